@@ -1,0 +1,17 @@
+"""One block of the KV cache: the bookkeeping, not the memory."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class KVCacheBlock:
+    """A block and its neighbours in the free queue. (vLLM: `v1/core/kv_cache_utils.py`.)
+
+    `ref_cnt` is the number of requests that hold the block. The two links are set only while the
+    block lies in the free queue.
+    """
+
+    block_id: int
+    ref_cnt: int = 0
+    prev_free_block: "KVCacheBlock | None" = None
+    next_free_block: "KVCacheBlock | None" = None

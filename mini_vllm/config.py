@@ -1,0 +1,67 @@
+"""The engine's settings: one frozen value, checked when it is made."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Policy = Literal["fcfs", "priority"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What the engine may use and how it behaves, named as in vLLM.
+
+    `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
+    memory that is free then decide. `num_gpu_blocks` includes block 0, the null block, which nobody
+    ever gets. `admission_guard` is ours; vLLM 0.13.0 has no such setting.
+
+    Raises `ValueError` naming the setting, its value and the legal range.
+    """
+
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    long_prefill_token_threshold: int = 0
+    max_model_len: int | None = None
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    policy: Policy = "fcfs"
+    block_size: int = 16
+    num_gpu_blocks: int | None = None
+    gpu_memory_utilization: float = 0.9
+    dtype: str = "float32"
+    admission_guard: bool = False
+    check_invariants: bool = False
+
+    def __post_init__(self) -> None:
+        self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size")
+        self._require_at_least(0, "long_prefill_token_threshold")
+        self._require_at_least(2, "max_model_len", "num_gpu_blocks")
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
+        if self.policy not in ("fcfs", "priority"):
+            raise ValueError(f"policy must be 'fcfs' or 'priority', got {self.policy!r}")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {self.dtype!r}")
+        if not self.enable_chunked_prefill:
+            self.require_whole_prompts_fit("enable_chunked_prefill is False")
+
+    def _require_at_least(self, least: int, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+    def require_whole_prompts_fit(self, why: str) -> None:
+        """Raise `ValueError` if a prompt that may not be cut could exceed the budget of every step."""
+        if self.max_model_len is not None and self.max_num_batched_tokens < self.max_model_len:
+            raise ValueError(
+                f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
+                f"{why}: a longer prompt would wait for ever; got {self.max_num_batched_tokens}"
+            )
+
+    def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
+        """Return the config with what was left open filled in."""
+        return replace(
+            self,
+            max_model_len=self.max_model_len or max_model_len,
+            num_gpu_blocks=self.num_gpu_blocks or num_gpu_blocks,
+        )

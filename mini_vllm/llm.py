@@ -1,0 +1,82 @@
+"""`LLM`: the offline interface, in vLLM's shape."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import Lineup, lineup_from_env
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.tokenizer import Message
+
+
+class LLM:
+    """A model, an engine, and a lineup that says whose code the engine is made of.
+
+    `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
+    defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        config: EngineConfig | None = None,
+        lineup: Lineup | None = None,
+        *,
+        record: bool = False,
+    ) -> None:
+        self.lineup = lineup or lineup_from_env()
+        self.engine = build_engine(config or EngineConfig(), self.lineup, model, record=record)
+        self._request_ids = map(str, count())
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] | Sequence[list[int]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_step: Callable[[list[RequestOutput]], None] | None = None,
+    ) -> list[RequestOutput]:
+        """Complete the prompts together and return one output for each, in their order.
+
+        `on_step` is called after every engine step with the outputs that grew in it. Raises `ValueError`
+        if a prompt cannot be served; then none of them is.
+        """
+        inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
+        params = self._params_for(inputs, sampling_params)
+        request_ids: list[str] = []
+        finished: dict[str, RequestOutput] = {}
+        try:
+            for prompt, prompt_params in zip(inputs, params, strict=True):
+                request_id = next(self._request_ids)
+                self.engine.add_request(request_id, prompt, prompt_params)
+                request_ids.append(request_id)
+            while self.engine.has_unfinished_requests():
+                outputs = self.engine.step()
+                finished |= {output.request_id: output for output in outputs if output.finished}
+                if on_step is not None:
+                    on_step(outputs)
+        finally:
+            for request_id in request_ids:
+                self.engine.abort_request(request_id)
+        return [finished[request_id] for request_id in request_ids]
+
+    def chat(
+        self,
+        conversations: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_step: Callable[[list[RequestOutput]], None] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation, or several together, through the model's chat template."""
+        many = [conversations] if conversations and "role" in conversations[0] else conversations
+        template = self.engine.tokenizer.apply_chat_template
+        return self.generate([template(messages) for messages in many], sampling_params, on_step)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _params_for(
+        prompts: Sequence[object], params: SamplingParams | Sequence[SamplingParams] | None
+    ) -> list[SamplingParams]:
+        if params is None or isinstance(params, SamplingParams):
+            return [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts, but {len(params)} sampling_params: give one, or one each")
+        return list(params)

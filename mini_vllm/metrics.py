@@ -1,0 +1,47 @@
+"""What one request has been through, on the engine's clock (seconds)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """Times and counts of one request. Times are None until they happen."""
+
+    arrival_time: float
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+    finished_time: float | None = None
+    num_output_tokens: int = 0
+    num_preemptions: int = 0
+    num_cached_tokens: int = 0
+
+    @property
+    def queue_time(self) -> float | None:
+        """Seconds from arrival until the first step that computed something."""
+        return None if self.first_scheduled_time is None else self.first_scheduled_time - self.arrival_time
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token."""
+        return None if self.first_token_time is None else self.first_token_time - self.arrival_time
+
+    @property
+    def inter_token_latency(self) -> float | None:
+        """Mean seconds from one token to the next; None with fewer than two tokens."""
+        if self.first_token_time is None or self.last_token_time is None or self.num_output_tokens < 2:
+            return None
+        return (self.last_token_time - self.first_token_time) / (self.num_output_tokens - 1)
+
+    @property
+    def e2e_latency(self) -> float | None:
+        """Seconds from arrival to the end."""
+        return None if self.finished_time is None else self.finished_time - self.arrival_time
+
+    def token_arrived(self, now: float, count: int) -> None:
+        """Note `count` new tokens."""
+        if count and self.first_token_time is None:
+            self.first_token_time = now
+        if count:
+            self.last_token_time = now
+            self.num_output_tokens += count

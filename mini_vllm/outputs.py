@@ -1,0 +1,32 @@
+"""What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`."""
+
+from dataclasses import dataclass, field
+
+from mini_vllm.metrics import RequestMetrics
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    """The text of one request. `finish_reason` is None while it grows."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """One request and its completion so far. `outputs` has one element."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    metrics: RequestMetrics
+    new_text: str = field(default="")
+    error: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.outputs[0].finish_reason is not None

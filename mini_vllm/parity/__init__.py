@@ -1,0 +1,1 @@
+"""Replay of recorded vLLM decisions: is our scheduler the same scheduler?"""

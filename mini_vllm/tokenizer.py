@@ -1,0 +1,41 @@
+"""Text to token ids and back: what the engine needs of a tokenizer, and one that needs no files."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+Message = Mapping[str, str]
+
+
+class Tokenizer(Protocol):
+    """What the engine needs of a tokenizer."""
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """The tokens that end a text."""
+        ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text; bytes that are no whole character come out as U+FFFD."""
+        ...
+
+    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of a chat, up to where the assistant's answer begins."""
+        ...
+
+
+class ByteTokenizer:
+    """One token per UTF-8 byte; token 256 ends a text."""
+
+    eos_token_ids = frozenset([256])
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(token_id for token_id in token_ids if token_id < 256).decode(errors="replace")
+
+    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+        turns = [f"{message['role']}: {message['content']}\n" for message in messages]
+        return self.encode("".join(turns) + "assistant: ")

@@ -1,0 +1,1 @@
+"""The reference solutions: one module per phase, the same public names as the starters."""

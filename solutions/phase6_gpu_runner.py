@@ -1,0 +1,178 @@
+"""Phase 6, reference: from a plan to tokens, through tensors.
+
+vLLM: `_prepare_inputs` and `execute_model` of `GPUModelRunner` in `v1/worker/gpu_model_runner.py`,
+`reshape_and_cache`, the paged attention backends, and `Sampler` in `v1/sample/sampler.py`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from mini_vllm.interfaces import ScheduledRequest
+from mini_vllm.model.steps import FlatBatch
+from mini_vllm.sampling_params import SamplingParams
+
+
+def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[int], list[int]]:
+    """Return the step's tokens in one row: (input_ids [T], positions [T], query_start_loc [R + 1]).
+
+    A position counts from the request's first token, not from the row's. Request i has the tokens
+    `query_start_loc[i]` to `query_start_loc[i + 1] - 1` of the row.
+    """
+    input_ids: list[int] = []
+    positions: list[int] = []
+    query_start_loc = [0]
+    for row in batch:
+        first, last = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
+        input_ids += row.request.all_token_ids[first:last]
+        positions += range(first, last)
+        query_start_loc.append(len(input_ids))
+    return input_ids, positions, query_start_loc
+
+
+def compute_slot_mapping(batch: Sequence[ScheduledRequest], block_size: int) -> list[int]:
+    """Return for each token of the row the slot that its K and V go to [T].
+
+    Slot `b * block_size + i` is place i of block b.
+    """
+    slots: list[int] = []
+    for row in batch:
+        for position in range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens):
+            block_index, offset = divmod(position, block_size)
+            slots.append(row.block_ids[block_index] * block_size + offset)
+    return slots
+
+
+def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]:
+    """Return the block tables as a rectangle [R, longest], each cut to what its request has in the cache.
+
+    Shorter tables are filled up with block 0, the null block.
+    """
+    tables = []
+    for row in batch:
+        num_tokens = row.num_computed_tokens + row.num_scheduled_tokens
+        tables.append(row.block_ids[: -(-num_tokens // block_size)])
+    longest = max((len(table) for table in tables), default=0)
+    return [table + [0] * (longest - len(table)) for table in tables]
+
+
+def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
+    """Return the row index of the last token of each request that samples [S]."""
+    indices: list[int] = []
+    end = 0
+    for row in batch:
+        end += row.num_scheduled_tokens
+        if row.samples:
+            indices.append(end - 1)
+    return indices
+
+
+def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
+    """Store the step's K and V [T, kv_heads, head_dim] in their slots, in place.
+
+    The caches are [blocks, block_size, kv_heads, head_dim]; `slot_mapping` is [T].
+    """
+    key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)
+    value_cache.flatten(0, 1).index_copy_(0, slot_mapping, value)
+
+
+def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
+    """Let each token attend to its own request's tokens up to itself; return [T, heads, head_dim].
+
+    query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the
+    step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
+    """
+    output = torch.empty_like(query)
+    decodes = [index for index, query_len in enumerate(batch.query_lens) if query_len == 1]
+    if decodes:
+        rows = batch.query_start_loc[decodes]
+        output[rows] = _attend_decodes(query[rows], key_cache, value_cache, batch, decodes, scale)
+    for index, query_len in enumerate(batch.query_lens):
+        if query_len > 1:
+            start = int(batch.query_start_loc[index])
+            tokens = slice(start, start + query_len)
+            output[tokens] = _attend_chunk(query[tokens], key_cache, value_cache, batch, index, scale)
+    return output
+
+
+def _attend_decodes(
+    query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, decodes: list[int], scale: float
+) -> Tensor:
+    """All requests with one token at once, padded to the longest; query [N, heads, head_dim]."""
+    num_kv_heads, head_dim = key_cache.shape[2:]
+    seq_lens = batch.seq_lens[decodes]
+    num_blocks = -(-int(seq_lens.max()) // key_cache.shape[1])
+    tables = batch.block_tables[decodes, :num_blocks]
+    keys = key_cache[tables].flatten(1, 2).transpose(1, 2)
+    values = value_cache[tables].flatten(1, 2).transpose(1, 2)
+    grouped = query.view(len(decodes), num_kv_heads, -1, head_dim)
+    is_there = torch.arange(keys.shape[2], device=query.device) < seq_lens[:, None]
+    mask = is_there[:, None, None, :]
+    return scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale).reshape(query.shape)
+
+
+def _attend_chunk(
+    query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, index: int, scale: float
+) -> Tensor:
+    """One request with several tokens: causal, the diagonal ends at the lower right; query [n, heads, head_dim]."""
+    query_len, seq_len = query.shape[0], int(batch.seq_lens[index])
+    table = batch.block_tables[index, : -(-seq_len // key_cache.shape[1])]
+    keys = key_cache[table].flatten(0, 1)[:seq_len]
+    values = value_cache[table].flatten(0, 1)[:seq_len]
+    mask = torch.ones(query_len, seq_len, dtype=torch.bool, device=query.device).tril(seq_len - query_len)
+    attended = scaled_dot_product_attention(
+        query.transpose(0, 1)[None],
+        keys.transpose(0, 1)[None],
+        values.transpose(0, 1)[None],
+        attn_mask=mask,
+        scale=scale,
+        enable_gqa=True,
+    )
+    return attended[0].transpose(0, 1)
+
+
+def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
+    """Choose one token per row of `logits` [S, vocab]. `draws` are numbers from 0 to 1, one per row.
+
+    Temperature 0 takes the likeliest token. Otherwise: divide by the temperature, keep the `top_k`
+    likeliest, of those keep the fewest whose probabilities reach `top_p`, and walk through what is kept
+    from the likeliest on until the probabilities add up to more than the draw.
+    """
+    greedy = logits.argmax(dim=-1).tolist() if len(params) else []
+    return [
+        token if row_params.temperature == 0 else _sample_row(row, row_params, number)
+        for token, row, row_params, number in zip(greedy, logits, params, draws, strict=True)
+    ]
+
+
+def _sample_row(logits: Tensor, params: SamplingParams, number: float) -> int:
+    probabilities, token_ids = (logits.double() / params.temperature).softmax(dim=-1).sort(descending=True, stable=True)
+    if params.top_k:
+        probabilities = probabilities[: params.top_k] / probabilities[: params.top_k].sum()
+    reached = probabilities.cumsum(dim=-1)
+    num_kept = int((reached < params.top_p).sum()) + 1
+    reached = reached[:num_kept] / reached[:num_kept][-1]
+    chosen = int((reached <= number).sum())
+    return int(token_ids[min(chosen, len(reached) - 1)])
+
+
+def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int) -> int:
+    """Return the bytes of one block: K and V of `block_size` tokens in all layers."""
+    return 2 * num_layers * block_size * num_kv_heads * head_dim * bytes_per_number
+
+
+def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
+    """Return how many blocks fit: the engine may use a share of all memory, less what is taken already.
+
+    Raises `ValueError` if not even two blocks fit (one of them is the null block).
+    """
+    taken_bytes = total_bytes - free_bytes
+    num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes
+    if num_blocks < 2:
+        raise ValueError(
+            f"no room for the KV cache: {taken_bytes:,} of {total_bytes:,} bytes are taken, the engine may use "
+            f"{gpu_memory_utilization:.0%}, and one block needs {block_bytes:,}; raise gpu_memory_utilization"
+        )
+    return num_blocks
