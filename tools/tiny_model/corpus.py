@@ -144,12 +144,12 @@ def chat(rng: random.Random) -> Document:
     """Return a chat; half of them carry notes in a system prompt, which most of the questions are about."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
-    if rng.random() < 0.5:
+    if rng.random() < 0.6:
         system, questions = notes(rng, rng.choice([3, 4, 6, 8, 12, 16, 24, 32]))
         messages.append({"role": "system", "content": system})
     elif rng.random() < 0.5:
         messages.append({"role": "system", "content": "You are a helpful assistant."})
-    for _ in range(rng.choice([3, 4, 6, 8] if questions else [1, 1, 2, 3, 4])):
+    for _ in range(rng.choice([4, 6, 8, 12] if questions else [1, 1, 2, 3, 4])):
         about_notes = questions and rng.random() < 0.7
         asked, answer = rng.choice(questions) if about_notes else rng.choices(KINDS, WEIGHTS)[0](rng)
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
@@ -159,9 +159,9 @@ def chat(rng: random.Random) -> Document:
 def document(rng: random.Random) -> Document:
     """Return one document of the mixture."""
     kind = rng.random()
-    if kind < 0.25:
+    if kind < 0.2:
         return Document(text=story(rng))
-    if kind < 0.30:
+    if kind < 0.24:
         return Document(text=" ".join(fact(rng)[1] for _ in range(rng.randrange(3, 12))))
     return chat(rng)
 

@@ -9,6 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+NUM_SPECIAL_TOKENS = 4
 VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 TRAIN_SEED, VALIDATION_SEED = 1, 2
 
@@ -108,18 +110,58 @@ def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -
     return (losses * kept).sum() / kept.sum()
 
 
-def length_at(progress: float) -> int:
-    """Return the sequence length at a share of the training: short first, because attention is quadratic."""
-    return 256 if progress < 0.45 else 512 if progress < 0.8 else 1024
+@dataclass(frozen=True)
+class Stage:
+    """What a step trains on: row length, share of repetition rows, and how hard those are."""
+
+    length: int
+    repetition_share: float
+    repetition_vocabulary: int
+    longest_repetition: int
 
 
-def batches(ids: torch.Tensor, weights: torch.Tensor, steps: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (ids, weights) of random windows, `TOKENS_PER_STEP` tokens a step."""
+def stage_at(progress: float) -> Stage:
+    """Return the stage at a share of the training.
+
+    The first 15% only repeat random tokens, from few different ones to all: this is what makes the heads
+    form that copy from the prompt. Rows are short first, because attention is quadratic.
+    """
+    if progress < 0.15:
+        growth = max(0.0, 2.5 * progress / 0.15 - 1.5)
+        return Stage(64, 1.0, int(64 * (VOCABULARY / 64) ** growth), 16)
+    length = 256 if progress < 0.5 else 512 if progress < 0.85 else 1024
+    return Stage(length, 0.2 * (1 - progress), VOCABULARY, length // 3)
+
+
+def repetition(stage: Stage, order: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return one row that repeats a random string of tokens, with loss from its second round on."""
+    size = int(torch.randint(4, stage.longest_repetition + 1, ()))
+    string = order[torch.randint(min(stage.repetition_vocabulary, len(order)), (size,))]
+    row = string.repeat(-(-(stage.length + 1) // size))[: stage.length + 1]
+    return row, torch.arange(stage.length + 1) > size
+
+
+def batches(
+    ids: torch.Tensor, weights: torch.Tensor, vocabulary: int, steps: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield (ids, weights) of random windows and repetition rows, `TOKENS_PER_STEP` tokens a step."""
+    order = torch.randperm(vocabulary - NUM_SPECIAL_TOKENS) + NUM_SPECIAL_TOKENS
     for step in range(steps):
-        length = length_at(step / steps)
-        starts = torch.randint(len(ids) - length - 1, (TOKENS_PER_STEP // length, 1))
-        window = starts + torch.arange(length + 1)
-        yield ids[window].long(), weights[window]
+        stage = stage_at(step / steps)
+        starts = torch.randint(len(ids) - stage.length - 1, (TOKENS_PER_STEP // stage.length, 1))
+        window = starts + torch.arange(stage.length + 1)
+        rows, row_weights = ids[window].long(), weights[window]
+        for index in range(len(rows)):
+            if torch.rand(()) < stage.repetition_share:
+                rows[index], row_weights[index] = repetition(stage, order)
+        yield rows, row_weights
+
+
+def rate_at(step: int, steps: int, peak_rate: float) -> float:
+    """Return the learning rate: 100 steps of warm-up, a third of the peak while heads form, cosine to 2%."""
+    cosine = 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
+    share = 1 / 3 if step < 0.15 * steps else 1.0
+    return peak_rate * min(1.0, step / 100) * share * cosine
 
 
 @torch.no_grad()
@@ -130,12 +172,11 @@ def validation_loss(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.T
 
 
 def train(model: LlamaForCausalLM, data: tuple[torch.Tensor, torch.Tensor], steps: int, peak_rate: float) -> None:
-    """Train with AdamW, 100 steps of warm-up and a cosine decay to 2% of the peak learning rate."""
+    """Train with AdamW and print the loss every 50 steps."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak_rate, betas=(0.9, 0.95), weight_decay=0.05)
     started = time.monotonic()
-    for step, (ids, weights) in enumerate(batches(*data, steps), start=1):
-        cosine = 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
-        optimizer.param_groups[0]["lr"] = peak_rate * min(1.0, step / 100) * cosine
+    for step, (ids, weights) in enumerate(batches(*data, model.config.vocab_size, steps), start=1):
+        optimizer.param_groups[0]["lr"] = rate_at(step, steps, peak_rate)
         loss = loss_of(model, ids, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -175,7 +216,7 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=2400)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--peak-rate", type=float, default=3e-3)
     parser.add_argument("--characters", type=int, default=14_000_000)
     arguments = parser.parse_args()
