@@ -1,4 +1,4 @@
-"""Whose code the graded tests grade, said at the top and at the end of every run."""
+"""The code under test: each phase as the lineup says. `conftest.py` of the project reports whose it is."""
 
 from importlib import import_module
 from types import ModuleType
@@ -54,29 +54,3 @@ def phase5(lineup: Lineup) -> ModuleType:
 @pytest.fixture(scope="session")
 def phase6(lineup: Lineup) -> ModuleType:
     return phase_module(6, lineup)
-
-
-def whose_code() -> str:
-    """Return the sentence that every report carries."""
-    lineup = lineup_from_env()
-    text = f"LAB_IMPL={lineup}\ngraded code: {lineup.describe()}"
-    if "starter" not in str(lineup):
-        text += "\nThis grades the REFERENCE, not your work. To grade yours: LAB_IMPL=starter pytest labs"
-    return text
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    _say(session.config)
-
-
-def pytest_terminal_summary(config: pytest.Config) -> None:
-    _say(config)
-
-
-def _say(config: pytest.Config) -> None:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.ensure_newline()
-        reporter.section("whose code", sep="-", yellow=True, bold=True)
-        for line in whose_code().splitlines():
-            reporter.write_line(line, yellow=True)

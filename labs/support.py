@@ -1,6 +1,9 @@
 """Small parts that the graded tests put around the learner's code. Nothing here is to be filled in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+import pytest
 
 from mini_vllm.interfaces import Clamp, KVCacheManager
 from mini_vllm.request import Request, RequestStatus
@@ -95,3 +98,106 @@ class ClampChunks:
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         return num_computed_tokens == request.num_tokens
+
+
+def expect_equal(yours: object, expected: object, *, rule: str, situation: str, hint: str) -> None:
+    """Go on if the two are equal; else end the test with a message that explains itself."""
+    if yours != expected:
+        lab_failure(rule=rule, situation=situation, expected=expected, yours=yours, hint=hint)
+
+
+def expect_rows(rows: Mapping[str, tuple[object, object]], *, rule: str, situation: str, hint: str) -> None:
+    """Go on if each row's two values, yours and expected, are equal; else show all rows as a table."""
+    yours = {what: row[0] for what, row in rows.items()}
+    expected = {what: row[1] for what, row in rows.items()}
+    expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
+
+
+def lab_failure(*, rule: str, situation: str, expected: object, yours: object, hint: str) -> NoReturn:
+    """End the test: the rule that broke, the situation, expected beside yours, and a question."""
+    indented = "\n".join(f"  {line}" for line in situation.strip().splitlines())
+    if isinstance(expected, Mapping) and isinstance(yours, Mapping):
+        comparison = _table(expected, yours)
+    else:
+        comparison = f"  expected   {expected}\n  yours      {yours}"
+    pytest.fail(f"{rule}\n\n{indented}\n\n{comparison}\nHint: {hint}", pytrace=False)
+
+
+def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> str:
+    """Return one line per entry of either mapping, with a mark where they differ."""
+    lines = [("", "expected", "yours", "")]
+    for key in (*expected, *(key for key in yours if key not in expected)):
+        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
+        lines.append((str(key), str(ours), str(theirs), "" if ours == theirs else "<-- differs"))
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    return "\n".join(
+        f"  {key:<{widths[0]}}   {ours:<{widths[1]}}   {theirs:<{widths[2]}}  {mark}".rstrip()
+        for key, ours, theirs, mark in lines
+    )
+
+
+def as_ints(result: object, function: str) -> list[int]:
+    """Return the numbers in a result, whatever sequence they came in; explain a result that has none."""
+    if not isinstance(result, Iterable):
+        lab_failure(
+            rule=f"{function} must return a list of numbers.",
+            situation="It returned something that cannot be read as a list.",
+            expected="a list",
+            yours=repr(result),
+            hint="does every way through your function end in a `return`?",
+        )
+    return [int(number) for number in result]
+
+
+def difference(
+    rule: str,
+    *,
+    before: Sequence[str],
+    expected: Mapping[str, object],
+    yours: Mapping[str, object],
+    hint: str,
+    calls: Sequence[str] = (),
+) -> str:
+    """Compare `yours` with `expected`, label by label; return a report for the learner, empty if all are equal."""
+    if all(yours[label] == expected[label] for label in expected):
+        return ""
+    table = _table({key: expected[key] for key in expected}, {key: yours[key] for key in expected})
+    if max(len(line) for line in table.splitlines()) > 120:
+        table = _stack(expected, yours)
+    lines = [rule, "", *(f"  {line}" for line in before), "", table]
+    if calls:
+        lines += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
+    return "\n".join([*lines, f"Hint: {hint}"])
+
+
+def _stack(expected: Mapping[str, object], yours: Mapping[str, object]) -> str:
+    """Return what `_table` does for values that are too long to stand side by side."""
+    width = max(len(label) for label in expected)
+    lines: list[str] = []
+    for label, wanted in expected.items():
+        mark = "" if yours[label] == wanted else "    <-- differs"
+        lines += [f"  {label:{width}}  expected  {wanted}", f"  {'':{width}}  yours     {yours[label]}{mark}"]
+    return "\n".join(lines)
+
+
+def compare(
+    rule: str,
+    *,
+    before: Sequence[str],
+    expected: Mapping[str, object],
+    yours: Mapping[str, object],
+    hint: str,
+    calls: Sequence[str] = (),
+) -> None:
+    """Fail with the report of `difference` if there is one."""
+    report = difference(rule, before=before, expected=expected, yours=yours, hint=hint, calls=calls)
+    if report:
+        pytest.fail(report, pytrace=False)
+
+
+def fail_with_smallest(reports: Iterable[str]) -> None:
+    """Fail with the shortest of the reports that are not empty, so that the learner reads the simplest case."""
+    failures = [report for report in reports if report]
+    if failures:
+        count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
+        pytest.fail(count + min(failures, key=len), pytrace=False)

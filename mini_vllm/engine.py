@@ -163,6 +163,8 @@ class LLMEngine:
             self._require_answer(batch, result)
         except BaseException:
             self.scheduler.roll_back(step)
+            if self.recorder is not None:
+                self.recorder.undone()
             raise
         return result
 

@@ -9,6 +9,8 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mini_vllm.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
@@ -57,8 +59,15 @@ class Lineup:
         return impls[phase - 1]
 
     def __str__(self) -> str:
-        """Return the lineup in the form that `parse_lineup` reads."""
-        return ",".join(f"{impl}:{phase}" for phase, impl in enumerate(astuple(self), 1) if impl != "absent")
+        """Return the lineup in the shortest form that `parse_lineup` reads."""
+        runs: list[str] = []
+        for impl, group in groupby(enumerate(astuple(self), start=1), key=itemgetter(1)):
+            phases = [phase for phase, _ in group]
+            if len(phases) == len(PHASE_NAMES):
+                return str(impl)
+            if impl != "absent":
+                runs.append(f"{impl}:{phases[0]}" + (f"-{phases[-1]}" if len(phases) > 1 else ""))
+        return ",".join(runs)
 
     def describe(self) -> str:
         """Return one line for people: every phase and whose code it is."""
@@ -71,11 +80,7 @@ class Lineup:
 
 def solutions_exist() -> bool:
     """Return whether this checkout has the reference solutions (a student edition has not)."""
-    return importlib.util.find_spec("solutions.phase1_scheduler_step") is not None if _has("solutions") else False
-
-
-def _has(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    return importlib.util.find_spec("solutions") is not None
 
 
 def default_lineup_text() -> str:
@@ -84,7 +89,7 @@ def default_lineup_text() -> str:
 
 
 def lineup_from_env() -> Lineup:
-    """Return the lineup that `LAB_IMPL` names, or the default."""
+    """Return the lineup that `LAB_IMPL` names, or the default. Raises `ValueError` if it names none."""
     return parse_lineup(os.environ.get("LAB_IMPL") or default_lineup_text())
 
 
@@ -113,8 +118,10 @@ def _impl(name: str) -> Impl:
     match name.strip():
         case "starter":
             return "starter"
-        case "solution":
+        case "solution" if solutions_exist():
             return "solution"
+        case "solution":
+            raise ValueError("this checkout has no reference solutions (it is a student edition): use 'starter'")
     raise ValueError(f"an implementation is 'starter' or 'solution', got {name.strip()!r}")
 
 

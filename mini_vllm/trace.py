@@ -137,6 +137,11 @@ class TraceRecorder:
         )
         self._added, self._aborted = [], []
 
+    def undone(self) -> None:
+        """Forget the step that `after_schedule` noted: the runner failed and it was rolled back."""
+        record = self.steps.pop()
+        self._added, self._aborted = record["added"], record["aborted"]
+
     def after_update(
         self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]
     ) -> None:

@@ -1,0 +1,61 @@
+"""The same prompts through transformers and through our engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mini_vllm.assembly import build_scheduler
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.lineup import Lineup, parse_lineup, runner_steps_for
+from mini_vllm.model.loading import LoadedModel
+from mini_vllm.model.runner import PagedModelRunner
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.tokenizer import ByteTokenizer
+
+
+class NoEndTokenizer(ByteTokenizer):
+    """Token ids only: nothing ends a text but its length."""
+
+    eos_token_ids: frozenset[int] = frozenset()
+
+
+@torch.inference_mode()
+def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[list[int]]:
+    """Return what `generate` says to each prompt on its own, greedily."""
+    model.set_attn_implementation("sdpa")
+    answers = []
+    for prompt, length in zip(prompts, max_tokens, strict=True):
+        generated = model.generate(
+            input_ids=torch.tensor([prompt], device=model.device),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64, device=model.device),
+            max_new_tokens=length,
+            do_sample=False,
+            pad_token_id=0,
+        )
+        answers.append(generated[0, len(prompt) :].tolist())
+    return answers
+
+
+def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None = None) -> LLMEngine:
+    """Return an engine over a model that is already in memory."""
+    lineup = lineup or parse_lineup("solution")
+    config = config.resolved(loaded.max_model_len, 1024)
+    scheduler = build_scheduler(config, lineup)
+    num_blocks = scheduler.kv.num_usable_blocks + 1
+    runner = PagedModelRunner(loaded, runner_steps_for(lineup.runner), num_blocks, scheduler.kv.block_size)
+    tokenizer = NoEndTokenizer()
+    tokenizer.eos_token_ids = loaded.eos_token_ids
+    return LLMEngine(config, scheduler, runner, tokenizer)
+
+
+def engine_greedy(engine: LLMEngine, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[RequestOutput]:
+    """Return what our engine says to all prompts together, greedily."""
+    for index, (prompt, length) in enumerate(zip(prompts, max_tokens, strict=True)):
+        engine.add_request(str(index), prompt, SamplingParams(max_tokens=length))
+    finished: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests():
+        finished |= {output.request_id: output for output in engine.step()}
+    return [finished[str(index)] for index in range(len(prompts))]

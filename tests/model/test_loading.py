@@ -1,0 +1,72 @@
+"""Models are found, described and refused with a reason."""
+
+import math
+from pathlib import Path
+
+import pytest
+from transformers import Gemma3TextConfig, MistralConfig
+
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.model.loading import EMBEDDED_MODEL, load_model, require_full_attention
+from tests.model.shapes import random_qwen3, save
+
+
+def test_the_embedded_model_is_small_and_complete() -> None:
+    total = sum(path.stat().st_size for path in EMBEDDED_MODEL.iterdir())
+    assert total < 6_000_000
+    loaded, tokenizer = load_model()
+    assert (loaded.num_layers, loaded.num_kv_heads, loaded.head_dim) == (4, 2, 32)
+    assert tokenizer.decode(tokenizer.encode("Mina has a red kite.")) == "Mina has a red kite."
+    chat = tokenizer.apply_chat_template([{"role": "user", "content": "Hello!"}])
+    assert tokenizer.tokenizer.decode(chat) == "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_an_unknown_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match=r"no model at 'nobody/nothing'.*save_pretrained"):
+        load_model("nobody/nothing")
+
+
+def test_any_directory_loads(tmp_path: Path) -> None:
+    directory = save(random_qwen3(), tmp_path)
+    load_model()[1].tokenizer.save_pretrained(directory)
+    llm = LLM(str(directory), EngineConfig(num_gpu_blocks=8), parse_lineup("solution"))
+    (output,) = llm.generate([[5, 6, 7]], SamplingParams(max_tokens=4))
+    assert len(output.outputs[0].token_ids) == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (Gemma3TextConfig(num_hidden_layers=6), "sliding_attention"),
+        (MistralConfig(sliding_window=128), "sliding window of 128"),
+    ],
+)
+def test_attention_that_is_not_full_is_refused(config: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        require_full_attention(config)
+
+
+def test_bfloat16_is_an_option() -> None:
+    llm = LLM(config=EngineConfig(dtype="bfloat16", num_gpu_blocks=16), lineup=parse_lineup("solution"))
+    (output,) = llm.chat([{"role": "user", "content": "What is the capital of Norway?"}])
+    assert output.outputs[0].text == "The capital of Norway is Oslo."
+
+
+def test_a_request_with_unusable_logits_ends_alone() -> None:
+    llm = LLM(config=EngineConfig(num_gpu_blocks=64, check_invariants=True), lineup=parse_lineup("solution"))
+    model = llm.engine.runner.model  # type: ignore[attr-defined]
+    plain_forward, spoiled = model.forward, iter([True])
+
+    def forward(**kwargs: object) -> object:
+        result = plain_forward(**kwargs)
+        if next(spoiled, False):
+            result.logits[0, 0] = math.nan
+        return result
+
+    model.forward = forward
+    first, second = llm.generate(["One day", "Mina"], SamplingParams(max_tokens=3))
+    assert first.outputs[0].finish_reason == "error"
+    assert first.error == "the model gave logits that are not finite"
+    assert second.outputs[0].finish_reason == "length"
+    assert len(second.outputs[0].token_ids) == 3

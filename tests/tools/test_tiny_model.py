@@ -1,0 +1,47 @@
+"""The embedded model can be made again: the text is reproducible and the training script runs."""
+
+import hashlib
+import random
+import re
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+from mini_vllm.model.loading import EMBEDDED_MODEL, load_model
+from tools.tiny_model.corpus import corpus, notes
+from tools.tiny_model.train import TRAIN_SEED, pieces
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_text_is_the_same_every_time() -> None:
+    first, again = (list(islice(corpus(TRAIN_SEED, 100_000), 50)) for _ in range(2))
+    assert first == again
+    assert len({str(document) for document in first}) > 40
+
+
+def test_only_what_the_assistant_says_carries_loss() -> None:
+    chat = next(document for document in corpus(TRAIN_SEED, 100_000) if document.messages)
+    answers = [m["content"] + "<|im_end|>" for m in chat.messages if m["role"] == "assistant"]
+    assert [text for text, carries_loss in pieces(chat) if carries_loss] == [*answers, "<|endoftext|>"]
+
+
+def test_every_note_answers_its_own_question() -> None:
+    system, turns = notes(random.Random(3), 12)
+    assert len(turns) == 12
+    assert all(answer in system.splitlines() for _, answer in turns)
+
+
+def test_the_script_trains_and_saves(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tools.tiny_model.train", str(tmp_path), "--steps", "10", "--characters", "60000"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    loaded, tokenizer = load_model(str(tmp_path))
+    assert tokenizer.decode(tokenizer.encode("One day, Mina")) == "One day, Mina"
+    assert loaded.vocab_size == len(tokenizer.tokenizer)
+    assert "--steps 10" in (tmp_path / "README.md").read_text()
+
+
+def test_the_readme_names_the_weights_that_are_there() -> None:
+    digest = hashlib.sha256((EMBEDDED_MODEL / "model.safetensors").read_bytes()).hexdigest()
+    assert re.findall(r"[0-9a-f]{64}", (EMBEDDED_MODEL / "README.md").read_text()) == [digest]
