@@ -11,8 +11,9 @@ class EngineConfig:
     """What the engine may use and how it behaves, named as in vLLM.
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
-    memory that is free then decide. `num_gpu_blocks` includes block 0, the null block, which nobody
-    ever gets. `admission_guard` is ours; vLLM 0.13.0 has no such setting.
+    memory that is free then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory).
+    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `admission_guard` is
+    ours; vLLM 0.13.0 has no such setting.
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """
@@ -27,6 +28,7 @@ class EngineConfig:
     block_size: int = 16
     num_gpu_blocks: int | None = None
     gpu_memory_utilization: float = 0.9
+    kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
     admission_guard: bool = False
     check_invariants: bool = False
@@ -35,6 +37,7 @@ class EngineConfig:
         self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size")
         self._require_at_least(0, "long_prefill_token_threshold")
         self._require_at_least(2, "max_model_len", "num_gpu_blocks")
+        self._require_at_least(1, "kv_cache_memory_bytes")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
         if self.policy not in ("fcfs", "priority"):

@@ -1,4 +1,4 @@
-"""How much memory there is for the KV cache."""
+"""How many blocks the KV cache gets."""
 
 import psutil
 import torch
@@ -6,6 +6,8 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.model.loading import LoadedModel
 from mini_vllm.model.steps import RunnerSteps
+
+CPU_KV_CACHE_BYTES = 4 * 2**30
 
 
 def memory_of(device: torch.device) -> tuple[int, int]:
@@ -18,13 +20,29 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 
 
 def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
-    """Return the number of blocks, null block included: what fits, but no more than could ever be used."""
+    """Return the number of blocks, null block included: what fits, but no more than could ever be used.
+
+    On a CPU the cache is also kept under 4 GiB, because other programs live in the same memory;
+    `kv_cache_memory_bytes` replaces both limits.
+    """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = steps.kv_block_bytes(
         loaded.num_layers, config.block_size, loaded.num_kv_heads, loaded.head_dim, bytes_per_number
     )
-    total, free = memory_of(loaded.device)
-    fitting = steps.num_blocks_that_fit(total, free, config.gpu_memory_utilization, block_bytes)
     longest = config.max_model_len or loaded.max_model_len
-    useful = config.max_num_seqs * -(-longest // config.block_size) + 1
-    return min(fitting, useful)
+    num_useful = config.max_num_seqs * -(-longest // config.block_size) + 1
+    if config.kv_cache_memory_bytes is not None:
+        return min(num_useful, _require_two_blocks(config.kv_cache_memory_bytes, block_bytes))
+    total, free = memory_of(loaded.device)
+    num_fitting = steps.num_blocks_that_fit(total, free, config.gpu_memory_utilization, block_bytes)
+    if loaded.device.type == "cpu":
+        num_fitting = min(num_fitting, max(2, CPU_KV_CACHE_BYTES // block_bytes))
+    return min(num_useful, num_fitting)
+
+
+def _require_two_blocks(num_bytes: int, block_bytes: int) -> int:
+    if num_bytes < 2 * block_bytes:
+        raise ValueError(
+            f"kv_cache_memory_bytes must hold at least 2 blocks of {block_bytes:,} bytes, got {num_bytes:,}"
+        )
+    return num_bytes // block_bytes

@@ -140,36 +140,36 @@ KINDS = [fact, small_sum, count_up, tell_story, small_talk, record, copy_words]
 WEIGHTS = [24, 18, 8, 24, 8, 10, 8]
 
 
-def chat(rng: random.Random) -> Document:
-    """Return a chat; half of them carry notes in a system prompt, which most of the questions are about."""
+def chat(rng: random.Random, notes_share: float) -> Document:
+    """Return a chat; a share of them carries notes in a system prompt, which most of the questions are about."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
-    if rng.random() < 0.6:
+    if rng.random() < notes_share:
         system, questions = notes(rng, rng.choice([3, 4, 6, 8, 12, 16, 24, 32]))
         messages.append({"role": "system", "content": system})
     elif rng.random() < 0.5:
         messages.append({"role": "system", "content": "You are a helpful assistant."})
-    for _ in range(rng.choice([4, 6, 8, 12] if questions else [1, 1, 2, 3, 4])):
+    for _ in range(rng.choice([3, 4, 6, 8] if questions else [1, 1, 2, 3, 4])):
         about_notes = questions and rng.random() < 0.7
         asked, answer = rng.choice(questions) if about_notes else rng.choices(KINDS, WEIGHTS)[0](rng)
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
     return Document(messages=messages)
 
 
-def document(rng: random.Random) -> Document:
+def document(rng: random.Random, notes_share: float) -> Document:
     """Return one document of the mixture."""
     kind = rng.random()
-    if kind < 0.2:
+    if kind < 0.25:
         return Document(text=story(rng))
-    if kind < 0.24:
+    if kind < 0.30:
         return Document(text=" ".join(fact(rng)[1] for _ in range(rng.randrange(3, 12))))
-    return chat(rng)
+    return chat(rng, notes_share)
 
 
-def corpus(seed: int, characters: int) -> Iterator[Document]:
+def corpus(seed: int, characters: int, notes_share: float = 0.5) -> Iterator[Document]:
     """Yield documents until about `characters` characters have been written."""
     rng, written = random.Random(seed), 0
     while written < characters:
-        made = document(rng)
+        made = document(rng, notes_share)
         written += len(made.text) + sum(len(m["content"]) for m in made.messages)
         yield made
