@@ -199,9 +199,9 @@ class LLMEngine:
                 if not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED):
                     requests[request_id].status = RequestStatus.FINISHED_STOPPED
         for request_id in result.errors:
+            requests[request_id] = processor.states[request_id].request
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR)
         if self.recorder is not None:
             ended = [request for request in requests.values() if request.is_finished]
             self.recorder.after_update(result.sampled_token_ids, kept, ended)
-        outputs = [processor.output(request_id, now) for request_id in kept]
-        return outputs + [processor.output(i, now, error) for i, error in result.errors.items()]
+        return [processor.output(request_id, now, result.errors.get(request_id)) for request_id in requests]

@@ -1,5 +1,6 @@
 """Load a model and its tokenizer from a directory or a hub name, and say what runs and what cannot."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from mini_vllm.tokenizer import Message
 
+SMALL_MODEL_PARAMETERS = 50_000_000
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 
 
@@ -63,6 +66,8 @@ def load_model(name_or_path: str | None = None, dtype: str = "float32") -> tuple
     Raises `ValueError` if it cannot be found, or if it attends in a way that the paged cache cannot serve.
     """
     name = str(name_or_path or EMBEDDED_MODEL)
+    if name_or_path is None:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
         tokenizer = AutoTokenizer.from_pretrained(name)
@@ -72,8 +77,22 @@ def load_model(name_or_path: str | None = None, dtype: str = "float32") -> tuple
             f"none. Without network, pass the path of a `save_pretrained` directory, download the model once "
             f"while online (`hf download {name}`), or leave the name out to use the embedded model."
         ) from error
+    finally:
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    use_one_thread_if_small(model)
     loaded = describe_model(model.to(pick_device()).eval())
     return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
+
+
+def use_one_thread_if_small(model: Any) -> None:
+    """Compute a small model on one thread, unless OMP_NUM_THREADS says otherwise.
+
+    Its matrices are too small to share: on a busy machine threads that wait for each other made it a
+    hundred times slower.
+    """
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 def describe_model(model: Any) -> LoadedModel:

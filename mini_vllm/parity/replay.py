@@ -55,7 +55,14 @@ class Replay:
         self.requests: dict[str, Request] = {}
 
     def run_step(self, number: int) -> StepRecord:
-        """Take one step: events, schedule, fake model, events, update."""
+        """Take one step; an exception of the engine says in which step it came."""
+        try:
+            return self._run_step(number)
+        except Exception as error:
+            error.add_note(f"in step {number} of {self.scenario.name}")
+            raise
+
+    def _run_step(self, number: int) -> StepRecord:
         self._apply_events(number, before_update=False)
         self.recorder.before_schedule()
         step = self.scheduler.schedule()

@@ -1,0 +1,1 @@
+"""Measurements of the engine's own cost."""

@@ -1,0 +1,130 @@
+"""`mini-vllm bench scheduler`: what scheduling costs."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from mini_vllm.bench import scheduler as measured
+from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
+from mini_vllm.cli.console import OKABE_ITO, friendly, is_live, make_console, whose_code
+from mini_vllm.cli.options import LineupText, chosen_lineup
+from mini_vllm.cli.step_view import FAINT, STRONG
+
+# vLLM 0.13.0's own scheduler, microseconds of CPU time. Another run on another machine.
+VLLM_PER_REQUEST = (7.1, 8.5)
+VLLM_PER_ADMISSION = 107.0
+BAR_LENGTH = 28
+OURS, THEIRS = OKABE_ITO[1][0], OKABE_ITO[6][0]
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure what the engine itself costs.")
+
+
+@bench_app.callback()
+def bench() -> None:
+    """Measure what the engine itself costs."""
+
+
+@bench_app.command("scheduler")
+@friendly
+def bench_scheduler(
+    lineup: LineupText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the CPU time of schedule() and update_from_output() per request."""
+    team = replace(chosen_lineup(lineup), runner="absent")
+    if as_json:
+        typer.echo(json.dumps(as_record(measure_scheduler(team), str(team))))
+        return
+    console = make_console()
+    console.print(whose_code(team), markup=False)
+    if is_live(console):
+        with console.status("Measuring ...") as status:
+            costs = measure_scheduler(team, status.update)
+    else:
+        costs = measure_scheduler(team)
+    show(console, costs)
+
+
+def show(console: Console, costs: SchedulerCosts) -> None:
+    """Print all measurements as bars."""
+    console.print("\nCPU microseconds, the median round; in brackets the best one.", style=FAINT)
+    console.print("\nPer scheduled request: schedule() + update_from_output(), all decode", style=STRONG)
+    scale = max(VLLM_PER_REQUEST[1], *(cost.median for cost in costs.decodes.values()))
+    for num_requests, cost in costs.decodes.items():
+        times = cost.median / costs.bookkeeping[num_requests].median
+        console.print(bar(f"{num_requests:>5} running", cost, scale, f"{times:3.0f} x bare"))
+    console.print(elsewhere("vLLM 0.13.0", *VLLM_PER_REQUEST, scale))
+    admissions = costs.admissions
+    scale = max(VLLM_PER_ADMISSION, admissions.together.median)
+    heading = (
+        f"Per admission: {measured.NUM_ADMISSIONS:,} in one step that share {measured.SHARED_TOKENS} cached tokens"
+    )
+    console.print(f"\n{heading}", style=STRONG)
+    console.print(bar("at arrival", admissions.arrival, scale, "hashes the prompt"))
+    console.print(bar("schedule()", admissions.schedule, scale, "lets it in"))
+    console.print(bar("update", admissions.update, scale, "ends it again"))
+    console.print(bar("together", admissions.together, scale, ""))
+    console.print(elsewhere("vLLM 0.13.0", VLLM_PER_ADMISSION, VLLM_PER_ADMISSION, scale))
+    if (pools := costs.pool_sizes) is not None:
+        console.print("\nPer scheduled request, by the size of the pool: 64 running", style=STRONG)
+        scale = max(VLLM_PER_REQUEST[1], pools.small.median, pools.large.median)
+        console.print(bar(f"{measured.SMALL_POOL:>9,}", pools.small, scale, "blocks"))
+        console.print(bar(f"{measured.LARGE_POOL:>9,}", pools.large, scale, f"blocks, ratio {pools.ratio:.2f}"))
+    bare = next(iter(costs.bookkeeping.values()))
+    console.print(
+        f"\nbare: what no scheduler in Python can avoid, measured in this run: a loop with one dict insert, one "
+        f"addition and one list append per request, {bare.median:.3f} us. vLLM's figures were measured elsewhere, "
+        f"for orientation. Clock: time.{measured.CLOCK}, garbage collector on after gc.freeze(). Python "
+        f"{platform.python_version()}.",
+        style=FAINT,
+    )
+
+
+def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
+    """Return a bar with its numbers."""
+    length = max(1, round(BAR_LENGTH * cost.median / scale))
+    figures = f" {cost.median:6.2f} ({cost.best:.2f})"
+    return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<17} {remark}")
+
+
+def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
+    """Return the bar of a figure that was measured elsewhere, hatched."""
+    length = max(1, round(BAR_LENGTH * high / scale))
+    figures = f"{low:g} to {high:g}" if low != high else f"{low:g}"
+    return Text.assemble(
+        f"{name:>14} ", ("░" * length, THEIRS), " " * (BAR_LENGTH - length), f" {figures:<16} elsewhere"
+    )
+
+
+def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, object]:
+    """Return the measurements for programs; all costs are CPU microseconds per request."""
+    return {
+        "lineup": lineup,
+        "clock": f"time.{measured.CLOCK}",
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "per_scheduled_request": {str(n): asdict(cost) for n, cost in costs.decodes.items()},
+        "bare_bookkeeping": {str(n): asdict(cost) for n, cost in costs.bookkeeping.items()},
+        "times_bare_bookkeeping": {
+            str(n): costs.decodes[n].median / cost.median for n, cost in costs.bookkeeping.items()
+        },
+        "per_admission": asdict(costs.admissions),
+        "pool_sizes": None
+        if costs.pool_sizes is None
+        else {
+            str(measured.SMALL_POOL): asdict(costs.pool_sizes.small),
+            str(measured.LARGE_POOL): asdict(costs.pool_sizes.large),
+            "ratio": costs.pool_sizes.ratio,
+        },
+        "vllm_0_13_0_measured_elsewhere": {
+            "per_scheduled_request": list(VLLM_PER_REQUEST),
+            "per_admission": VLLM_PER_ADMISSION,
+        },
+    }

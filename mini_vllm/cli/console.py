@@ -1,0 +1,105 @@
+"""How the commands talk to people: one console, one palette, errors without tracebacks."""
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from string import ascii_uppercase
+from typing import NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.style import Style
+
+from mini_vllm.engine import RunnerError, StalledError
+from mini_vllm.lineup import Lineup
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Okabe and Ito's colors, which color-blind people can tell apart, each with the text color that reads on it.
+# Yellow comes last: as a foreground it is invisible on a white terminal.
+OKABE_ITO = (
+    ("#E69F00", "#000000"),
+    ("#56B4E9", "#000000"),
+    ("#009E73", "#FFFFFF"),
+    ("#CC79A7", "#000000"),
+    ("#0072B2", "#FFFFFF"),
+    ("#D55E00", "#FFFFFF"),
+    ("#999999", "#000000"),
+    ("#F0E442", "#000000"),
+)
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console that never writes escape codes unless its stream is a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
+
+
+def is_live(console: Console) -> bool:
+    """Return whether pictures can be redrawn in place."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def label(index: int) -> str:
+    """Return the letter of request `index`: A to Z, then AA, AB, ..."""
+    rest, letter = divmod(index, len(ascii_uppercase))
+    return (label(rest - 1) if rest else "") + ascii_uppercase[letter]
+
+
+def chip_style(index: int) -> Style:
+    """Return a request's color as a background with text that reads on it."""
+    background, text = OKABE_ITO[index % len(OKABE_ITO)]
+    return Style(color=text, bgcolor=background, bold=True)
+
+
+def ink_style(index: int) -> Style:
+    """Return a request's color as a foreground."""
+    return Style(color=OKABE_ITO[index % len(OKABE_ITO)][0])
+
+
+def whose_code(lineup: Lineup) -> str:
+    """Return whose code runs in which phase, in lines of at most 80 columns."""
+    lines = ["Whose code runs:"]
+    for item in lineup.describe().split(", "):
+        if len(lines[-1]) + len(item) > 77:
+            lines.append("   ")
+        lines[-1] += ("," if lines[-1][-1] not in ": " else "") + f" {item}"
+    return "\n".join(lines)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print `message` in red on stderr and end the program with `code`."""
+    console = make_console(stderr=True)
+    console.print("error: ", style="bold red", end="")
+    console.print(message, markup=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def friendly(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn what people can mend into a message: bad values exit with 2, an engine that gave up with 1.
+
+    An exception out of a learner's own file keeps its traceback, because the line is what they look for.
+    """
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except NotImplementedError as error:
+            fail(f"{error}: not written yet. LAB_IMPL or --lineup can put the reference in its place.", 1)
+        except ValueError as error:
+            if raised_in_labs(error):
+                raise
+            fail(str(error), 2)
+        except (StalledError, RunnerError) as error:
+            fail(str(error), 1)
+
+    return guarded
+
+
+def raised_in_labs(error: BaseException) -> bool:
+    """Return whether the exception started in a file under `labs/`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "/labs/" in frames[-1].filename.replace("\\", "/")

@@ -1,0 +1,26 @@
+"""`mini-vllm`: the commands, put together."""
+
+import typer
+
+from mini_vllm.cli.bench import bench_app
+from mini_vllm.cli.demo import demo
+from mini_vllm.cli.generate import generate
+from mini_vllm.cli.info import info
+from mini_vllm.cli.parity import parity
+from mini_vllm.cli.trace import trace
+
+app = typer.Typer(
+    name="mini-vllm",
+    help="A miniature of the vLLM V1 engine, made of six phases that you write.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, generate, trace, parity, info):
+    app.command()(command)
+app.add_typer(bench_app, name="bench")
+
+
+@app.callback()
+def main() -> None:
+    pass

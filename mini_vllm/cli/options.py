@@ -1,0 +1,72 @@
+"""The options that several commands share, and what they are turned into."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import Lineup, lineup_from_env, parse_lineup
+
+if TYPE_CHECKING:
+    from mini_vllm.llm import LLM
+
+LineupText = Annotated[
+    str | None,
+    typer.Option(
+        "--lineup",
+        metavar="TEXT",
+        help="Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL.",
+    ),
+]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="A model directory or hub name. Default: the embedded model.")
+]
+_PANEL = "Engine settings, named as in vLLM"
+MaxNumSeqs = Annotated[int | None, typer.Option(help="Most running requests.", rich_help_panel=_PANEL)]
+MaxNumBatchedTokens = Annotated[int | None, typer.Option(help="Token budget of a step.", rich_help_panel=_PANEL)]
+LongPrefillTokenThreshold = Annotated[
+    int | None, typer.Option(help="Most tokens of one request in a step; 0: no limit.", rich_help_panel=_PANEL)
+]
+MaxModelLen = Annotated[int | None, typer.Option(help="Most tokens of a request.", rich_help_panel=_PANEL)]
+BlockSize = Annotated[int | None, typer.Option(help="Tokens per block.", rich_help_panel=_PANEL)]
+NumGpuBlocks = Annotated[int | None, typer.Option(help="Blocks, null block included.", rich_help_panel=_PANEL)]
+EnablePrefixCaching = Annotated[
+    bool | None,
+    typer.Option("--enable-prefix-caching/--no-enable-prefix-caching", show_default=False, rich_help_panel=_PANEL),
+]
+EnableChunkedPrefill = Annotated[
+    bool | None,
+    typer.Option("--enable-chunked-prefill/--no-enable-chunked-prefill", show_default=False, rich_help_panel=_PANEL),
+]
+SchedulingPolicy = Annotated[
+    Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
+]
+
+
+def chosen_lineup(text: str | None) -> Lineup:
+    """Return the lineup of `--lineup`, or of `LAB_IMPL`. Raises `ValueError` if it is none."""
+    return parse_lineup(text) if text is not None else lineup_from_env()
+
+
+def engine_config(defaults: EngineConfig, **chosen: object) -> EngineConfig:
+    """Return `defaults` with the settings that somebody chose (not None). Raises `ValueError` as `EngineConfig`."""
+    from dataclasses import asdict
+
+    return EngineConfig(**{**asdict(defaults), **{name: value for name, value in chosen.items() if value is not None}})
+
+
+def open_llm(
+    model: str | None,
+    config: EngineConfig,
+    lineup: Lineup,
+    *,
+    record: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> "LLM":
+    """Build an `LLM`; `say` hears what takes time."""
+    from mini_vllm.llm import LLM
+
+    if lineup.runner != "absent":
+        say("Loading torch and the model ...")
+    return LLM(model, config, lineup, record=record)

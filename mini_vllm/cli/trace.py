@@ -1,0 +1,145 @@
+"""`mini-vllm trace`: the step table of a toy workload, or of a trace that was written before."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from mini_vllm.cli.absences import make_possible
+from mini_vllm.cli.console import fail, friendly, make_console, whose_code
+from mini_vllm.cli.options import (
+    BlockSize,
+    EnableChunkedPrefill,
+    EnablePrefixCaching,
+    LineupText,
+    LongPrefillTokenThreshold,
+    MaxModelLen,
+    MaxNumBatchedTokens,
+    MaxNumSeqs,
+    NumGpuBlocks,
+    SchedulingPolicy,
+    chosen_lineup,
+    engine_config,
+)
+from mini_vllm.cli.trace_file import read_trace, write_trace
+from mini_vllm.cli.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.trace import StepRecord
+
+
+@friendly
+def trace(
+    lineup: LineupText = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another workload.")] = 0,
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 8,
+    steps: Annotated[str | None, typer.Option(metavar="A-B", help="Print these steps only.")] = None,
+    jsonl: Annotated[Path | None, typer.Option(help="Write the trace here too, one step per line.")] = None,
+    read: Annotated[Path | None, typer.Option(help="Print this trace instead (.jsonl or .jsonl.gz).")] = None,
+    name: Annotated[str | None, typer.Option(help="With --read: which scenario of a recorded file.")] = None,
+    max_num_seqs: MaxNumSeqs = None,
+    max_num_batched_tokens: MaxNumBatchedTokens = None,
+    long_prefill_token_threshold: LongPrefillTokenThreshold = None,
+    max_model_len: MaxModelLen = None,
+    block_size: BlockSize = None,
+    num_gpu_blocks: NumGpuBlocks = None,
+    enable_prefix_caching: EnablePrefixCaching = None,
+    enable_chunked_prefill: EnableChunkedPrefill = None,
+    scheduling_policy: SchedulingPolicy = None,
+) -> None:
+    """Print what every step decided, on a small toy workload without torch, or from a file."""
+    console = make_console()
+    budget: int | None
+    if read is not None:
+        try:
+            records, budget = read_trace(read, name)
+        except OSError as error:
+            fail(f"{read} cannot be read: {error.strerror or error}", 2)
+    else:
+        team = replace(chosen_lineup(lineup), runner="absent")
+        defaults, remarks = make_possible(SMALL_POOL, team)
+        config = engine_config(
+            defaults,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            long_prefill_token_threshold=long_prefill_token_threshold,
+            max_model_len=max_model_len,
+            block_size=block_size,
+            num_gpu_blocks=num_gpu_blocks,
+            enable_prefix_caching=enable_prefix_caching,
+            enable_chunked_prefill=enable_chunked_prefill,
+            policy=scheduling_policy,
+        )
+        budget = config.max_num_batched_tokens
+        console.print("\n".join([whose_code(team), *remarks]), markup=False)
+        records = run_workload(make_workload(seed, requests), config, team)
+    if jsonl is not None:
+        write_trace(jsonl, records, budget)
+    first, last = step_range(steps, len(records))
+    console.print(step_table(records, budget, range(first, last + 1)))
+
+
+def step_range(text: str | None, num_steps: int) -> tuple[int, int]:
+    """Read `A-B`, `A-`, `-B` or `A`. Raises `ValueError` if that is no range of the trace's steps."""
+    if text is None:
+        return 0, num_steps - 1
+    start, dash, end = text.partition("-")
+    if not all(part.isdecimal() or (dash and not part) for part in (start, end or start)) or not start + end:
+        raise ValueError(f"--steps must look like 3-7, 3-, -7 or 3; got {text!r}")
+    first = int(start or 0)
+    last = int(end) if end else num_steps - 1 if dash else first
+    if first > last or first >= num_steps:
+        raise ValueError(f"--steps {text}: the trace has steps 0 to {num_steps - 1}")
+    return first, last
+
+
+def step_table(records: list[StepRecord], budget: int | None, shown: range) -> Table:
+    """Return one row for each step in `shown`."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption="r0:8p 8 tokens of a prompt, +4h 4 more found in the cache, r0:1 one decoded token, * resumed",
+        caption_justify="left",
+    )
+    for heading, justify in (("step", "right"), ("scheduled", "left"), ("total", "right")):
+        table.add_column(heading, justify=justify, overflow="fold", ratio=1 if heading == "scheduled" else None)  # type: ignore[arg-type]
+    table.add_column("preempted", overflow="fold")
+    for heading in ("evicted", "free"):
+        table.add_column(heading, justify="right")
+    table.add_column("finished", overflow="fold")
+    outputs: set[str] = set()
+    for number, record in enumerate(records):
+        if number in shown:
+            table.add_row(*step_row(record, budget, outputs))
+        outputs |= {request_id for request_id, _ in record["output"]}
+    return table
+
+
+def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:
+    """Return the cells of one step. `outputs` are the requests that have said something before it."""
+    shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
+    return [
+        str(record["step"]),
+        " ".join(shares) or "nobody",
+        f"{record['total']}/{budget}" if budget else str(record["total"]),
+        " ".join(preemption_text(*entry) for entry in record["preempted"]),
+        str(len(record["evicted"]) or ""),
+        str(record["free_after_schedule"]),
+        " ".join(request_id for request_id, *_ in record["finished"]),
+    ]
+
+
+def share_text(record: StepRecord, index: int, outputs: set[str]) -> str:
+    """Return one request's share: id, tokens, kind."""
+    share = record["scheduled"][index]
+    hit = f"+{share['hit']}h" if share.get("hit") else ""
+    resumed = "*" if share["kind"] == "resumed" else ""
+    decodes = share["kind"] == "running" and share["n"] == 1 and share["id"] in outputs
+    return f"{share['id']}{resumed}:{share['n']}{'' if decodes else 'p'}{hit}"
+
+
+def preemption_text(victim: str, cause: str, num_tokens: int) -> str:
+    """Return who was preempted for whom, and the tokens that went back to the budget."""
+    returned = f" (-{num_tokens})" if num_tokens else ""
+    return f"{victim}{returned}" if victim == cause else f"{victim} for {cause}{returned}"

@@ -1,0 +1,27 @@
+"""What all tests of the command line use."""
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from mini_vllm.cli.main import app
+
+
+class Commands:
+    """Runs commands in this process, 100 columns wide, with or without `LAB_IMPL`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("LAB_IMPL", raising=False)
+        monkeypatch.setenv("COLUMNS", "100")
+        self.monkeypatch = monkeypatch
+
+    def __call__(self, *arguments: object, exit_code: int = 0) -> Result:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exit_code == exit_code, result.output
+        assert "\x1b" not in result.output, "escape codes although nothing here is a terminal"
+        return result
+
+
+@pytest.fixture
+def mini_vllm(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return Commands(monkeypatch)

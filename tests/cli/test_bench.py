@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from mini_vllm import parse_lineup
+from mini_vllm.bench import scheduler as bench
+from mini_vllm.cli import bench as command
+from tests.cli.conftest import Commands
+
+FULL = parse_lineup("solution:1-5")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "RUNNING", (4, 8))
+    monkeypatch.setattr(bench, "NUM_ROUNDS", 2)
+    monkeypatch.setattr(bench, "NUM_ADMISSIONS", 20)
+    monkeypatch.setattr(bench, "LARGE_POOL", 20_000)
+
+
+@pytest.mark.usefixtures("small")
+def test_bars_and_what_they_are_compared_with(mini_vllm: Commands) -> None:
+    shown = mini_vllm("bench", "scheduler").output
+    for part in ("4 running", "8 running", "schedule()", "at arrival", "20,000", "ratio", "elsewhere", "process_time"):
+        assert part in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.usefixtures("small")
+def test_json(mini_vllm: Commands) -> None:
+    record = json.loads(mini_vllm("bench", "scheduler", "--json").stdout)
+    assert set(record["per_scheduled_request"]) == {"4", "8"}
+    assert record["pool_sizes"]["ratio"] > 0
+    assert record["times_bare_bookkeeping"]["8"] > 1
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("lineup", ["solution:1", "solution:1-3", "solution:1-4"])
+def test_lineups_with_absent_phases_are_measured_too(mini_vllm: Commands, lineup: str) -> None:
+    record = json.loads(mini_vllm("bench", "scheduler", "--json", "--lineup", lineup).stdout)
+    assert (record["pool_sizes"] is None) == (lineup == "solution:1")
+
+
+def test_blocks_fill_in_every_round() -> None:
+    for num_requests in bench.RUNNING:
+        assert bench.steps_per_round(num_requests) % bench.BLOCK_SIZE == 0
+    scheduler = bench.decoding_scheduler(FULL, 16, 1000, 64)
+    held = [len(scheduler.kv.block_ids(request.request_id)) for request in scheduler.running]
+    bench.time_round(scheduler, bench.BLOCK_SIZE)
+    assert [len(scheduler.kv.block_ids(r.request_id)) for r in scheduler.running] == [count + 1 for count in held]
+    assert len(scheduler.prefix_cache.cached_blocks()) > 16
+
+
+def test_admissions_share_their_prefix() -> None:
+    costs = bench.measure_admissions(FULL, num_rounds=1)
+    assert costs.together.median == pytest.approx(costs.arrival.median + costs.schedule.median + costs.update.median)
+
+
+def test_a_step_costs_the_same_in_a_large_pool() -> None:
+    """Generous, because machines that run tests are busy: a cost that grew with the pool would be far over this."""
+    assert bench.measure_pool_sizes(FULL, num_requests=16).ratio < 2
+
+
+def test_bars_stay_in_their_column() -> None:
+    cost = bench.Cost(1.0, 2.0)
+    lines = [command.bar("x", cost, 2.0, "").plain, command.bar("x", cost, 200.0, "").plain]
+    assert {line.index("2.00") for line in lines} == {lines[0].index("2.00")}

@@ -1,0 +1,172 @@
+import re
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm.cli.console import make_console
+from mini_vllm.cli.demo import run
+from mini_vllm.cli.demo_script import plan_demo
+from mini_vllm.cli.options import open_llm
+from mini_vllm.cli.run_state import RunInfo, RunState, fold
+from mini_vllm.cli.sentences import describe_step
+from mini_vllm.cli.step_view import render_step
+from mini_vllm.trace import StepRecord
+from tests.cli.conftest import Commands
+
+
+def run_demo(lineup_text: str) -> tuple[LLM, RunState]:
+    lineup = parse_lineup(lineup_text)
+    plan = plan_demo(lineup)
+    llm = open_llm(None, plan.config, lineup, record=True)
+    watcher, _ = run(llm, plan, make_console(), 0)
+    return llm, watcher.state
+
+
+@pytest.fixture(scope="module")
+def real() -> tuple[LLM, RunState]:
+    return run_demo("solution")
+
+
+def records(llm: LLM) -> list[StepRecord]:
+    assert llm.engine.recorder is not None
+    return llm.engine.recorder.steps
+
+
+def drawn(state: RunState, width: int = 80) -> str:
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        console.print(render_step(state, width - 1))
+    return capture.get()
+
+
+def states(llm: LLM, info: RunInfo) -> list[tuple[StepRecord, str, str]]:
+    """Every step with its picture and its sentence."""
+    state, seen = RunState(info), []
+    for record in records(llm):
+        state.advance(record)
+        seen.append((record, drawn(state), describe_step(state)))
+    return seen
+
+
+def test_the_pool_is_small_enough_that_everything_happens(real: tuple[LLM, RunState]) -> None:
+    _, state = real
+    assert state.num_preemptions >= 1
+    assert state.num_hits >= 2
+    assert len(state.chunked) >= 1
+    assert state.num_recomputed_tokens >= 1
+    assert len(state.finished) == len(state.info.titles)
+
+
+def test_the_state_agrees_with_the_engine(real: tuple[LLM, RunState]) -> None:
+    llm, state = real
+    assert state.hit_rate == pytest.approx(llm.engine.scheduler.prefix_cache.hit_rate())
+    again = fold(state.info, records(llm))
+    assert (again.num_hits, again.tables) == (state.num_hits, state.tables)
+
+
+def test_every_picture_fits_a_small_terminal(real: tuple[LLM, RunState]) -> None:
+    llm, state = real
+    for _, picture, _ in states(llm, state.info):
+        lines = picture.splitlines()
+        assert len(lines) <= 23
+        assert max(map(len, lines)) <= 80
+
+
+def test_the_block_map_shows_as_many_free_blocks_as_there_are(real: tuple[LLM, RunState]) -> None:
+    llm, state = real
+    for record, picture, _ in states(llm, state.info):
+        row = next(line for line in picture.splitlines() if line.startswith("blocks"))
+        assert row.count("▌") + row.count("·") == record["free_after_schedule"]
+
+
+def test_pictures_and_sentences_tell_what_happened(real: tuple[LLM, RunState]) -> None:
+    llm, state = real
+    for record, picture, sentence in states(llm, state.info):
+        assert sentence
+        for victim, *_ in record["preempted"]:
+            assert re.search(rf"^ {state.info.label(victim)}  preempted", picture, re.MULTILINE)
+            assert "preempted" in sentence
+        for share in record["scheduled"]:
+            assert re.search(
+                rf"^ {state.info.label(share['id'])}  (prefill|decode) +\+{share['n']}\b", picture, re.MULTILINE
+            )
+
+
+def test_without_a_terminal_the_demo_prints_lines_texts_and_numbers(mini_vllm: Commands) -> None:
+    shown = mini_vllm("demo").output
+    assert "6 GPU runner: reference" in shown
+    assert re.search(r"^step \d", shown, re.MULTILINE)
+    assert "PREEMPTED" in shown
+    assert "hit" in shown
+    assert "Mina lives in Oslo." in shown
+    assert re.search(r"^preemptions +[1-9]", shown, re.MULTILINE)
+    assert "inter-token latency" in shown
+
+
+def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
+    shown = mini_vllm("demo", "--lineup", "solution:1-5").output
+    steps: list[int] = []
+    for first, last in re.findall(r"^step (\d+)(?:-(\d+))?", shown, re.MULTILINE):
+        steps += range(int(first), int(last or first) + 1)
+    assert steps == list(range(len(steps)))
+    assert f"{len(steps)} in " in shown
+
+
+@pytest.mark.parametrize(
+    "lineup", ["solution:1", "solution:1-2", "solution:1-3", "solution:1-4", "solution:1,solution:5"]
+)
+def test_absent_phases_are_named_and_the_toy_speaks(mini_vllm: Commands, lineup: str) -> None:
+    shown = mini_vllm("demo", "--lineup", lineup).output
+    assert "the toy model speaks" in " ".join(shown.split())
+    for phase in range(2, 7):
+        absent = parse_lineup(lineup)[phase] == "absent"
+        assert (f"Phase {phase} is absent" in shown) == absent
+
+
+def test_the_toy_is_preempted_and_hits_too() -> None:
+    _, state = run_demo("solution:1-5")
+    assert state.num_preemptions >= 1
+    assert state.num_hits >= 1
+    assert state.chunked
+
+
+def test_pool_of_single_slots_is_drawn_with_many_per_cell() -> None:
+    _, state = run_demo("solution:1")
+    picture = drawn(state)
+    assert "blocks per cell" in picture
+    assert max(map(len, picture.splitlines())) <= 80
+    assert state.num_hits == 0
+
+
+def test_a_bad_delay_is_refused() -> None:
+    from mini_vllm.cli.main import app
+
+    assert CliRunner().invoke(app, ["demo", "--delay", "-1"]).exit_code == 2
+
+
+def test_the_clock_does_not_count_pauses() -> None:
+    from mini_vllm.cli.demo import EngineClock
+
+    clock = EngineClock()
+    start = clock()
+    clock.stop()
+    clock._stopped_at -= 5
+    clock.go()
+    assert clock() - start < -4
+
+
+def test_more_requests_than_letters() -> None:
+    from mini_vllm.cli.console import label
+
+    assert [label(index) for index in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
+
+
+def test_the_answers_are_those_of_every_lineup_with_the_model(real: tuple[LLM, RunState]) -> None:
+    """A tight pool must not change a word: the same prompts with all the memory in the world."""
+    llm, state = real
+    plan = plan_demo(llm.lineup)
+    roomy = open_llm(None, type(plan.config)(), llm.lineup)
+    outputs = roomy.chat(plan.conversations, SamplingParams(max_tokens=plan.max_tokens))
+    assert [output.outputs[0].text for output in outputs] == [state.texts[str(i)] for i in range(len(outputs))]

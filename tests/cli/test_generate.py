@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+from tests.cli.conftest import Commands
+
+TOY = ("--lineup", "solution:1-5")
+
+
+def test_one_prompt_is_streamed_and_says_that_the_toy_speaks(mini_vllm: Commands) -> None:
+    result = mini_vllm("generate", "hello", "--max-tokens", 12, *TOY)
+    assert len(result.stdout.rstrip("\n")) == 12
+    assert "the toy model speaks" in result.stderr
+
+
+def test_streaming_and_collecting_give_the_same_text(mini_vllm: Commands) -> None:
+    streamed = mini_vllm("generate", "hello", "--max-tokens", 30, *TOY).stdout.rstrip("\n")
+    record = json.loads(mini_vllm("generate", "hello", "--max-tokens", 30, "--json", *TOY).stdout)
+    assert record["text"] == streamed
+    assert record["finish_reason"] == "length"
+    assert record["num_output_tokens"] == 30
+
+
+def test_several_prompts_are_numbered(mini_vllm: Commands) -> None:
+    shown = mini_vllm("generate", "one", "two", "--max-tokens", 4, *TOY).stdout
+    assert "[1] one" in shown
+    assert "[2] two" in shown
+
+
+def test_json_has_one_line_per_prompt(mini_vllm: Commands) -> None:
+    lines = mini_vllm("generate", "a", "b", "c", "--json", "--max-tokens", 4, *TOY).stdout.splitlines()
+    assert [json.loads(line)["prompt"] for line in lines] == ["a", "b", "c"]
+
+
+def test_without_the_chat_template_the_prompt_is_shorter(mini_vllm: Commands) -> None:
+    record = json.loads(mini_vllm("generate", "abc", "--no-chat", "--json", *TOY).stdout)
+    assert record["num_prompt_tokens"] == 3
+
+
+def test_stop_ends_the_text(mini_vllm: Commands) -> None:
+    text = json.loads(mini_vllm("generate", "abc", "--json", *TOY).stdout)["text"]
+    record = json.loads(mini_vllm("generate", "abc", "--json", "--stop", text[5:8], *TOY).stdout)
+    assert record["stop_reason"] == text[5:8]
+    assert record["text"] == text[: text.index(text[5:8])]
+
+
+def test_the_embedded_model_answers(mini_vllm: Commands) -> None:
+    system = "You answer questions about the notes.\nNotes:\nMina lives in Oslo."
+    shown = mini_vllm("generate", "Where does Mina live?", "--system", system).stdout
+    assert shown.strip() == "Mina lives in Oslo."
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--max-tokens", "0"], "max_tokens"),
+        (["--temperature", "-1"], "temperature"),
+        (["--temperature", "nan"], "temperature"),
+        (["--top-p", "0"], "top_p"),
+        (["--top-k", "-2"], "top_k"),
+        (["--stop", ""], "stop"),
+        (["--block-size", "0"], "block_size"),
+        (["--num-gpu-blocks", "3"], "blocks"),
+        (["--no-chat", "--system", "x"], "--system"),
+        (["--no-enable-chunked-prefill", "--max-num-batched-tokens", "8", "--max-model-len", "64"], "max_model_len"),
+    ],
+)
+def test_bad_settings_are_named_and_exit_with_2(mini_vllm: Commands, options: list[str], named: str) -> None:
+    result = mini_vllm("generate", "hello", *TOY, *options, exit_code=2)
+    assert named in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_model_that_is_not_there_is_explained(mini_vllm: Commands) -> None:
+    result = mini_vllm("generate", "hello", "--model", "/nowhere/at/all", exit_code=2)
+    assert "no model at '/nowhere/at/all'" in result.stderr

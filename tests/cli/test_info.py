@@ -1,0 +1,83 @@
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.cli import checks
+from tests.cli.conftest import Commands
+
+
+def test_a_good_environment_is_ready(mini_vllm: Commands) -> None:
+    shown = mini_vllm("info").output
+    assert "Ready" in shown
+    assert "embedded model" in shown
+    assert "not set, so solution" in shown
+
+
+def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "transformers":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(checks.metadata, "version", version)
+    shown = mini_vllm("info", exit_code=1).output
+    assert "Not ready: transformers." in shown
+    assert "pip install -c constraints.txt" in " ".join(shown.split())
+
+
+def test_packages_for_notebooks_only_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = checks.check_package("surely-not-installed", {}, required=False)
+    assert (check.status, check.is_bad) == ("warn", False)
+
+
+def test_another_version_than_the_tested_one_warns() -> None:
+    assert checks.check_package("rich", {"rich": "1.0"}, required=True).status == "warn"
+    assert (
+        checks.check_package("torch", {"torch": metadata.version("torch").split("+")[0]}, required=True).status == "OK"
+    )
+
+
+def test_an_old_python_is_refused(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "MINIMUM_PYTHON", (4, 0))
+    assert "Not ready: Python." in mini_vllm("info", exit_code=1).output
+
+
+def test_a_bad_lineup_is_refused(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_IMPL", "solution:2")
+    shown = mini_vllm("info", exit_code=1).output
+    assert "Not ready: LAB_IMPL." in shown
+    assert "unset LAB_IMPL" in shown
+
+
+def test_a_lineup_is_spelled_out_per_phase(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_IMPL", "starter:1-2")
+    shown = mini_vllm("info").output
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith((" OK         ",))][-6:] == [
+        "yours", "yours", "absent", "absent", "absent", "absent",
+    ]  # fmt: skip
+
+
+def test_a_damaged_model_is_noticed(mini_vllm: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(checks.EMBEDDED_MODEL, folder)
+    assert checks.check_model(folder).status == "OK"
+    monkeypatch.setattr(checks, "EMBEDDED_MODEL", folder)
+    with (folder / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    assert "Not ready: embedded model." in mini_vllm("info", exit_code=1).output
+    (folder / "config.json").unlink()
+    assert checks.check_model(folder).status == "missing"
+
+
+def test_a_student_edition_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "solutions_exist", lambda: False)
+    assert not checks.check_solutions().is_bad
+
+
+def test_constraints_are_read() -> None:
+    assert checks.read_constraints(checks.ROOT / "constraints.txt")["torch"]
+    assert checks.read_constraints(checks.ROOT / "nowhere.txt") == {}

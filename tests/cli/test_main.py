@@ -1,0 +1,46 @@
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Commands
+
+
+def test_help_names_every_command(mini_vllm: Commands) -> None:
+    shown = mini_vllm("--help").output
+    for command in ("demo", "generate", "trace", "parity", "info", "bench"):
+        assert command in shown
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["trace"], ["parity", "--help"]])
+def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom mini_vllm.cli.main import app\n"
+        f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("lineup", ["nonsense", "solution:2", "solution:1,solution:4", "solution:1-9"])
+def test_an_illegal_lineup_is_refused_with_a_reason(mini_vllm: Commands, lineup: str) -> None:
+    result = mini_vllm("trace", "--lineup", lineup, exit_code=2)
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.output
+
+
+def test_an_unwritten_phase_is_named_without_a_traceback(mini_vllm: Commands) -> None:
+    result = mini_vllm("trace", "--lineup", "starter:1", exit_code=1)
+    assert "Phase 1" in result.stderr
+    assert "not written yet" in result.stderr
+
+
+def test_an_error_in_a_learners_file_keeps_its_traceback(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    from labs.phase1_scheduler_step import starter
+
+    source = compile("def broken(*a, **k): raise ValueError('mine')", starter.__file__, "exec")
+    namespace: dict[str, object] = {}
+    exec(source, namespace)
+    monkeypatch.setattr(starter, "schedule_step", namespace["broken"])
+    result = mini_vllm("trace", "--lineup", "starter:1", exit_code=1)
+    assert isinstance(result.exception, ValueError)

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from mini_vllm import parse_lineup
+from mini_vllm.cli.trace_file import read_trace
+from mini_vllm.cli.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.parity.scenario import PUBLIC_TRACES
+from tests.cli.conftest import Commands
+
+
+def test_the_default_workload_shows_everything(mini_vllm: Commands) -> None:
+    shown = mini_vllm("trace").output
+    for heading in ("step", "scheduled", "total", "preempted", "evicted", "free", "finished"):
+        assert heading in shown
+    steps = run_workload(make_workload(0, 8), SMALL_POOL, parse_lineup("solution:1-5"))
+    assert any(record["preempted"] for record in steps)
+    assert any(share.get("hit") for record in steps for share in record["scheduled"])
+    assert any(share["kind"] == "resumed" for record in steps for share in record["scheduled"])
+
+
+def test_the_same_seed_gives_the_same_table_and_another_seed_another(mini_vllm: Commands) -> None:
+    assert mini_vllm("trace", "--seed", 3).output == mini_vllm("trace", "--seed", 3).output
+    assert mini_vllm("trace", "--seed", 3).output != mini_vllm("trace", "--seed", 4).output
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_seed_runs_with_every_number_of_phases(mini_vllm: Commands, seed: int) -> None:
+    for last in range(1, 6):
+        mini_vllm(
+            "trace", "--seed", seed, "--requests", 12, "--lineup", f"solution:1-{last}" if last > 1 else "solution:1"
+        )
+
+
+def test_a_written_trace_reads_back_as_the_same_table(mini_vllm: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    written = mini_vllm("trace", "--jsonl", file).output
+    read = mini_vllm("trace", "--read", file).output
+    assert read.strip() == written[written.index(" step  scheduled") :].strip()
+
+
+def test_steps_cuts_the_table_but_not_its_memory(mini_vllm: Commands) -> None:
+    whole = mini_vllm("trace").output
+    part = mini_vllm("trace", "--steps", "5-6").output
+    rows = [line.split() for line in part.splitlines() if "/24" in line]
+    assert [row[0] for row in rows] == ["5", "6"]
+    assert all(row in [line.split() for line in whole.splitlines()] for row in rows)
+
+
+@pytest.mark.parametrize("text", ["5-3", "x", "-", "900", "1-2-3"])
+def test_a_bad_range_is_refused(mini_vllm: Commands, text: str) -> None:
+    assert "--steps" in mini_vllm("trace", f"--steps={text}", exit_code=2).stderr
+
+
+def test_recorded_scenarios_are_read_by_name(mini_vllm: Commands) -> None:
+    file = PUBLIC_TRACES / "named.jsonl"
+    shown = mini_vllm("trace", "--read", file, "--name", "priority_victim_leaves_uncomputed_cached_blocks").output
+    assert "L for A (-8)" in shown
+    assert "--name" in mini_vllm("trace", "--read", file, exit_code=2).stderr
+    assert "no scenario" in mini_vllm("trace", "--read", file, "--name", "nobody", exit_code=2).stderr
+
+
+@pytest.mark.parametrize("content", ["", "{}\n", "[1]\n", "not json\n", '{"token_budget": 4}\n'])
+def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(content)
+    assert "is not a trace" in mini_vllm("trace", "--read", file, exit_code=2).stderr
+
+
+def test_a_missing_file_is_refused(mini_vllm: Commands, tmp_path: Path) -> None:
+    assert "cannot be read" in mini_vllm("trace", "--read", tmp_path / "none.jsonl", exit_code=2).stderr
+
+
+def test_the_budget_travels_with_the_file(mini_vllm: Commands, tmp_path: Path) -> None:
+    mini_vllm("trace", "--jsonl", tmp_path / "t.jsonl", "--max-num-batched-tokens", 17)
+    assert read_trace(tmp_path / "t.jsonl")[1] == 17
+
+
+def test_settings_that_serve_nobody_are_explained(mini_vllm: Commands) -> None:
+    assert "would wait for ever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
+    result = mini_vllm("trace", "--scheduling-policy", "priority", "--lineup", "solution:1-2", exit_code=2)
+    assert "phase 3" in result.stderr

@@ -1,0 +1,51 @@
+"""Every number that a handout claims and that can be recomputed is recomputed here."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.course.handout_checks import NAMESPACE
+
+LABS = Path(__file__).parents[2] / "labs"
+CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
+WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUM_CHARACTERS_BEFORE = 700
+
+
+def checks() -> list[tuple[str, str, str]]:
+    """Return (place, expression, text before it) of every check in every handout."""
+    found = []
+    for path in sorted(LABS.rglob("README.md")):
+        text = path.read_text(encoding="utf-8")
+        for match in CHECK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            before = text[max(0, match.start() - NUM_CHARACTERS_BEFORE) : match.start()]
+            found.append((f"{path.parent.name}:{line}", match[1], CHECK.sub("", before)))
+    return found
+
+
+CHECKS = checks()
+
+
+@pytest.mark.parametrize(("place", "expression", "before"), CHECKS, ids=[place for place, _, _ in CHECKS])
+def test_what_the_handout_says_is_so(place: str, expression: str, before: str) -> None:
+    assert eval(expression, dict(NAMESPACE)) is True, f"{place}: {expression}"
+    for number in numbers_claimed(expression):
+        digits = re.search(rf"(?<![\d.,]){number:,}(?!\d)|(?<![\d.,]){number}(?!\d)", before)
+        word = number < len(WORDS) and WORDS[number] in before.lower()
+        assert digits or word, f"{place} checks {number}, but the text before does not say it"
+
+
+def numbers_claimed(expression: str) -> list[int]:
+    """Return the whole numbers on the right side of the comparison."""
+    comparison = ast.parse(expression, mode="eval").body
+    assert isinstance(comparison, ast.Compare), f"a check compares: {expression}"
+    claimed = comparison.comparators[-1]
+    return [n.value for n in ast.walk(claimed) if isinstance(n, ast.Constant) and type(n.value) is int]
+
+
+def test_every_handout_checks_something() -> None:
+    handouts = {path.parent.name for path in LABS.glob("phase*/README.md")}
+    assert handouts == {place.split(":")[0] for place, _, _ in CHECKS if place.startswith("phase")}
