@@ -1,6 +1,7 @@
 """Small parts that the graded tests put around the learner's code. Nothing here is to be filled in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import pytest
@@ -175,8 +176,11 @@ def _stack(expected: Mapping[str, object], yours: Mapping[str, object]) -> str:
     width = max(len(label) for label in expected)
     lines: list[str] = []
     for label, wanted in expected.items():
-        mark = "" if yours[label] == wanted else "    <-- differs"
-        lines += [f"  {label:{width}}  expected  {wanted}", f"  {'':{width}}  yours     {yours[label]}{mark}"]
+        if yours[label] == wanted:
+            lines.append(f"  {label:{width}}  as expected  {wanted}")
+        else:
+            lines.append(f"  {label:{width}}  expected     {wanted}")
+            lines.append(f"  {'':{width}}  yours        {yours[label]}    <-- differs")
     return "\n".join(lines)
 
 
@@ -201,3 +205,16 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
     if failures:
         count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
         pytest.fail(count + min(failures, key=len), pytrace=False)
+
+
+@contextmanager
+def explained(before: Sequence[str], calls: Sequence[str] = ()) -> Iterator[None]:
+    """Let an exception of the learner's code carry the situation in which it happened."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        lines = ["The situation:", *before, *(("Your calls, in order:", *calls) if calls else ())]
+        error.add_note("\n  ".join(lines))
+        raise

@@ -1,72 +1,11 @@
-"""A slow scheduler on plain names and numbers, and random situations for it and for your code.
+"""A slow scheduler on plain names and numbers. The random tests let it and your code take the same steps.
 
-It knows no `Request` and no queue: only who runs, who waits, and three numbers per name. The tests
-let it and your functions take the same steps and compare everything.
+It knows no `Request` and no queue: only who runs, who waits, and three numbers per name.
 """
 
-import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from labs.phase1_scheduler_step.doubles import BlockCountingKV, CallLog, ScriptedChunks, ScriptedPreemption
-from labs.support import make_request, waiting_queue
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.request_queue import FCFSRequestQueue
-
-
-@dataclass
-class Situation:
-    """What a step starts from. The two lists are in service order."""
-
-    running: list[Request]
-    waiting: list[Request]
-    budget: int = 1000
-    max_num_seqs: int = 100
-    threshold: int = 0
-    num_blocks: int = 1000
-    block_size: int = 1
-    hits: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    evictions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    not_now: Sequence[str] = ()
-    not_admitted: Sequence[str] = ()
-
-    def describe(self) -> list[str]:
-        """Return the lines that tell a learner where the step started."""
-        lines = [
-            f"before  RUNNING {describe(self.running)}  WAITING {describe(self.waiting)}   (A 5/8 = 5 of 8 computed)",
-            f"caps    budget={self.budget}  max_num_seqs={self.max_num_seqs}  threshold={self.threshold or 'off'}  "
-            f"KV memory={self.num_blocks} blocks of {self.block_size}",
-        ]
-        if self.hits:
-            lines.append("hits    " + ", ".join(f"{name}: {len(blocks)} blocks" for name, blocks in self.hits.items()))
-        lines += [f"script  for {name} these give way: {' '.join(gone)}" for name, gone in self.evictions.items()]
-        if self.not_now:
-            lines.append(f"chunks  gives 0 tokens to {' '.join(self.not_now)}")
-        if self.not_admitted:
-            lines.append(f"chunks  does not admit {' '.join(self.not_admitted)}")
-        return lines
-
-
-def describe(requests: Sequence[Request]) -> str:
-    """Return requests as `[A 5/8, B 0/3]`: computed and all tokens of each."""
-    return "[" + ", ".join(f"{r.request_id} {r.num_computed_tokens}/{r.num_tokens}" for r in requests) + "]"
-
-
-class Scene:
-    """A situation set up for the code under test: the real queues and the doubles around it."""
-
-    def __init__(self, situation: Situation) -> None:
-        self.before = situation.describe()
-        self.log = CallLog()
-        self.running = situation.running
-        self.waiting: FCFSRequestQueue = waiting_queue(situation.waiting)
-        self.requests = {r.request_id: r for r in (*situation.running, *situation.waiting)}
-        self.kv = BlockCountingKV(situation.num_blocks, situation.block_size, self.log, situation.hits)
-        self.kv.hold(situation.running)
-        self.chunks = ScriptedChunks(
-            self.log, situation.threshold, not_now=situation.not_now, not_admitted=situation.not_admitted
-        )
-        self.preemption = ScriptedPreemption(self.log, situation.evictions)
+from labs.phase1_scheduler_step.situations import EOS, Situation, Update, describe_plan
 
 
 @dataclass
@@ -194,51 +133,55 @@ class PlainScheduler:
             plain.num_computed += amount
             plain.num_tokens += plain.num_computed == plain.num_tokens
 
+    def outcome(self) -> dict[str, object]:
+        """Return everything the step decided, in the words of `Scene.outcome`."""
+        return {
+            "plan": describe_plan(self.plan),
+            "RUNNING": self._describe(self.running),
+            "WAITING": self._describe(self.waiting),
+            "budget left": self.budget,
+            "statuses": {name: self.of[name].status for name in sorted(self.of)},
+            "preempted": self.preempted,
+            "calls": self.calls,
+        }
 
-def random_situation(rng: random.Random, *, anybody_waits: bool = True) -> Situation:
-    """Return a small situation with fresh, half computed and resumed requests, and memory that is short."""
-    names = rng.sample("ABCDEFGH", rng.randint(1, 7))
-    num_running = rng.randint(0, len(names)) if anybody_waits else len(names)
-    block_size = rng.choice((1, 2, 4))
-    running = [_running_request(rng, name) for name in names[:num_running]]
-    waiting = [_waiting_request(rng, name) for name in names[num_running:]]
-    num_held = sum(-(-r.num_computed_tokens // block_size) for r in running)
-    hits = {
-        r.request_id: [50 + i for i in range(rng.randint(1, (r.num_tokens - 1) // block_size))]
-        for r in waiting
-        if r.num_tokens > block_size and rng.random() < 0.4
+    def _describe(self, names: list[str]) -> str:
+        return (
+            "[" + ", ".join(f"{name} {self.of[name].num_computed}/{self.of[name].num_tokens}" for name in names) + "]"
+        )
+
+
+def plain_update(update: Update) -> dict[str, object]:
+    """Return what `update_from_output` must do, before it is called."""
+    alive = {r.request_id: r for r in update.running}
+    outputs = {r.request_id: r.output_token_ids for r in update.everybody}
+    returned: dict[str, list[int]] = {}
+    finished: dict[str, str] = {}
+    stop_reasons: dict[str, int] = {}
+    freed: list[str] = []
+    for name in update.planned:
+        if name not in alive:
+            continue
+        params, prompt = alive[name].sampling_params, alive[name].num_prompt_tokens
+        for token_id in update.sampled.get(name, []):
+            if name in finished:
+                break
+            outputs[name].append(token_id)
+            returned.setdefault(name, []).append(token_id)
+            if token_id == EOS and not params.ignore_eos:
+                finished[name] = "stop"
+            elif token_id in params.stop_token_ids:
+                finished[name], stop_reasons[name] = "stop", token_id
+            elif len(outputs[name]) == params.max_tokens or prompt + len(outputs[name]) >= update.max_model_len:
+                finished[name] = "length"
+        if name in finished:
+            freed.append(name)
+    return {
+        "returned": {name: returned[name] for name in sorted(returned)},
+        "RUNNING": [r.request_id for r in update.running if r.request_id not in finished],
+        "outputs": outputs,
+        "finished": finished,
+        "stop reasons": stop_reasons,
+        "freed, in order": freed,
+        **update.unchanging(),
     }
-    evictions = {
-        r.request_id: rng.sample(names[:num_running], rng.randint(1, min(3, num_running)))
-        for r in running
-        if rng.random() < 0.5
-    }
-    return Situation(
-        running,
-        waiting,
-        budget=rng.choice((1, 4, 8, 12, 20, 40)),
-        max_num_seqs=rng.randint(max(1, num_running), num_running + 4),
-        threshold=rng.choice((0, 0, 2, 5)),
-        num_blocks=num_held + rng.choice((0, 1, 2, 4, 8, 30)),
-        block_size=block_size,
-        hits=hits,
-        evictions=evictions,
-        not_now=[name for name in names if rng.random() < 0.07],
-        not_admitted=[r.request_id for r in waiting if rng.random() < 0.07],
-    )
-
-
-def _running_request(rng: random.Random, name: str) -> Request:
-    num_output = rng.choice((0, 0, 1, 3))
-    num_prompt = rng.randint(2, 12)
-    num_tokens = num_prompt + num_output
-    num_computed = num_tokens - 1 if rng.random() < 0.4 else rng.randint(1, num_tokens - 1)
-    return make_request(name, num_prompt, num_computed_tokens=num_computed, num_output_tokens=num_output)
-
-
-def _waiting_request(rng: random.Random, name: str) -> Request:
-    num_output = rng.choice((0, 0, 0, 2))
-    request = make_request(name, rng.randint(1, 12), num_output_tokens=num_output)
-    if num_output:
-        request.status = RequestStatus.PREEMPTED
-    return request

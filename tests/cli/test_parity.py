@@ -153,4 +153,5 @@ def test_an_engine_that_raises_is_a_failure_with_its_message(
 
     monkeypatch.setattr(PagedKVCacheManager, "free", broken)
     shown = mini_vllm("parity", write([named("budget_cap")]), exit_code=1).output
-    assert "the engine raised KeyError: 'lost block'" in shown
+    assert "the engine raised KeyError in step" in shown
+    assert "of budget_cap: 'lost block'" in shown
