@@ -16,13 +16,18 @@ MAX_CALLS = 2000
 class CallLog(list[str]):
     """The calls of the code under test, in order. Ends a test that goes on for ever."""
 
+    def __init__(self, before: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.before = before
+
     def note(self, call: str) -> None:
         self.append(call)
         if len(self) > MAX_CALLS:
+            before = "".join(f"  {line}\n" for line in self.before)
             last = "\n".join(f"    {call}" for call in self[-4:])
             pytest.fail(
                 f"Your code made {MAX_CALLS} calls for a handful of requests: it goes in circles.\n\n"
-                f"  the last calls:\n{last}\n"
+                f"{before}\n  the last calls:\n{last}\n"
                 "Hint: which line of your loop makes progress when a request gets nothing?",
                 pytrace=False,
             )

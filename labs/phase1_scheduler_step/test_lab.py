@@ -7,6 +7,7 @@
 import random
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def check_step(
     if use_your_clamp:
         scene.chunks.clamp = phase1.clamp
     yours = scene.outcome(scene.take_step(phase1))
-    expected = {
+    expected: dict[str, object] = {
         "plan": plan,
         "RUNNING": running,
         "WAITING": waiting,
@@ -611,7 +612,7 @@ def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
 )
 def test_every_way_to_end(
     phase1: ModuleType,
-    request_kwargs: dict[str, object],
+    request_kwargs: dict[str, Any],
     max_model_len: int,
     token_id: int,
     reason: str | None,

@@ -1,0 +1,50 @@
+"""What stands in for phase 4 in the tests of phase 2. Nothing here is to be filled in."""
+
+from collections.abc import Mapping, Sequence
+
+from mini_vllm.interfaces import BlockPool
+from mini_vllm.request import Request
+
+
+class RecordingPrefixCache:
+    """A prefix cache that finds what the test says, pins what it is told to, and writes down every call."""
+
+    def __init__(self, hits: Mapping[str, Sequence[int]] | None = None) -> None:
+        self.hits = dict(hits or {})
+        self.calls: list[str] = []
+
+    def update_block_hashes(self, request: Request) -> None:
+        return None
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        return list(self.hits.get(request.request_id, ()))
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        self.calls.append(f"adopt({request.request_id}, {list(block_ids)})")
+        for block_id in block_ids:
+            pool.touch(block_id)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        blocks = list(block_ids)[:num_full_blocks]
+        self.calls.append(f"cache_full_blocks({request.request_id}, {blocks}, {num_cached_blocks}, {num_full_blocks})")
+
+    def evict(self, block_id: int) -> bool:
+        self.calls.append(f"evict({block_id})")
+        return False
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        if block_ids:
+            self.calls.append(f"uncache({sorted(block_ids)})")
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        return {}
+
+    def hit_rate(self) -> float:
+        return 0.0
+
+    def take_calls(self) -> list[str]:
+        """Return the calls since the last time."""
+        calls, self.calls = self.calls, []
+        return calls
