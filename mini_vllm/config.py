@@ -50,7 +50,7 @@ class EngineConfig:
     def _require_at_least(self, least: int, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
+            if value is not None and (type(value) is not int or value < least):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
     def require_whole_prompts_fit(self, why: str) -> None:

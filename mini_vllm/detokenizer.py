@@ -50,7 +50,7 @@ class IncrementalDetokenizer:
 
     def showable(self) -> str:
         """Return the text that can be shown already: no part of it can become a stop string."""
-        return self.text[: len(self.text) - self._num_held_back] if self._num_held_back else self.text
+        return self.text[: max(0, len(self.text) - self._num_held_back)]
 
     def _take_over(self, final: bool) -> str | None:
         known = self._tokenizer.decode(self._token_ids[self._context_start : self._num_read])

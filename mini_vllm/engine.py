@@ -149,6 +149,8 @@ class LLMEngine:
     def _require_progress(self, step: SchedulerOutput) -> None:
         if step.num_scheduled_tokens or step.preempted or not self.has_unfinished_requests():
             return
+        if self.recorder is not None:
+            self.recorder.undone()
         kv = self.scheduler.kv
         raise StalledError(
             f"nothing was scheduled, although {len(self.scheduler.running)} requests run and "
@@ -162,11 +164,18 @@ class LLMEngine:
             result = self.runner.execute_model(batch) if batch else ModelRunnerOutput({})
             self._require_answer(batch, result)
         except BaseException:
-            self.scheduler.roll_back(step)
-            if self.recorder is not None:
-                self.recorder.undone()
+            self._undo(step, batch)
             raise
         return result
+
+    def _undo(self, step: SchedulerOutput, batch: list[ScheduledRequest]) -> None:
+        self.scheduler.roll_back(step)
+        for row in batch:
+            if row.request.is_finished:  # aborted during the forward pass: what it would have filled is not there
+                first_missing = row.num_computed_tokens // self.scheduler.kv.block_size
+                self.scheduler.prefix_cache.uncache(row.block_ids[first_missing:])
+        if self.recorder is not None:
+            self.recorder.undone()
 
     def _batch(self, step: SchedulerOutput) -> list[ScheduledRequest]:
         should_sample, kv = self.scheduler.chunks.should_sample, self.scheduler.kv
@@ -183,6 +192,8 @@ class LLMEngine:
     def _require_answer(self, batch: list[ScheduledRequest], result: ModelRunnerOutput) -> None:
         expected = {row.request.request_id for row in batch if row.samples}
         answered = result.sampled_token_ids.keys() | result.errors.keys()
+        if both := result.sampled_token_ids.keys() & result.errors.keys():
+            raise RunnerError(f"the runner gave a token and an error for {sorted(both)}")
         if answered != expected:
             raise RunnerError(f"the runner answered for {sorted(answered)}, asked were {sorted(expected)}")
         for request_id, token_ids in result.sampled_token_ids.items():
@@ -191,17 +202,18 @@ class LLMEngine:
 
     def _process(self, kept: dict[str, list[int]], result: ModelRunnerOutput) -> list[RequestOutput]:
         now, processor = self.clock(), self.processor
-        requests = {request_id: processor.states[request_id].request for request_id in kept}
+        errors = {i: error for i, error in result.errors.items() if i in self.scheduler.requests}
+        requests = {request_id: processor.states[request_id].request for request_id in [*kept, *errors]}
         for request_id, token_ids in kept.items():
             stop = processor.take_tokens(request_id, token_ids, now)
             if stop is not None:
                 requests[request_id].stop_reason = stop
                 if not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED):
                     requests[request_id].status = RequestStatus.FINISHED_STOPPED
-        for request_id in result.errors:
-            requests[request_id] = processor.states[request_id].request
+        for request_id in errors:
+            requests[request_id].num_computed_tokens = 0  # its K and V may be as unusable as its logits
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR)
         if self.recorder is not None:
             ended = [request for request in requests.values() if request.is_finished]
             self.recorder.after_update(result.sampled_token_ids, kept, ended)
-        return [processor.output(request_id, now, result.errors.get(request_id)) for request_id in requests]
+        return [processor.output(request_id, now, errors.get(request_id)) for request_id in requests]

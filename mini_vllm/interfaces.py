@@ -6,12 +6,9 @@ in `absent.py`, and is handed to its users by `engine.py`. Nothing here has beha
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mini_vllm.request import Request
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)

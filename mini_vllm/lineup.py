@@ -80,7 +80,8 @@ class Lineup:
 
 def solutions_exist() -> bool:
     """Return whether this checkout has the reference solutions (a student edition has not)."""
-    return importlib.util.find_spec("solutions") is not None
+    spec = importlib.util.find_spec("solutions")
+    return spec is not None and spec.origin is not None  # a folder that is left over has no origin
 
 
 def default_lineup_text() -> str:

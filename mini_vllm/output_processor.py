@@ -1,5 +1,6 @@
 """From kept tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
+from copy import copy
 from dataclasses import dataclass
 
 from mini_vllm.detokenizer import IncrementalDetokenizer
@@ -64,7 +65,9 @@ class OutputProcessor:
         text = state.detokenizer.showable()
         new_text, state.num_shown = text[state.num_shown :], len(text)
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
-        return RequestOutput(request_id, state.prompt, request.prompt_token_ids, [completion], metrics, new_text, error)
+        return RequestOutput(
+            request_id, state.prompt, request.prompt_token_ids, [completion], copy(metrics), new_text, error
+        )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:
         """Leave out the token that ended the request: an end-of-text token is no text."""

@@ -24,15 +24,19 @@ class SamplingParams:
 
     def validate(self) -> None:
         """Raise `ValueError` naming the first setting that is out of its range."""
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
-        if not math.isfinite(self.temperature) or self.temperature < 0:
-            raise ValueError(f"temperature must be a finite number of at least 0, got {self.temperature}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be over 0 and at most 1, got {self.top_p}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be at least 1, or 0 for no limit, got {self.top_k}")
+        if type(self.max_tokens) is not int or self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be an integer of at least 1, got {self.max_tokens!r}")
+        if not _is_number(self.temperature) or not math.isfinite(self.temperature) or self.temperature < 0:
+            raise ValueError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
+        if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be over 0 and at most 1, got {self.top_p!r}")
+        if type(self.top_k) is not int or self.top_k < 0:
+            raise ValueError(f"top_k must be an integer of at least 1, or 0 for no limit, got {self.top_k!r}")
         if isinstance(self.stop, str):
             raise ValueError(f"stop must be a tuple of strings, got the string {self.stop!r}")
         if any(not text for text in self.stop):
             raise ValueError("stop must not contain the empty string: it would end every text at once")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)

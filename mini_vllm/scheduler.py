@@ -98,14 +98,15 @@ class Scheduler:
         """Undo a step that was never computed: its requests go back to wait, first one at the front.
 
         What they had computed before is given up, because blocks that the failed step was to fill may
-        already be shared. With prefix caching most of it is found again.
+        already be shared. With prefix caching most of it is found again. Running requests behind them
+        that the step had not planned go with them, so that the order of arrival is kept.
         """
-        for request_id, num_new_tokens in reversed(step.num_scheduled_tokens.items()):
-            request = self.requests.get(request_id)
-            if request is None:
-                continue
-            self.running.remove(request)
-            request.num_computed_tokens -= num_new_tokens
+        planned = step.num_scheduled_tokens
+        first = next((place for place, r in enumerate(self.running) if r.request_id in planned), len(self.running))
+        undone = self.running[first:]
+        del self.running[first:]
+        for request in reversed(undone):
+            request.num_computed_tokens -= planned.get(request.request_id, 0)
             self.kv.free(request)
             request.num_computed_tokens = 0
             request.status = RequestStatus.PREEMPTED

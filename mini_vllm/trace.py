@@ -95,6 +95,7 @@ class TraceRecorder:
         self._added: list[str] = []
         self._aborted: list[str] = []
         self._finished: set[str] = set()
+        self._unsent: set[str] = set()
         self._tables: dict[str, int] = {}
         self._statuses: dict[str, RequestStatus] = {}
 
@@ -106,7 +107,8 @@ class TraceRecorder:
 
     def before_schedule(self) -> None:
         self.evictions.evicted.clear()
-        self._finished = set(self.scheduler.finished_req_ids)
+        self._finished = self._unsent | self.scheduler.finished_req_ids
+        self._unsent = set()
         self._statuses = {r.request_id: r.status for r in self.scheduler.requests.values()}
         self._tables = {r.request_id: len(self.scheduler.kv.block_ids(r.request_id)) for r in self.scheduler.running}
 
@@ -140,7 +142,8 @@ class TraceRecorder:
     def undone(self) -> None:
         """Forget the step that `after_schedule` noted: the runner failed and it was rolled back."""
         record = self.steps.pop()
-        self._added, self._aborted = record["added"], record["aborted"]
+        self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
+        self._unsent = set(record["finished_sent"])
 
     def after_update(
         self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]

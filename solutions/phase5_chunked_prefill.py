@@ -33,13 +33,14 @@ class ChunkedPrefillPolicy:
         The caps in order: the threshold, then for a request that waits while chunking is disabled all
         or nothing, then the budget, then for a running request the last position of the model.
         """
-        num_new_tokens = request.num_tokens - num_computed_tokens
+        num_wanted = request.num_tokens - num_computed_tokens
+        num_granted = self.clamp(num_wanted, token_budget, self.threshold)
         if request.status is RequestStatus.RUNNING:
-            num_new_tokens = min(num_new_tokens, self.max_model_len - 1 - num_computed_tokens)
-        elif not self.enable_chunked_prefill:
-            if self.clamp(num_new_tokens, num_new_tokens, self.threshold) > token_budget:
-                return 0
-        return self.clamp(num_new_tokens, token_budget, self.threshold)
+            return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
+        num_without_budget = self.clamp(num_wanted, num_wanted, self.threshold)
+        if num_granted < num_without_budget and not self.enable_chunked_prefill:
+            return 0
+        return num_granted
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager

@@ -138,7 +138,8 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
 
     Temperature 0 takes the likeliest token. Otherwise: divide by the temperature, keep the `top_k`
     likeliest, of those keep the fewest whose probabilities reach `top_p`, and walk through what is kept
-    from the likeliest on until the probabilities add up to more than the draw.
+    from the likeliest on until the probabilities add up to more than the draw. After each of the two
+    cuts what is kept is scaled to add up to 1.
     """
     greedy = logits.argmax(dim=-1).tolist() if len(params) else []
     return [
@@ -166,7 +167,7 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
     """Return how many blocks fit: the engine may use a share of all memory, less what is taken already.
 
-    Raises `ValueError` if not even two blocks fit (one of them is the null block).
+    Raises `ValueError` that names the numbers if not even two blocks fit (one of them is the null block).
     """
     taken_bytes = total_bytes - free_bytes
     num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes

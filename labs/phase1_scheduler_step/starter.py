@@ -35,7 +35,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    # Start with a SchedulerOutput whose token_budget is max_num_batched_tokens.
+    # Start with a SchedulerOutput whose token_budget is max_num_batched_tokens. Keep the budget there, not in
+    # a variable of your own: make_room gives tokens back to it.
     #
     # Task 1.2, the RUNNING phase. For each request of a *copy* of `running` (make_room takes victims out):
     # 1. Stop when the budget is 0. Skip a request that is not RUNNING any more: it gave way in this step.
@@ -45,8 +46,8 @@ def schedule_step(
     #    not RUNNING any more it was its own victim, and the phase ends; otherwise go on with the next one.
     # 5. Enter n in `num_scheduled_tokens` and take it from the budget.
     #
-    # Task 1.3, the WAITING phase, only if nobody was refused memory above. While somebody waits, budget is
-    # left and a slot is free (`max_num_seqs`):
+    # Task 1.3, the WAITING phase, only if nobody was refused memory above (not even if room was made then).
+    # While somebody waits, budget is left and a slot is free (`max_num_seqs`):
     # 1. Look at the first one without taking it out.
     # 2. `kv.get_computed_blocks(request)` gives its hit blocks, each worth kv.block_size computed tokens.
     # 3. Ask `chunks` how many tokens. 0, or `chunks.admits(...)` is False: stop.
@@ -74,5 +75,6 @@ def update_from_output(
     # 2. Append its tokens one by one to `all_token_ids`; after each ask `check_stop(request, max_model_len)`.
     # 3. At a stop: drop the tokens behind it, and give its blocks back (`kv.free`).
     # 4. Note which tokens were kept.
-    # At the end take the finished requests out of `running`, in place, without changing the order.
+    # Leave `requests` alone. At the end take the finished requests out of `running`, in place, without
+    # changing the order.
     raise NotImplementedError("Phase 1, task 4: update_from_output")

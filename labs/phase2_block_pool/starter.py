@@ -111,10 +111,10 @@ class PagedKVCacheManager:
         """
         # A request without a table is being admitted: its first blocks will be `hit_blocks`.
         # 1. Tokens after this step = computed + hit tokens + new. Blocks needed = that (plus lookahead) divided
-        #    by block_size, rounded up, minus what it holds or hits.
+        #    by block_size, rounded up, minus what it holds or hits. Below 0 (after a lookahead): take none.
         # 2. A hit block that is free leaves the free queue too, so it counts as needed memory. Too much: None.
-        # 3. Admission: `prefix_cache.adopt(request, hit_blocks, pool)` first, so that no hit block can be handed
-        #    out in 4. Its table starts with them.
+        # 3. Admission: `prefix_cache.adopt(request, hit_blocks, pool)` first, also without hits, so that no hit
+        #    block can be handed out in 4. Its table starts with them.
         # 4. Take the new blocks, extend the table.
         # 5. Blocks that are full after this step, counting up to min(tokens after this step, num_tokens), enter
         #    the prefix cache now: `cache_full_blocks(request, table, full before, full after)`, if there are any.

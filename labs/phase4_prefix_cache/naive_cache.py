@@ -57,6 +57,14 @@ class NaiveCache:
     def forget(self, block_id: int) -> bool:
         return self.prefix_of_block.pop(block_id, None) is not None
 
+    def describe(self) -> str:
+        """Return the blocks with the tokens they stand for, and the salt and adapter where there are any."""
+        blocks = []
+        for block_id, (salt, adapter, tokens) in self.prefix_of_block.items():
+            keys = f"{f' salt={salt}' if salt else ''}{f' adapter={adapter}' if adapter else ''}"
+            blocks.append(f"block {block_id} has {''.join(map(str, tokens))}{keys}")
+        return ", ".join(blocks) or "nothing"
+
     def hit_rate(self) -> float:
         return self.num_hit_tokens / self.num_asked_tokens if self.num_asked_tokens else 0.0
 
@@ -195,5 +203,6 @@ class RandomWorkload:
         self.expect(*rates, rule, "at which of the four moments do you count?")
 
     def expect(self, yours: object, expected: object, rule: str, hint: str) -> None:
-        situation = "\n".join([f"block_size={self.block_size}, seed={self.seed}, the last events:", *self.log[-10:]])
-        expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
+        head = f"block_size={self.block_size}, seed={self.seed}, the last events:"
+        known = f"the cache should know, first cached first: {self.naive.describe()}"
+        expect_equal(yours, expected, rule=rule, situation="\n".join([head, *self.log[-10:], known]), hint=hint)

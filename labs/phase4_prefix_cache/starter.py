@@ -44,19 +44,19 @@ class HashPrefixCache:
         # Bring the hashes up to date. Walk them from the first until one is unknown. At most num_tokens - 1
         # tokens, in whole blocks: at least one token must be computed, or there are no logits. Of several blocks
         # with the same content take the one that was cached first. Take and count nothing here.
-        raise NotImplementedError("Phase 4, task 3: find_longest_cache_hit")
+        raise NotImplementedError("Phase 4, task 4: find_longest_cache_hit")
 
     def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         # `pool.touch` each block. Count the request's tokens as asked for, and the hit blocks' tokens as hit.
-        raise NotImplementedError("Phase 4, task 4: adopt")
+        raise NotImplementedError("Phase 4, task 3: adopt")
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
         """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
         # Bring the hashes up to date, then enter blocks `num_cached_blocks` up to `num_full_blocks` in both maps.
-        raise NotImplementedError("Phase 4, task 4: cache_full_blocks")
+        raise NotImplementedError("Phase 4, task 3: cache_full_blocks")
 
     def evict(self, block_id: int) -> bool:
         """Forget what a block holds, because it is being handed out. True if it was in the cache."""
@@ -69,8 +69,8 @@ class HashPrefixCache:
 
     def cached_blocks(self) -> dict[int, bytes]:
         """Return block id to block hash for every block in the cache. For pictures and checks."""
-        raise NotImplementedError("Phase 4, task 4: cached_blocks")
+        raise NotImplementedError("Phase 4, task 3: cached_blocks")
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
-        raise NotImplementedError("Phase 4, task 4: hit_rate")
+        raise NotImplementedError("Phase 4, task 3: hit_rate")

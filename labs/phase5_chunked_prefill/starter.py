@@ -28,10 +28,10 @@ class ChunkedPrefillPolicy:
         The caps in order: the threshold, then for a request that waits while chunking is disabled all
         or nothing, then the budget, then for a running request the last position of the model.
         """
-        # Task 5.1: it wants what it has not computed. A running request may not go past position
-        # max_model_len - 2, so at most max_model_len - 1 - computed. Then `self.clamp` with budget and threshold.
-        # Task 5.2: a request that is not RUNNING, while chunking is disabled: if what the *threshold* leaves of
-        # its wish does not fit the budget, 0.
+        # Task 5.1: it wants what it has not computed. `self.clamp` cuts that to threshold and budget. A running
+        # request may not go past position max_model_len - 2: at most max_model_len - 1 - computed.
+        # Task 5.2: a request that is not RUNNING, while chunking is disabled: if the *budget* has cut what the
+        # threshold alone would have left, 0.
         raise NotImplementedError("Phase 5, tasks 1 and 2: num_new_tokens")
 
     def admits(
@@ -45,7 +45,8 @@ class ChunkedPrefillPolicy:
         # Count in blocks:
         # - needed: all tokens of the request, minus hit blocks, plus those hit blocks that are free (nobody in
         #   `kv.ref_counts()` holds them), because they leave the free queue;
-        # - promised: for each running request what its known tokens still need beyond its table, plus one.
+        # - promised: for each running request what its known tokens still need beyond its table (at least 0),
+        #   plus one.
         raise NotImplementedError("Phase 5, task 4: admits")
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:

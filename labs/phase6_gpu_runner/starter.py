@@ -70,6 +70,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     # 2. The mask of a chunk: the last query sees all seq_len tokens, the one before one less, and so on.
     # 3. Then all requests with one token at once: gather [N, longest, kv_heads, head_dim], mask what is behind
     #    each seq_len, and fold the query group into the query length: [N, kv_heads, heads // kv_heads, head_dim].
+    # The tensors are views in an order of their own: `reshape` works where `view` complains.
     raise NotImplementedError("Phase 6, task 4: paged_attention")
 
 
@@ -78,7 +79,8 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
 
     Temperature 0 takes the likeliest token. Otherwise: divide by the temperature, keep the `top_k`
     likeliest, of those keep the fewest whose probabilities reach `top_p`, and walk through what is kept
-    from the likeliest on until the probabilities add up to more than the draw.
+    from the likeliest on until the probabilities add up to more than the draw. After each of the two
+    cuts what is kept is scaled to add up to 1.
     """
     # Follow the docstring in its order. float64 for the probabilities keeps long sums honest. With a draw of
     # 0.0 the likeliest token must come out.
@@ -93,7 +95,7 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
     """Return how many blocks fit: the engine may use a share of all memory, less what is taken already.
 
-    Raises `ValueError` if not even two blocks fit (one of them is the null block).
+    Raises `ValueError` that names the numbers if not even two blocks fit (one of them is the null block).
     """
     # Taken already: total - free. The share that the engine may use is a share of the total.
     raise NotImplementedError("Phase 6, task 6: num_blocks_that_fit")

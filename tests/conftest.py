@@ -1,0 +1,23 @@
+"""What all tests share: no lineup from the environment, and Hypothesis settings that repeat themselves."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+settings.register_profile("dev", deadline=None, max_examples=500, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def _no_lineup_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test says which lineup it means; what the shell says must not matter."""
+    monkeypatch.delenv("LAB_IMPL", raising=False)

@@ -1,0 +1,72 @@
+"""One list of dependencies: conda's file and the pins say what `pyproject.toml` says."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base"}
+PIN = re.compile(r"[\w.-]+==[\w.]+")
+
+
+def project() -> dict[str, Any]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project: dict[str, Any] = settings["project"]
+    return project
+
+
+def required() -> list[str]:
+    return [*project()["dependencies"], *project()["optional-dependencies"]["test"]]
+
+
+def environment() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+
+
+def test_conda_gets_what_pip_gets_under_condas_names() -> None:
+    expected = {re.sub(r"^[\w.-]+", lambda m: CONDA_NAMES.get(m[0], m[0]), text) for text in required()}
+    listed = [item for item in environment()["dependencies"] if isinstance(item, str)]
+    assert {item for item in listed if item != "pip" and not item.startswith("python=")} == expected
+    assert len(set(listed)) == len(listed)
+
+
+def test_conda_takes_a_python_that_the_project_allows_and_installs_the_checkout() -> None:
+    dependencies = environment()["dependencies"]
+    (python,) = (item.partition("=")[2] for item in dependencies if str(item).startswith("python="))
+    assert python == project()["requires-python"].removeprefix(">=")
+    assert "pip" in dependencies
+    assert {"pip": ["-e ."]} in dependencies
+    assert environment()["channels"] == ["conda-forge"]
+    assert environment()["name"] == project()["name"]
+
+
+def test_every_line_of_the_constraints_is_a_plain_pin() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not PIN.fullmatch(line)] == [], "no hash, no address, no '+cpu', no option"
+    assert len(pins()) == len(lines)
+    assert pins()["torch"] == "2.13.0"
+
+
+def test_every_direct_dependency_is_pinned_within_its_bounds() -> None:
+    for text in required():
+        requirement = Requirement(text)
+        version = pins().get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} is not pinned"
+        assert requirement.specifier.contains(version), f"{text} does not allow the pin {version}"
+
+
+def test_the_project_itself_and_gpu_packages_are_not_pinned() -> None:
+    names = {str(name) for name in pins()}
+    assert "mini-vllm-labs" not in names
+    assert {name for name in names if name.startswith(("nvidia", "triton", "cuda"))} == set()

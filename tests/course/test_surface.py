@@ -1,0 +1,75 @@
+"""A starter is its solution without the bodies: same names, same signatures, same docstrings."""
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from tests.course.surface import (
+    PHASES,
+    ROOT,
+    attributes_set,
+    declared_attributes,
+    functions,
+    parse,
+    solution_path,
+    starter_path,
+    surface,
+)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_starter_and_solution_have_the_same_public_names(phase: int) -> None:
+    starter, solution = surface(parse(starter_path(phase)).body), surface(parse(solution_path(phase)).body)
+    assert starter, "a starter with nothing in it"
+    assert sorted(starter) == sorted(solution)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_starter_and_solution_have_the_same_signatures_and_docstrings(phase: int) -> None:
+    starter, solution = surface(parse(starter_path(phase)).body), surface(parse(solution_path(phase)).body)
+    different = {name: (starter[name], solution.get(name)) for name in starter if starter[name] != solution.get(name)}
+    assert different == {}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_attribute_that_a_starter_declares_is_one_that_the_solution_sets(phase: int) -> None:
+    assert declared_attributes(parse(starter_path(phase))) <= attributes_set(parse(solution_path(phase)))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_public_thing_is_annotated_and_described(phase: int) -> None:
+    for node in functions(parse(starter_path(phase))):
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        bare = [a.arg for a in arguments if a.annotation is None and a.arg != "self"]
+        assert not bare, f"{node.name}: no annotation for {bare}"
+        assert node.returns is not None, f"{node.name} does not say what it returns"
+        if not node.name.startswith("__"):
+            assert ast.get_docstring(node), f"{node.name} has no docstring"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_starter_body_is_one_raise_that_names_phase_task_and_function(phase: int) -> None:
+    found = list(functions(parse(starter_path(phase))))
+    assert found
+    for node in found:
+        body = node.body[1:] if ast.get_docstring(node) else node.body
+        assert len(body) == 1, f"{node.name} has a body"
+        (statement,) = body
+        assert isinstance(statement, ast.Raise), f"{node.name} does not raise"
+        call = statement.exc
+        assert isinstance(call, ast.Call), f"{node.name} raises without a message"
+        assert ast.unparse(call.func) == "NotImplementedError"
+        (message,) = (ast.literal_eval(argument) for argument in call.args)
+        assert re.match(rf"Phase {phase}, tasks? \d( and \d|, \d)*: \S", message), f"{node.name}: {message}"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_tasks_that_a_starter_names_are_the_tasks_that_are_graded(phase: int) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    markers = settings["tool"]["pytest"]["ini_options"]["markers"]
+    graded = {marker.partition(":")[0] for marker in markers if marker.startswith(f"task{phase}_")}
+    raised = re.findall(r"Phase \d, tasks? ([\d and,]+):", starter_path(phase).read_text(encoding="utf-8"))
+    named = {f"task{phase}_{task}" for tasks in raised for task in re.findall(r"\d", tasks)}
+    assert named == graded

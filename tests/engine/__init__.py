@@ -1,0 +1,1 @@
+"""Tests of phases 1 to 5 together, on the toy runner."""

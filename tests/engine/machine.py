@@ -1,0 +1,204 @@
+"""A random user of a random engine: it adds, aborts, steps and breaks things, and knows what must come out."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.invariants import check_drained, check_state, require
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.tokenizer import ByteTokenizer
+from tests.engine.bad_requests import BAD_REQUESTS, add_bad
+from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
+from tests.engine.snapshots import MemoryCheck, snapshot
+from tests.engine.strategies import configs
+from tests.engine.workloads import PREFIXES, Expected, drain, expect, make_engine
+
+MAX_LIVE = 8
+STOPS: tuple[dict[str, Any], ...] = (
+    *[{}] * 5,
+    {"stop_token_ids": tuple(b"aeiou")},
+    {"stop": ("e", "qqqq")},
+    {"stop": ("ab", "b"), "include_stop_str_in_output": True},
+)
+PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown")
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """What a request has said when it ends must be what it says alone; nothing may be lost on the way."""
+
+    @initialize(config=configs(), record=st.booleans())
+    def start(self, config: EngineConfig, record: bool) -> None:
+        self.config = config
+        self.max_model_len = config.max_model_len or 0
+        self.engine = make_engine(config, record=record)
+        self.faulty = install_faults(self.engine)
+        self.spy = SpyRunner(self.faulty)
+        self.engine.runner = self.spy
+        self.memory = MemoryCheck(self.engine, self.faulty.inner)
+        self.spy.before_batch = self.memory.note_hashes
+        self.expected: dict[str, Expected] = {}
+        self.shown: dict[str, str] = {}
+        self.ended: list[str] = []
+
+    @precondition(lambda self: len(self.engine.scheduler.requests) < MAX_LIVE)
+    @rule(
+        prefix=st.integers(0, 1),
+        shared=st.sampled_from([0, 3, 4, 8, 8, 12, 16, 16]),
+        own=st.integers(0, 6),
+        letter=st.integers(0, 2),
+        max_tokens=st.integers(1, 12),
+        stop=st.sampled_from(STOPS),
+        salt=st.sampled_from([None, None, None, "tenant"]),
+        priorities=st.sampled_from([(0,), (2,), (1, 0), (2, 2, 0), (2, 1, 0, 0)]),
+        together=st.booleans(),
+    )
+    def add(
+        self,
+        prefix: int,
+        shared: int,
+        own: int,
+        letter: int,
+        max_tokens: int,
+        stop: dict[str, Any],
+        salt: str | None,
+        priorities: tuple[int, ...],
+        together: bool,
+    ) -> None:
+        """Add one request, or several alike of which the later ones are more urgent, at once or step by step."""
+        prompt = [*PREFIXES[prefix][:shared], *[letter] * own][: self.max_model_len - 1] or [letter]
+        params = SamplingParams(max_tokens=max_tokens, **stop)
+        for priority in priorities:
+            request_id = f"r{len(self.expected)}"
+            self.engine.add_request(request_id, prompt, params, priority=priority, cache_salt=salt)
+            self.expected[request_id] = expect(prompt, params, self.max_model_len)
+            self.shown[request_id] = ""
+            prompt = [*prompt, letter][: self.max_model_len - 1]
+            if not together:
+                self._step()
+
+    @rule(kind=st.sampled_from(sorted(BAD_REQUESTS)))
+    def add_something_bad(self, kind: str) -> None:
+        before = snapshot(self.engine)
+        add_bad(self.engine, kind, known_id=next(iter(self.expected), None))
+        require(snapshot(self.engine) == before, f"the refused request ({kind}) left a trace")
+
+    @rule(place=st.sampled_from(PLACES), pick=st.integers(0, MAX_LIVE))
+    def abort(self, place: str, pick: int) -> None:
+        if place == "unknown":
+            return self._abort_unknown()
+        if place == "finished":
+            there = self.ended
+        else:
+            there = [r.request_id for r in self.engine.scheduler.requests.values() if self._place(r) == place]
+        if not there:
+            return None
+        request_id = there[pick % len(there)]
+        output = self.engine.abort_request(request_id)
+        if place == "finished":
+            require(output is None, f"{request_id} was over and was aborted all the same")
+            return None
+        assert output is not None
+        self._receive([output])
+        require(output.outputs[0].finish_reason == "abort", f"{request_id} was aborted: {output}")
+        require(self.engine.abort_request(request_id) is None, "a second abort is no abort")
+        return None
+
+    @rule()
+    def step(self) -> None:
+        self._step()
+
+    @rule(count=st.integers(2, 12))
+    def run_of_steps(self, count: int) -> None:
+        for _ in range(count):
+            self._step()
+            self.everything_is_consistent()
+
+    @precondition(lambda self: self.engine.has_unfinished_requests())
+    @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
+    def step_with_a_fault(self, fault: Fault, pause: int) -> None:
+        for _ in range(pause):
+            self._step()
+        self.faulty.fault, self.faulty.fired = fault, None
+        try:
+            outputs = self.engine.step()
+        except (Exception, KeyboardInterrupt) as error:
+            if self.faulty.fired is None or not isinstance(error, RAISES[fault]):
+                raise
+            planned = [self.engine.scheduler.requests[row.request_id] for row in self.spy.batches[-1]]
+            require(all(r.status is RequestStatus.PREEMPTED for r in planned), "a failed request does not wait")
+        else:
+            require(self.faulty.fired is None or fault == "logits", f"the fault {fault!r} was swallowed")
+            self._receive(outputs)
+        self.faulty.fault = None
+
+    @precondition(lambda self: len(self.engine.scheduler.requests) >= 3)
+    @rule()
+    def drain(self) -> None:
+        self._drain()
+
+    @invariant()
+    def everything_is_consistent(self) -> None:
+        if hasattr(self, "engine"):
+            check_state(self.engine.scheduler, self.config.policy)
+            self.memory.check()
+            self._waiting_stands_in_order()
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self._drain()
+            self.everything_is_consistent()
+
+    def _step(self) -> None:
+        self._receive(self.engine.step())
+        limit = self.config.long_prefill_token_threshold or self.config.max_num_batched_tokens
+        if self.spy.batches:
+            largest = max(row.num_scheduled_tokens for row in self.spy.batches[-1])
+            require(largest <= limit, f"{largest} tokens of one request in a step, the limit is {limit}")
+
+    def _waiting_stands_in_order(self) -> None:
+        waiting = list(self.engine.scheduler.waiting)
+        if waiting:
+            require(self.engine.scheduler.waiting.peek_request() is waiting[0], "the first in line is not looked at")
+        if self.config.policy == "priority":
+            urgency = [(r.priority, r.arrival_time, r.request_id) for r in waiting]
+            require(urgency == sorted(urgency), f"not in order of urgency: {urgency}")
+
+    def _drain(self) -> None:
+        drain(self.engine, on_step=self._receive)
+        check_drained(self.engine.scheduler)
+        require(not self.engine.processor.states, "the output processor remembers finished requests")
+        require(sorted(self.ended) == sorted(self.expected), "not every request has ended, or one ended twice")
+
+    def _abort_unknown(self) -> None:
+        try:
+            self.engine.abort_request("nobody")
+        except ValueError:
+            return
+        raise AssertionError("aborting an unknown request must be refused")
+
+    def _place(self, request: Request) -> str:
+        if request.status is RequestStatus.RUNNING:
+            return "mid-prefill" if request.num_computed_tokens < request.num_prompt_tokens else "running"
+        return "preempted" if request.status is RequestStatus.PREEMPTED else "waiting"
+
+    def _receive(self, outputs: list[RequestOutput]) -> None:
+        for output in outputs:
+            request_id, completion = output.request_id, output.outputs[0]
+            expected = self.expected[request_id]
+            self.shown[request_id] += output.new_text
+            require(self.shown[request_id] == completion.text, f"{request_id}: the pieces do not join to the text")
+            num_tokens = len(completion.token_ids)
+            require(completion.token_ids == expected.token_ids[:num_tokens], f"{request_id}: {output}, {expected}")
+            if output.finished:
+                require(request_id not in self.ended, f"{request_id} ended twice")
+                self.ended.append(request_id)
+            if completion.finish_reason in ("stop", "length"):
+                ours = Expected(completion.token_ids, completion.text, completion.finish_reason, completion.stop_reason)
+                require(ours == expected, f"{request_id} said {ours}, expected {expected}")
+            elif completion.finish_reason in ("abort", "error"):
+                text = ByteTokenizer().decode(completion.token_ids)
+                require(completion.text == text, f"{request_id}: {completion.text!r} shown of {text!r}")

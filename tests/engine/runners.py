@@ -1,0 +1,130 @@
+"""Runners around the toy: one that writes down what it was asked, and one that fails on demand."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mini_vllm.engine import LLMEngine, RunnerError
+from mini_vllm.interfaces import ModelRunner, ModelRunnerOutput, ScheduledRequest
+from mini_vllm.toy_runner import ToyRunner
+
+Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]
+RAISES: dict[Fault, type[BaseException]] = {
+    "before": OSError,
+    "half": OSError,
+    "after": OSError,
+    "interrupt": KeyboardInterrupt,
+    "missing": RunnerError,
+    "extra": RunnerError,
+    "range": RunnerError,
+    "two": RunnerError,
+    "both": RunnerError,
+}
+GARBAGE = -7
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request's share of one step, as the runner was asked for it."""
+
+    request_id: str
+    num_computed_tokens: int
+    num_scheduled_tokens: int
+    block_ids: tuple[int, ...]
+    samples: bool
+
+
+class SpyRunner:
+    """Passes every batch on and keeps a copy of what it said."""
+
+    def __init__(self, inner: ModelRunner) -> None:
+        self.inner = inner
+        self.vocab_size = inner.vocab_size
+        self.batches: list[list[Row]] = []
+        self.before_batch: Callable[[], object] | None = None
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        self.batches.append(
+            [
+                Row(r.request.request_id, r.num_computed_tokens, r.num_scheduled_tokens, tuple(r.block_ids), r.samples)
+                for r in batch
+            ]
+        )
+        if self.before_batch is not None:
+            self.before_batch()
+        return self.inner.execute_model(batch)
+
+    @property
+    def num_chunks(self) -> int:
+        """Rows that computed something and sampled nothing."""
+        return sum(not row.samples for batch in self.batches for row in batch)
+
+    @property
+    def num_computed_tokens(self) -> int:
+        return sum(row.num_scheduled_tokens for batch in self.batches for row in batch)
+
+
+class FaultyRunner:
+    """A toy that fails once when `fault` is set; `fired` says on whom, None if there was nothing to spoil."""
+
+    def __init__(self, inner: ToyRunner) -> None:
+        self.inner = inner
+        self.vocab_size = inner.vocab_size
+        self.fault: Fault | None = None
+        self.fired: str | None = None
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        fault, self.fault, self.fired = self.fault, None, None
+        if fault is None:
+            return self.inner.execute_model(batch)
+        if fault in ("before", "half", "interrupt"):
+            self.fired = batch[0].request.request_id
+            if fault == "half":
+                self._scribble(batch)
+            raise RAISES[fault](f"injected: {fault}")
+        output = self.inner.execute_model(batch)
+        if fault == "after":
+            self.fired = batch[0].request.request_id
+            raise OSError("injected: after")
+        return self._spoiled(output, fault)
+
+    def _scribble(self, batch: Sequence[ScheduledRequest]) -> None:
+        """Leave garbage in every slot that this step was to fill."""
+        for row in batch:
+            first = row.num_computed_tokens
+            for position in range(first, first + row.num_scheduled_tokens):
+                index, offset = divmod(position, self.inner.block_size)
+                self.inner.slots[row.block_ids[index] * self.inner.block_size + offset] = GARBAGE
+
+    def _spoiled(self, output: ModelRunnerOutput, fault: Fault) -> ModelRunnerOutput:
+        answers = dict(output.sampled_token_ids)
+        if fault == "extra":
+            self.fired = "nobody"
+            return ModelRunnerOutput({**answers, "nobody": [1]})
+        if not answers:
+            return output
+        self.fired = next(reversed(answers))
+        if fault in ("logits", "both"):
+            if fault == "logits":
+                del answers[self.fired]
+            return ModelRunnerOutput(answers, {self.fired: "the logits are not finite"})
+        if fault == "missing":
+            del answers[self.fired]
+        else:
+            answers[self.fired] = [self.vocab_size] if fault == "range" else [1, 2]
+        return ModelRunnerOutput(answers)
+
+
+def install_spy(engine: LLMEngine) -> SpyRunner:
+    """Put a spy before the engine's runner and return it."""
+    spy = SpyRunner(engine.runner)
+    engine.runner = spy
+    return spy
+
+
+def install_faults(engine: LLMEngine) -> FaultyRunner:
+    """Put a runner that can fail before the engine's toy and return it."""
+    assert isinstance(engine.runner, ToyRunner)
+    faulty = FaultyRunner(engine.runner)
+    engine.runner = faulty
+    return faulty

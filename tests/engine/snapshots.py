@@ -1,0 +1,70 @@
+"""The whole state of an engine as plain values: to show that something changed nothing, and what memory holds."""
+
+from typing import Any
+
+from mini_vllm.engine import LLMEngine
+from mini_vllm.invariants import require
+from mini_vllm.request import Request
+from mini_vllm.toy_runner import ToyRunner
+
+
+def snapshot(engine: LLMEngine) -> dict[str, Any]:
+    """Return a deep copy of everything that a refused request must leave alone."""
+    scheduler, kv = engine.scheduler, engine.scheduler.kv
+    return {
+        "running": [request.request_id for request in scheduler.running],
+        "waiting": [request.request_id for request in scheduler.waiting],
+        "requests": {request_id: _request(request) for request_id, request in scheduler.requests.items()},
+        "finished": set(scheduler.finished_req_ids),
+        "tables": {request_id: list(kv.block_ids(request_id)) for request_id in scheduler.requests},
+        "free": list(kv.free_block_ids()),
+        "ref_counts": dict(kv.ref_counts()),
+        "cached": dict(scheduler.prefix_cache.cached_blocks()),
+        "hit_rate": scheduler.prefix_cache.hit_rate(),
+        "texts": {request_id: state.detokenizer.text for request_id, state in engine.processor.states.items()},
+        "recorded": len(engine.recorder.steps) if engine.recorder else 0,
+    }
+
+
+def _request(request: Request) -> tuple[Any, ...]:
+    return (
+        request.status,
+        tuple(request.all_token_ids),
+        request.num_computed_tokens,
+        request.num_cached_tokens,
+        request.num_preemptions,
+        request.stop_reason,
+        tuple(request.block_hashes),
+        request.sampling_params,
+    )
+
+
+class MemoryCheck:
+    """Compares what the toy's slots hold with what the engine believes they hold."""
+
+    def __init__(self, engine: LLMEngine, runner: ToyRunner) -> None:
+        self.engine = engine
+        self.runner = runner
+        self.tokens_of_hash: dict[bytes, list[int]] = {}
+
+    def note_hashes(self) -> None:
+        """Remember what each block hash stands for; to be called while a step runs, when all are known."""
+        size = self.runner.block_size
+        for request in self.engine.scheduler.requests.values():
+            for index, block_hash in enumerate(request.block_hashes):
+                self.tokens_of_hash[block_hash] = request.all_token_ids[index * size : (index + 1) * size]
+
+    def check(self) -> None:
+        """Raise `InvariantError` if a computed token or a cached block is not in its slots."""
+        scheduler = self.engine.scheduler
+        for request in scheduler.running:
+            held = [t for block_id in scheduler.kv.block_ids(request.request_id) for t in self._slots(block_id)]
+            computed = request.all_token_ids[: request.num_computed_tokens]
+            require(held[: len(computed)] == computed, f"{request.request_id}: {computed} computed, memory has {held}")
+        for block_id, block_hash in scheduler.prefix_cache.cached_blocks().items():
+            known, held = self.tokens_of_hash.get(block_hash), self._slots(block_id)
+            require(held == known, f"block {block_id} is cached as {known}, memory has {held}")
+
+    def _slots(self, block_id: int) -> list[int]:
+        size = self.runner.block_size
+        return list(self.runner.slots[block_id * size : (block_id + 1) * size])

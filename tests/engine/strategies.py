@@ -1,0 +1,28 @@
+"""Random engines, small enough that memory is always short."""
+
+from hypothesis import strategies as st
+
+from mini_vllm.config import EngineConfig
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> EngineConfig:
+    """Small engines whose pool is just large enough for the longest request, or a little more."""
+    max_model_len = draw(st.sampled_from([17, 24, 32]))
+    block_size = draw(st.sampled_from([1, 2, 4, 8]))
+    least = -(-(max_model_len - 1) // block_size)
+    chunked = draw(st.sampled_from([True, True, True, False]))
+    budget = draw(st.sampled_from([1, 4, 10, 16, 40]))
+    return EngineConfig(
+        max_model_len=max_model_len,
+        block_size=block_size,
+        num_gpu_blocks=1 + least + draw(st.integers(0, max(1, least // 2))),
+        max_num_batched_tokens=budget if chunked else max(budget, max_model_len),
+        max_num_seqs=draw(st.sampled_from([1, 2, 4, 6])),
+        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 2, 5])),
+        enable_chunked_prefill=chunked,
+        enable_prefix_caching=draw(st.sampled_from([True, True, True, False])),
+        policy=draw(st.sampled_from(["fcfs", "priority"])),
+        admission_guard=draw(st.sampled_from([False, False, True])),
+        check_invariants=True,
+    )

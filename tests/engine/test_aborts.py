@@ -1,0 +1,74 @@
+"""An abort keeps what was said and gives back everything else, whatever the request is doing."""
+
+import pytest
+
+from mini_vllm.invariants import check_drained
+from mini_vllm.request import RequestStatus
+from mini_vllm.sampling_params import SamplingParams
+from tests.engine.runners import SpyRunner, install_faults
+from tests.engine.workloads import drain, expect, make_engine, small_config
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_abort_while_the_forward_pass_runs_leaves_nothing_uncomputed_in_the_cache(fails: bool) -> None:
+    engine = make_engine(small_config())
+    faulty = install_faults(engine)
+    spy = SpyRunner(faulty)
+    engine.runner = spy
+    prompt = list(range(12))
+    engine.add_request("aborted", prompt)
+    spy.before_batch = lambda: engine.abort_request("aborted")
+    if fails:
+        faulty.fault = "before"
+        with pytest.raises(OSError, match="injected"):
+            engine.step()
+    else:
+        assert engine.step() == []
+    spy.before_batch = None
+    check_drained(engine.scheduler)
+    engine.add_request("next", prompt, SamplingParams(max_tokens=4))
+    assert drain(engine)["next"].outputs[0].token_ids == expect(prompt, SamplingParams(max_tokens=4)).token_ids
+
+
+def test_unusable_logits_of_a_request_that_was_aborted_meanwhile_hurt_nobody() -> None:
+    engine = make_engine(small_config())
+    faulty = install_faults(engine)
+    spy = SpyRunner(faulty)
+    engine.runner = spy
+    for name in ("good", "aborted"):
+        engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=2))
+    spy.before_batch = lambda: engine.abort_request("aborted")
+    faulty.fault = "logits"
+    outputs = engine.step()
+    assert faulty.fired == "aborted"
+    assert [output.request_id for output in outputs] == ["good"]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("state", ["waiting", "mid-prefill", "running", "preempted"])
+def test_an_abort_keeps_what_was_said_whatever_the_state(state: str, policy: str) -> None:
+    settings = {"num_gpu_blocks": 8, "max_num_batched_tokens": 10, "max_num_seqs": 3}
+    engine = make_engine(small_config(policy=policy, **settings))
+    prompt, params = list(range(14)), SamplingParams(max_tokens=10)
+    engine.add_request("first", prompt, params)
+    engine.add_request("second", [*prompt[:5], 77], params, priority=1)
+
+    def state_of(name: str) -> str:
+        request = engine.scheduler.requests[name]
+        mid_prefill = request.num_computed_tokens < request.num_prompt_tokens
+        return "mid-prefill" if request.status is RequestStatus.RUNNING and mid_prefill else request.status.name.lower()
+
+    victim = "first" if state == "mid-prefill" else "second"
+    while state_of(victim) != state:
+        engine.step()
+    said = engine.scheduler.requests[victim].output_token_ids
+    output = engine.abort_request(victim)
+    assert output is not None
+    truth = expect(prompt if victim == "first" else [*prompt[:5], 77], params)
+    assert (output.finished, output.outputs[0].finish_reason) == (True, "abort")
+    assert output.outputs[0].token_ids == said == truth.token_ids[: len(said)]
+    assert output.outputs[0].text == truth.text[: len(said)]
+    assert bool(said) == (state in ("running", "preempted"))
+    assert engine.abort_request(victim) is None
+    other = "second" if victim == "first" else "first"
+    assert drain(engine)[other].outputs[0].finish_reason == "length"

@@ -1,0 +1,167 @@
+"""What can never be served is refused at the door, by name and number, and leaves no trace; what can be, works."""
+
+import re
+from typing import Any
+
+import pytest
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.sampling_params import SamplingParams
+from tests.engine.bad_requests import BAD_REQUESTS, add_bad
+from tests.engine.snapshots import snapshot
+from tests.engine.workloads import (
+    MAX_MODEL_LEN,
+    drain,
+    expect,
+    make_engine,
+    make_workload,
+    run_workload,
+    small_config,
+    true_tokens,
+)
+
+
+@pytest.fixture
+def busy_engine() -> LLMEngine:
+    """An engine with a request in every state, and with something in its cache."""
+    engine = make_engine(small_config(num_gpu_blocks=15, max_num_batched_tokens=16), record=True)
+    for number in range(4):
+        engine.add_request(f"r{number}", [*range(12), *[number] * 12], SamplingParams(max_tokens=12))
+    while not any(request.num_preemptions for request in engine.scheduler.requests.values()):
+        engine.step()
+    return engine
+
+
+@pytest.mark.parametrize("kind", sorted(BAD_REQUESTS))
+def test_a_bad_request_is_refused_and_changes_nothing(busy_engine: LLMEngine, kind: str) -> None:
+    before = snapshot(busy_engine)
+    add_bad(busy_engine, kind)
+    assert snapshot(busy_engine) == before
+    busy_engine.add_request("bad", [1])  # its id is not used up
+
+
+def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(busy_engine: LLMEngine) -> None:
+    assert "the prompt has 40 tokens, but at most max_model_len - 1 = 39" in add_bad(busy_engine, "prompt too long")
+
+
+@pytest.mark.parametrize("request_id", ["r0", "done", "aborted"])
+def test_a_used_id_is_refused_whatever_became_of_its_request(busy_engine: LLMEngine, request_id: str) -> None:
+    busy_engine.add_request("aborted", [1])
+    busy_engine.abort_request("aborted")
+    busy_engine.add_request("done", [1], SamplingParams(max_tokens=1))
+    drain(busy_engine)
+    before = snapshot(busy_engine)
+    with pytest.raises(ValueError, match=f"request_id '{request_id}' has been used already"):
+        busy_engine.add_request(request_id, [1])
+    assert snapshot(busy_engine) == before
+
+
+def test_a_request_that_can_never_fit_is_refused_with_the_numbers() -> None:
+    engine = make_engine(small_config(num_gpu_blocks=8))
+    before = snapshot(engine)
+    message = (
+        "the request may need 8 blocks (20 prompt tokens, max_tokens 10), but the whole cache has 7 blocks of 4 tokens"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        engine.add_request("r", [1] * 20, SamplingParams(max_tokens=10))
+    assert snapshot(engine) == before
+
+
+def test_an_unknown_id_cannot_be_aborted(busy_engine: LLMEngine) -> None:
+    before = snapshot(busy_engine)
+    with pytest.raises(ValueError, match="there has never been a request 'nobody'"):
+        busy_engine.abort_request("nobody")
+    assert snapshot(busy_engine) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "legal"),
+    [
+        *[
+            (name, value, "an integer of at least 1")
+            for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "kv_cache_memory_bytes")
+            for value in (0, -1, 1.5, "8")
+        ],
+        *[("long_prefill_token_threshold", value, "an integer of at least 0") for value in (-1, 2.5, "8")],
+        *[
+            (name, value, "an integer of at least 2")
+            for name in ("max_model_len", "num_gpu_blocks")
+            for value in (0, 1, -3, 2.5, "8")
+        ],
+        *[
+            ("gpu_memory_utilization", value, "over 0 and at most 1")
+            for value in (0.0, -0.5, 1.01, float("nan"), float("inf"))
+        ],
+        ("policy", "lifo", "'fcfs' or 'priority'"),
+        ("dtype", "float16", "'float32' or 'bfloat16'"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name_value_and_range(setting: str, value: Any, legal: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{setting} must be {legal}, got {value!r}")):
+        EngineConfig(**{setting: value})
+
+
+def test_whole_prompts_need_a_budget_for_the_longest() -> None:
+    message = "max_num_batched_tokens must be at least max_model_len (40) because enable_chunked_prefill is False"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small_config(enable_chunked_prefill=False, max_num_batched_tokens=39)
+    small_config(enable_chunked_prefill=False, max_num_batched_tokens=40)
+
+
+def test_a_budget_that_the_models_own_length_makes_too_small_is_refused_when_it_is_known() -> None:
+    config = EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=100)
+    with pytest.raises(ValueError, match="max_num_batched_tokens must be at least max_model_len"):
+        config.resolved(max_model_len=101, num_gpu_blocks=50)
+
+
+def test_the_longest_legal_prompt_gets_one_token() -> None:
+    engine = make_engine(small_config())
+    prompt = list(range(MAX_MODEL_LEN - 1))
+    engine.add_request("r", prompt)
+    completion = drain(engine)["r"].outputs[0]
+    assert completion.token_ids == expect(prompt, SamplingParams()).token_ids
+    assert (len(completion.token_ids), completion.finish_reason) == (1, "length")
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize(("num_prompt", "max_tokens"), [(20, 9), (28, 1), (1, 28)])
+def test_a_request_that_needs_exactly_all_blocks_is_served(num_prompt: int, max_tokens: int, guard: bool) -> None:
+    engine = make_engine(small_config(num_gpu_blocks=8, admission_guard=guard))
+    prompt, params = list(range(num_prompt)), SamplingParams(max_tokens=max_tokens)
+    engine.add_request("r", prompt, params)
+    assert drain(engine)["r"].outputs[0].token_ids == expect(prompt, params).token_ids
+    with pytest.raises(ValueError, match="may need 8 blocks"):
+        engine.add_request("one more token", prompt, SamplingParams(max_tokens=max_tokens + 1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"block_size": 1, "num_gpu_blocks": 41},
+        {"block_size": 7, "num_gpu_blocks": 7},
+        {"block_size": 64, "num_gpu_blocks": 2},
+        {"max_num_batched_tokens": 1},
+        {"max_num_batched_tokens": 3, "block_size": 8},
+        {"max_num_batched_tokens": 5, "block_size": 3, "num_gpu_blocks": 15},
+        {"max_num_seqs": 1},
+        {"long_prefill_token_threshold": 1},
+        {"num_gpu_blocks": 11},
+        {"max_num_seqs": 1000, "max_num_batched_tokens": 100_000, "long_prefill_token_threshold": 100_000},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_the_smallest_and_oddest_legal_settings_work(settings: dict[str, Any], policy: str) -> None:
+    for seed in range(4):
+        workload = make_workload(seed)
+        engine = make_engine(small_config(policy=policy, **settings))
+        assert run_workload(engine, workload).token_ids == true_tokens(workload)
+
+
+def test_one_output_token_takes_one_step_and_no_more_memory_than_the_prompt() -> None:
+    engine = make_engine(small_config(num_gpu_blocks=3))
+    engine.add_request("r", list(range(8)), SamplingParams(max_tokens=1))
+    (output,) = engine.step()
+    assert output.finished
+    assert output.outputs[0].token_ids == expect(list(range(8)), SamplingParams(max_tokens=1)).token_ids

@@ -1,0 +1,41 @@
+"""The core needs nothing but Python: a toy engine runs, and no library is loaded for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import json, sys
+before = set(sys.modules)
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.parity import replay, scenario
+config = EngineConfig(max_model_len=40, num_gpu_blocks=12, block_size=4, policy="priority", check_invariants=True)
+model = LLM(config=config, lineup=parse_lineup("solution:1-5"), record=True)
+texts = [output.outputs[0].text for output in model.generate(["hello", "hello you"], SamplingParams(max_tokens=8))]
+loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+foreign = sorted(loaded - sys.stdlib_module_names - {"mini_vllm", "labs", "solutions"})
+print(json.dumps([texts, foreign]))
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-S"]], ids=["as installed", "without any site-packages"])
+def test_a_toy_engine_runs_without_loading_any_library(options: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, *options, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    texts, foreign = json.loads(done.stdout)
+    assert [len(text) for text in texts] == [8, 8]
+    assert foreign == []
+
+
+@pytest.mark.parametrize("phase", range(1, 6))
+def test_the_reference_of_phases_1_to_5_needs_only_python(phase: int) -> None:
+    (path,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
+    program = f"import sys, solutions.{path.stem}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

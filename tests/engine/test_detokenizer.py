@@ -1,0 +1,142 @@
+"""Tokens become text: nothing half is shown, nothing shown is taken back, stop strings are found across tokens."""
+
+import itertools
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mini_vllm.detokenizer import IncrementalDetokenizer
+from mini_vllm.tokenizer import ByteTokenizer
+
+
+def detokenizer(*stop: str, include: bool = False, prompt: bytes = b"") -> IncrementalDetokenizer:
+    return IncrementalDetokenizer(ByteTokenizer(), list(prompt), stop, include)
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Cut bytes into pieces; cuts beyond the end cut nothing."""
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    return [data[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def first_stop(text: str, stops: list[str], include: bool) -> tuple[str, str | None]:
+    """Return the truth for a text that grows character by character: where it ends, and what ended it."""
+    for end in range(1, len(text) + 1):
+        matches = [stop for stop in stops if text[:end].endswith(stop)]
+        if matches:
+            longest = max(matches, key=len)
+            return (text[:end] if include else text[: end - len(longest)]), longest
+    return text, None
+
+
+@given(st.binary(max_size=40), st.lists(st.integers(0, 40)))
+@example("né €\U0001f600!".encode(), [2, 5, 9])
+@example(b"\xf0\x9f\x98", [1, 2])
+@example(b"a\xff\xfe\xc3", [1, 2, 3])
+@example("\ufffd".encode() * 3, [1, 2, 4])
+def test_any_bytes_in_any_split_give_what_they_give_at_once(data: bytes, cuts: list[int]) -> None:
+    text = detokenizer()
+    for piece in pieces(data, cuts):
+        assert text.add(list(piece)) is None
+        assert data.decode(errors="replace").startswith(text.showable())
+    text.finish()
+    assert text.text == data.decode(errors="replace")
+
+
+@given(st.text(alphabet="né€\U0001f600", max_size=12), st.text(alphabet="né€\U0001f600", max_size=6))
+def test_the_text_does_not_depend_on_the_prompt_before_it(prompt: str, answer: str) -> None:
+    text = detokenizer(prompt=prompt.encode())
+    for byte in answer.encode():
+        text.add([byte])
+    text.finish()
+    assert text.text == answer
+
+
+def test_half_a_character_is_not_shown_and_comes_out_when_it_is_whole() -> None:
+    text = detokenizer()
+    shown = []
+    for byte in "a€b".encode():
+        text.add([byte])
+        shown.append(text.showable())
+    assert shown == ["a", "a", "a", "a€", "a€b"]
+
+
+def test_what_is_incomplete_at_the_end_comes_out_as_a_replacement_character() -> None:
+    text = detokenizer()
+    text.add(list(b"a\xe2\x82"))
+    assert text.text == "a"
+    text.finish()
+    assert text.text == "a\ufffd"
+
+
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_a_stop_string_is_found_across_tokens_and_ends_the_text(size: int, include: bool) -> None:
+    text = detokenizer("end", include=include)
+    data = b"the end of it"
+    found = [text.add(list(data[start : start + size])) for start in range(0, len(data), size)]
+    assert next(stop for stop in found if stop) == "end"
+    assert text.text.startswith("the end" if include else "the ")
+
+
+def test_behind_a_stop_string_nothing_is_taken_over() -> None:
+    text = detokenizer("end")
+    assert text.add(list(b"the end of it")) == "end"
+    text.finish()
+    assert (text.text, text.showable()) == ("the ", "the ")
+
+
+def test_of_several_stop_strings_in_one_piece_of_text_the_earliest_wins() -> None:
+    """The two bytes of the first character arrive last, so that both stops appear at the same moment."""
+
+    class WordTokenizer(ByteTokenizer):
+        def decode(self, token_ids: object) -> str:
+            return "".join("one two three "[:13] for _ in token_ids)  # type: ignore[attr-defined]
+
+    text = IncrementalDetokenizer(WordTokenizer(), [], ("three", "two"))
+    assert text.add([1]) == "two"
+    assert text.text == "one "
+
+
+def test_a_stop_string_that_only_the_flush_completes_is_found_too() -> None:
+    text = detokenizer("b\ufffd")
+    assert text.add(list(b"ab\xe2")) is None
+    assert text.finish() == "b\ufffd"
+    assert text.text == "a"
+
+
+@given(
+    st.text(alphabet="ab", max_size=16),
+    st.lists(st.text(alphabet="ab", min_size=1, max_size=5), max_size=3, unique=True),
+    st.booleans(),
+)
+@example("ab", ["bbbbb"], False)
+def test_what_is_shown_is_never_taken_back_and_never_part_of_a_stop(text: str, stops: list[str], include: bool) -> None:
+    ours = detokenizer(*stops, include=include)
+    truth, expected_stop = first_stop(text, stops, include)
+    shown, found = "", None
+    for byte in text.encode():
+        found = ours.add([byte])
+        assert ours.showable().startswith(shown), "text that was shown has been taken back"
+        shown = ours.showable()
+        assert truth.startswith(shown), "a part of the stop string was shown"
+        if found:
+            break
+    if found is None:
+        found = ours.finish()
+    assert (ours.text, ours.showable(), found) == (truth, truth, expected_stop)
+
+
+def test_no_more_is_held_back_than_the_longest_stop_string_needs() -> None:
+    text = detokenizer("xyz", "q")
+    text.add(list(b"abcdef"))
+    assert text.showable() == "abcd"
+    text.finish()
+    assert text.showable() == "abcdef"
+
+
+def test_a_stop_string_in_the_prompt_stops_nothing() -> None:
+    text = detokenizer("end", prompt=b"the en")
+    assert [text.add([byte]) for byte in b"dend"] == [None, None, None, "end"]
+    assert text.text == "d"

@@ -1,0 +1,186 @@
+"""Which lineups there are, and that every one of them says the same words."""
+
+import os
+import re
+from itertools import combinations, product
+from typing import Any, get_args
+
+import pytest
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import StalledError
+from mini_vllm.lineup import Impl, Lineup, default_lineup_text, lineup_from_env, parse_lineup
+from tests.engine.workloads import (
+    MAX_MODEL_LEN,
+    Run,
+    make_engine,
+    make_workload,
+    run_workload,
+    small_config,
+    true_tokens,
+)
+
+ALL_COMBINATIONS = list(product(get_args(Impl), repeat=6))
+SEEDS = range(40)
+SUBSETS = [phases for size in range(5) for phases in combinations((2, 3, 4, 5), size) if 4 not in phases or 2 in phases]
+LONGEST_IN_BLOCKS = -(-(MAX_MODEL_LEN - 1) // 4)
+
+
+def lineup_of(phases: tuple[int, ...]) -> str:
+    return ",".join(f"solution:{phase}" for phase in (1, *phases))
+
+
+def config_of(phases: tuple[int, ...], **settings: Any) -> EngineConfig:
+    """Small budgets and a threshold need phase 5: without it a long prompt would never fit."""
+    chunked = {"max_num_batched_tokens": 14, "long_prefill_token_threshold": 6} if 5 in phases else {}
+    return small_config(max_num_seqs=4, **(chunked | settings))
+
+
+def run_all(phases: tuple[int, ...], config: EngineConfig) -> list[Run]:
+    """Run every seed, compare its tokens with the truth, and return what happened on the way."""
+    runs = []
+    for seed in SEEDS:
+        workload = make_workload(seed)
+        run = run_workload(make_engine(config, lineup_of(phases)), workload)
+        assert run.token_ids == true_tokens(workload), f"seed {seed}"
+        runs.append(run)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("text", "impls"),
+    [
+        ("solution", ["solution"] * 6),
+        (" starter ", ["starter"] * 6),
+        ("solution:1-6", ["solution"] * 6),
+        ("starter:1", ["starter"] + ["absent"] * 5),
+        ("starter:1-3,solution:4-6", ["starter"] * 3 + ["solution"] * 3),
+        (" solution:2 , starter : 1-1", ["starter", "solution"] + ["absent"] * 4),
+        ("solution:5,solution:1", ["solution", "absent", "absent", "absent", "solution", "absent"]),
+    ],
+)
+def test_every_form_of_a_lineup_is_read(text: str, impls: list[Impl]) -> None:
+    assert parse_lineup(text) == Lineup(*impls)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' names no phases; write it as in 'starter:1-3,solution:4-6'"),
+        ("teacher", "'teacher' names no phases"),
+        ("solution:1,starter", "'starter' names no phases"),
+        ("teacher:1", "an implementation is 'starter' or 'solution', got 'teacher'"),
+        ("absent:1", "an implementation is 'starter' or 'solution', got 'absent'"),
+        ("solution:", "'' is not a phase (1 to 6) or a range such as 1-3"),
+        ("solution:one", "'one' is not a phase (1 to 6) or a range such as 1-3"),
+        ("solution:1-x", "'1-x' is not a phase (1 to 6) or a range such as 1-3"),
+        ("solution:-3", "'-3' is not a phase (1 to 6) or a range such as 1-3"),
+        ("solution:0", "'0' must lie within phases 1 to 6"),
+        ("solution:1-7", "'1-7' must lie within phases 1 to 6"),
+        ("solution:3-2", "'3-2' must lie within phases 1 to 6"),
+        ("solution:1-3,starter:3", "phase 3 is listed twice"),
+        ("solution:2-6", "phase 1 (scheduler step) cannot be absent"),
+        ("solution:1,starter:4", "phase 4 (prefix cache) needs phase 2 (block pool)"),
+    ],
+)
+def test_a_wrong_lineup_is_refused_with_the_part_that_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse_lineup(text)
+
+
+def test_of_729_combinations_exactly_378_are_legal_and_each_other_says_why() -> None:
+    legal, reasons = [], []
+    for impls in ALL_COMBINATIONS:
+        try:
+            legal.append(Lineup(*impls))
+        except ValueError as error:
+            reasons.append((impls, str(error)))
+    assert (len(legal), len(reasons)) == (378, 351)
+    for impls, reason in reasons:
+        expected = "phase 1 (scheduler step) cannot be absent" if impls[0] == "absent" else "needs phase 2 (block pool)"
+        assert expected in reason
+    assert all(parse_lineup(str(lineup)) == lineup for lineup in legal)
+
+
+def test_a_lineup_of_an_unknown_implementation_names_the_phase() -> None:
+    with pytest.raises(ValueError, match="phase 2 must be one of starter, solution, absent; got 'teacher'"):
+        Lineup("solution", "teacher")  # type: ignore[arg-type]
+
+
+def test_the_default_is_the_reference_and_the_environment_overrides_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_lineup_text() == "solution"
+    assert lineup_from_env() == parse_lineup("solution")
+    monkeypatch.setitem(os.environ, "LAB_IMPL", "starter:1")
+    assert lineup_from_env() == parse_lineup("starter:1")
+
+
+def test_a_priority_policy_without_phase_3_is_refused() -> None:
+    with pytest.raises(ValueError, match=re.escape("policy 'priority' needs phase 3 (preemption)")):
+        build_engine(small_config(policy="priority"), parse_lineup("solution:1-2"))
+
+
+def test_a_budget_below_the_longest_prompt_without_phase_5_is_refused() -> None:
+    message = "max_num_batched_tokens must be at least max_model_len (40) because phase 5 (chunked prefill) is absent"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build_engine(small_config(max_num_batched_tokens=39), parse_lineup("solution:1-4"))
+
+
+def test_there_are_twelve_legal_subsets_of_phases_2_to_5() -> None:
+    assert len(SUBSETS) == 12
+
+
+@pytest.mark.parametrize("phases", SUBSETS, ids=lineup_of)
+def test_with_memory_for_all_every_subset_says_the_true_words(phases: tuple[int, ...]) -> None:
+    runs = run_all(phases, config_of(phases))
+    assert sum(run.num_preemptions for run in runs) == 0
+    assert (sum(run.num_cached_tokens for run in runs) > 0) == (4 in phases)
+    assert (sum(run.num_chunks for run in runs) > 0) == (5 in phases)
+
+
+@pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 in p or 2 not in p], ids=lineup_of)
+def test_under_memory_pressure_every_subset_that_cannot_stall_says_the_true_words(phases: tuple[int, ...]) -> None:
+    runs = run_all(phases, config_of(phases, num_gpu_blocks=LONGEST_IN_BLOCKS + 2))
+    assert (sum(run.num_preemptions for run in runs) > 0) == (2 in phases and 3 in phases)
+    assert (sum(run.num_cached_tokens for run in runs) > 0) == (4 in phases)
+    assert (sum(run.num_chunks for run in runs) > 0) == (5 in phases)
+
+
+@pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 not in p and 2 in p], ids=lineup_of)
+def test_blocks_without_preemption_stall_or_say_the_true_words(phases: tuple[int, ...]) -> None:
+    config = config_of(phases, num_gpu_blocks=LONGEST_IN_BLOCKS + 2)
+    num_stalled = 0
+    for seed in SEEDS:
+        workload = make_workload(seed)
+        try:
+            run = run_workload(make_engine(config, lineup_of(phases)), workload)
+        except StalledError:
+            num_stalled += 1
+        else:
+            assert run.token_ids == true_tokens(workload), f"seed {seed}"
+    assert 0 < num_stalled < len(SEEDS)
+
+
+@pytest.mark.parametrize("num_blocks", [LONGEST_IN_BLOCKS + 1, LONGEST_IN_BLOCKS + 4])
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 in p and 2 in p], ids=lineup_of)
+def test_under_priority_every_subset_says_the_true_words(phases: tuple[int, ...], guard: bool, num_blocks: int) -> None:
+    config = config_of(phases, policy="priority", num_gpu_blocks=num_blocks, admission_guard=guard)
+    assert sum(run.num_preemptions for run in run_all(phases, config)) > 0
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("settings", [{"enable_chunked_prefill": False}, {"enable_prefix_caching": False}])
+def test_switching_a_feature_off_changes_no_word(block_size: int, settings: dict[str, Any]) -> None:
+    budget = MAX_MODEL_LEN if "enable_chunked_prefill" in settings else 9
+    num_blocks = -(-(MAX_MODEL_LEN - 1) // block_size) + 2
+    config = small_config(
+        block_size=block_size, max_num_batched_tokens=budget, num_gpu_blocks=num_blocks, max_num_seqs=4, **settings
+    )
+    runs = run_all((2, 3, 4, 5), config)
+    assert sum(run.num_preemptions for run in runs) > 0
+    assert (sum(run.num_cached_tokens for run in runs) > 0) == ("enable_prefix_caching" not in settings)
+
+
+def test_the_workloads_are_the_same_in_every_process() -> None:
+    assert [len(arrival.prompt) for arrival in make_workload(0)] == [5, 9, 26, 20, 9, 4]

@@ -1,0 +1,117 @@
+"""What a caller gets: every step's outputs in order of service, pieces that join to the text, one last word each."""
+
+import pytest
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.llm import LLM
+from mini_vllm.sampling_params import SamplingParams
+from tests.engine.workloads import add, expect, make_engine, make_workload, small_config, text_of
+
+LINEUP = parse_lineup("solution:1-5")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_pieces_join_to_the_text_and_every_request_ends_once(seed: int) -> None:
+    engine = make_engine(small_config(num_gpu_blocks=12, max_num_batched_tokens=9))
+    arrivals = make_workload(seed)
+    for arrival in arrivals:
+        add(engine, arrival)
+    pieces: dict[str, str] = {arrival.request_id: "" for arrival in arrivals}
+    tokens: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
+    ended: list[str] = []
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            name, completion = output.request_id, output.outputs[0]
+            assert name not in ended
+            pieces[name] += output.new_text
+            assert completion.token_ids[:-1] == tokens[name], "one token a step, and none is taken back"
+            tokens[name] = completion.token_ids
+            assert pieces[name] == completion.text == text_of(completion.token_ids)
+            assert (completion.finish_reason is not None) == output.finished
+            ended += [name] if output.finished else []
+    assert sorted(ended) == sorted(pieces)
+
+
+def test_outputs_come_in_the_order_of_service() -> None:
+    engine = make_engine(small_config())
+    for name in ("b", "a", "c"):
+        engine.add_request(name, [1, 2], SamplingParams(max_tokens=2))
+    assert [[output.request_id for output in engine.step()] for _ in range(2)] == [["b", "a", "c"]] * 2
+
+
+def test_who_samples_nothing_has_no_output_in_that_step() -> None:
+    engine = make_engine(small_config(max_num_batched_tokens=4))
+    engine.add_request("short", [1, 2])
+    engine.add_request("long", list(range(9)))
+    assert [output.request_id for output in engine.step()] == ["short"]
+
+
+def test_an_output_keeps_what_it_said_when_the_request_goes_on() -> None:
+    engine = make_engine(small_config())
+    engine.add_request("r", [1, 2], SamplingParams(max_tokens=3))
+    (first,) = engine.step()
+    engine.step()
+    assert len(first.outputs[0].token_ids) == 1
+    assert len(first.outputs[0].text) == 1
+
+
+def test_text_that_may_become_a_stop_string_is_shown_late_but_shown() -> None:
+    truth = expect([1, 2], SamplingParams(max_tokens=6)).text
+    engine = make_engine(small_config())
+    engine.add_request("r", [1, 2], SamplingParams(max_tokens=6, stop=("????",)))
+    outputs = [output for _ in range(6) for output in engine.step()]
+    assert [output.new_text for output in outputs] == ["", "", "", truth[0], truth[1], truth[2:]]
+    assert [output.outputs[0].text for output in outputs[:4]] == ["", "", "", truth[0]]
+
+
+def test_a_text_prompt_comes_back_and_a_prompt_of_tokens_has_no_text() -> None:
+    engine = make_engine(small_config())
+    engine.add_request("text", "né")
+    engine.add_request("tokens", [110, 195, 169])
+    text, tokens = engine.step()
+    assert (text.prompt, text.prompt_token_ids) == ("né", [110, 195, 169])
+    assert (tokens.prompt, tokens.prompt_token_ids) == (None, [110, 195, 169])
+
+
+def llm() -> LLM:
+    config = EngineConfig(max_model_len=40, num_gpu_blocks=12, block_size=4, check_invariants=True)
+    return LLM(config=config, lineup=LINEUP)
+
+
+def test_generate_returns_in_the_order_of_the_prompts_whoever_ends_first() -> None:
+    params = [SamplingParams(max_tokens=n) for n in (9, 1, 5)]
+    outputs = llm().generate([[1], [2], [3]], params)
+    assert [output.prompt_token_ids for output in outputs] == [[1], [2], [3]]
+    assert [output.outputs[0].token_ids for output in outputs] == [
+        expect([number], p).token_ids for number, p in enumerate(params, start=1)
+    ]
+
+
+def test_generate_takes_one_prompt_and_one_set_of_params() -> None:
+    (output,) = llm().generate("hello")
+    assert output.outputs[0].text == expect(list(b"hello"), SamplingParams()).text
+    first, second = llm().generate(["a", "b"], SamplingParams(max_tokens=2))
+    assert len(first.outputs[0].token_ids) == len(second.outputs[0].token_ids) == 2
+
+
+def test_generate_refuses_all_prompts_if_one_cannot_be_served_and_works_again() -> None:
+    model = llm()
+    with pytest.raises(ValueError, match="the prompt is empty"):
+        model.generate([[1], []])
+    assert not model.engine.has_unfinished_requests()
+    with pytest.raises(ValueError, match="2 prompts, but 1 sampling_params"):
+        model.generate(["a", "b"], [SamplingParams()])
+    assert model.generate("a")[0].finished
+
+
+def test_generate_reports_every_step() -> None:
+    seen: list[list[str]] = []
+    params = SamplingParams(max_tokens=3)
+    outputs = llm().generate(["a", "b"], params, on_step=lambda now: seen.append([output.new_text for output in now]))
+    assert ["".join(pieces) for pieces in zip(*seen, strict=True)] == [output.outputs[0].text for output in outputs]
+
+
+def test_chat_is_generate_through_the_template() -> None:
+    (output,) = llm().chat([{"role": "user", "content": "hi"}], SamplingParams(max_tokens=4))
+    assert output.outputs[0].text == expect(list(b"user: hi\nassistant: "), SamplingParams(max_tokens=4)).text

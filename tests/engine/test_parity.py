@@ -1,0 +1,141 @@
+"""Our decisions are vLLM's, block id for block id, as far as the recordings are in scope."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mini_vllm.invariants import InvariantError
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.parity.replay import Difference, compare, run_free_of_defects
+from mini_vllm.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from solutions import phase4_prefix_cache
+
+REFERENCE = parse_lineup("solution:1-5")
+SCENARIOS = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
+IN_SCOPE = [scenario for scenario in SCENARIOS if scenario.out_of_scope() is None]
+TO_MATCH = [scenario for scenario in IN_SCOPE if not scenario.defects]
+WITH_DEFECTS = [scenario for scenario in IN_SCOPE if scenario.defects]
+
+
+def named(name: str) -> Scenario:
+    return next(scenario for scenario in SCENARIOS if scenario.name == name)
+
+
+def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scenario:
+    """Return a copy of the scenario whose recording somebody has changed."""
+    line = copy.deepcopy(scenario.line)
+    alter(line["trace"])
+    return Scenario(line)
+
+
+def test_what_is_in_scope_and_what_is_not_is_said() -> None:
+    assert len(SCENARIOS) == 64 + 246
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert Counter(s.out_of_scope() for s in SCENARIOS if s.kind != "named") == {
+        None: 200,
+        "speculative decoding": 20,
+        "asynchronous scheduling": 26,
+    }
+    for scenario in SCENARIOS:
+        config, reason = scenario.line["config"], scenario.out_of_scope()
+        assert (reason is None) == (not config["async_scheduling"] and config["spec"] is None)
+
+
+@pytest.mark.parametrize("kind", ["named", "base"])
+def test_every_plain_recording_is_matched_block_by_block(kind: str) -> None:
+    scenarios = [scenario for scenario in TO_MATCH if scenario.kind == kind]
+    assert len(scenarios) >= 40
+    differences = {s.name: str(difference) for s in scenarios if (difference := compare(s, REFERENCE))}
+    assert differences == {}
+
+
+def test_recordings_with_a_defect_run_without_it_to_the_end() -> None:
+    assert {defect for scenario in WITH_DEFECTS for defect in scenario.defects} == {"stale_blocks"}
+    for scenario in WITH_DEFECTS:
+        run_free_of_defects(scenario, REFERENCE)
+        assert compare(scenario, REFERENCE) is not None, "this recording shows no defect"
+
+
+def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = named("priority_victim_leaves_uncomputed_cached_blocks")
+    monkeypatch.setattr(phase4_prefix_cache.HashPrefixCache, "uncache", lambda *_: None)
+    assert compare(scenario, REFERENCE) is None, "with the defect we decide as the recording does"
+
+
+@pytest.mark.parametrize(
+    ("field", "alter"),
+    [
+        ("scheduled", lambda step: step["scheduled"][0].update(n=99)),
+        (
+            "scheduled",
+            lambda step: step["scheduled"][0]["blocks"].append(9),
+        ),
+        ("total", lambda step: step.update(total=-1)),
+        ("preempted", lambda step: step["preempted"].append(["A", "B", 0])),
+        ("evicted", lambda step: step["evicted"].append(1)),
+        ("finished_sent", lambda step: step["finished_sent"].append("Z")),
+        ("free_after_schedule", lambda step: step.update(free_after_schedule=-1)),
+        ("output", lambda step: step["output"].pop()),
+        ("finished", lambda step: step["finished"].append(["Z", "stop", None])),
+        ("free_after_update", lambda step: step.update(free_after_update=-1)),
+        ("running_after", lambda step: step["running_after"].append(["Z", 1, 1, 0])),
+        ("waiting_after", lambda step: step["waiting_after"].append("Z")),
+        ("detail.free_queue", lambda step: step["detail"]["free_queue"].reverse()),
+        ("detail.cached", lambda step: step["detail"]["cached"].append(77)),
+        ("detail.shared", lambda step: step["detail"]["shared"].update({"77": 2})),
+    ],
+)
+def test_an_altered_recording_is_reported_with_its_step_and_field(
+    field: str, alter: Callable[[dict[str, Any]], None]
+) -> None:
+    scenario = TO_MATCH[0]
+    number = next(i for i, step in enumerate(scenario.steps) if i > 0 and step["output"])
+    difference = compare(altered(scenario, lambda trace: alter(trace["steps"][number])), REFERENCE)
+    assert difference is not None
+    assert (difference.step, difference.field) == (number, field)
+    assert difference.recorded != difference.ours
+    assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
+
+
+def test_an_altered_summary_is_reported_behind_the_last_step() -> None:
+    scenario = TO_MATCH[0]
+
+    def alter(trace: dict[str, Any]) -> None:
+        next(iter(trace["requests"].values()))["preemptions"] += 1
+
+    difference = compare(altered(scenario, alter), REFERENCE)
+    assert isinstance(difference, Difference)
+    assert (difference.step, difference.field) == (len(scenario.steps), "requests")
+
+
+@pytest.mark.parametrize("absent", [3, 4, 5])
+def test_a_lineup_without_a_phase_does_not_match(absent: int) -> None:
+    lineup = parse_lineup(",".join(f"solution:{phase}" for phase in range(1, 6) if phase != absent))
+    num_matched = 0
+    for scenario in TO_MATCH:
+        try:
+            num_matched += scenario.kind == "named" and compare(scenario, lineup) is None
+        except (ValueError, InvariantError):
+            continue
+    assert 0 < num_matched < sum(scenario.kind == "named" for scenario in TO_MATCH)
+
+
+def test_the_tokens_of_the_recordings_are_made_as_their_description_says() -> None:
+    assert [prompt_token("A", index) for index in range(4)] == [354, 460, 902, 324]
+    assert [output_token("A", index) for index in range(4)] == [495, 201, 707, 141]
+    for scenario in SCENARIOS:
+        for request_id, request in scenario.line["requests"].items():
+            assert len(scenario.prompt(request_id)) == request["prompt_len"]
+
+
+def test_a_line_that_is_no_trace_is_refused_with_its_number(tmp_path: Any) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('\n{"name": "x", "kind": "named"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 2: not a trace: config, events, max_steps, requests, trace missing"):
+        list(read_scenarios(path))
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1: not a trace: "):
+        list(read_scenarios(path))

@@ -1,0 +1,165 @@
+"""A recorded engine writes the documented format, and being watched changes nothing."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mini_vllm.engine import LLMEngine
+from mini_vllm.parity.scenario import PUBLIC_TRACES
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.trace import StepRecord
+from tests.engine.runners import install_faults, install_spy
+from tests.engine.workloads import (
+    add,
+    drain,
+    expect,
+    make_engine,
+    make_workload,
+    run_workload,
+    small_config,
+    true_tokens,
+)
+
+TIGHT = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "max_num_seqs": 4}
+
+
+def documented_fields(heading: str) -> set[str]:
+    """Return the names in the first column of the table below `heading` in the format's README."""
+    text = (PUBLIC_TRACES / "README.md").read_text(encoding="utf-8").split(heading, 1)[1]
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert table is not None
+    return {name for row in table[0].splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def recorded_steps(engine: LLMEngine) -> list[StepRecord]:
+    assert engine.recorder is not None
+    return engine.recorder.steps
+
+
+def record(seed: int, **settings: Any) -> list[StepRecord]:
+    engine = make_engine(small_config(**(TIGHT | settings)), record=True)
+    run_workload(engine, make_workload(seed))
+    return recorded_steps(engine)
+
+
+def test_every_step_has_the_documented_fields_and_no_others() -> None:
+    per_step = documented_fields("One step. Lists are in the recorded order")
+    per_entry = documented_fields("An entry of `scheduled`:") - {"drafts"}
+    steps = [step for seed in range(5) for step in record(seed)]
+    assert {field for step in steps for field in step} == per_step
+    entries = [entry for step in steps for entry in step["scheduled"]]
+    assert all(set(entry) == per_entry - ({"hit"} if entry["kind"] == "running" else set()) for entry in entries)
+    assert {entry["kind"] for entry in entries} == {"running", "new", "resumed"}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_trace_survives_json_and_its_numbers_add_up(seed: int, policy: str) -> None:
+    steps = record(seed, policy=policy)
+    assert [step["step"] for step in json.loads(json.dumps(steps))] == list(range(len(steps)))
+    for step in steps:
+        assert step["total"] == sum(entry["n"] for entry in step["scheduled"])
+        assert step["update_of"] == step["step"]
+        assert step["free_after_update"] == len(step["detail"]["free_queue"])
+        held = {block for entry in step["scheduled"] for block in entry["blocks"]}
+        assert step["free_after_schedule"] <= 12 - len(held)
+        for entry in step["scheduled"]:
+            assert set(entry["new_blocks"]) <= set(entry["blocks"])
+            assert len(entry["blocks"]) == -(-(entry["computed"] + entry["n"]) // 4)
+            assert entry.get("hit", entry["computed"]) == entry["computed"]
+        assert dict(step["sampled"]) == dict(step["output"])
+
+
+def test_arrivals_aborts_and_ends_stand_in_the_step_that_they_belong_to() -> None:
+    engine = make_engine(small_config(), record=True)
+    arrivals = make_workload(1)
+    for arrival in arrivals[:2]:
+        add(engine, arrival)
+    engine.step()
+    engine.abort_request("r1")
+    add(engine, arrivals[2])
+    drain(engine)
+    first, second, *_ = recorded_steps(engine)
+    assert (first["added"], first["aborted"], first["finished_sent"]) == (["r0", "r1"], [], [])
+    assert (second["added"], second["aborted"]) == (["r2"], ["r1"])
+    assert "r1" in second["finished_sent"]
+    ended = [name for step in recorded_steps(engine) for name, _, _ in step["finished"]]
+    assert sorted(ended) == ["r0", "r2"]
+
+
+def test_an_abort_during_the_forward_pass_stands_before_the_update() -> None:
+    engine = make_engine(small_config(), record=True)
+    engine.add_request("r", [1, 2, 3])
+    engine.add_request("other", [1, 2, 3])
+    install_spy(engine).before_batch = lambda: engine.abort_request("r")
+    (output,) = engine.step()
+    (step,) = recorded_steps(engine)
+    assert output.request_id == "other"
+    assert (step["aborted"], step["aborted_before_update"]) == ([], ["r"])
+    assert [name for name, _ in step["output"]] == ["other"]
+
+
+def test_the_trace_says_how_each_request_ended_and_names_a_stop_token() -> None:
+    engine = make_engine(small_config(), record=True)
+    said = expect([1, 2, 3], SamplingParams(max_tokens=3))
+    for name, settings in (
+        ("length", {}),
+        ("token", {"stop_token_ids": (said.token_ids[1],)}),
+        ("string", {"stop": (said.text[2],)}),
+    ):
+        engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=3, **settings))
+    drain(engine)
+    finished = {end[0]: end[1:] for step in recorded_steps(engine) for end in step["finished"]}
+    assert finished == {
+        "length": ("length", None),
+        "token": ("stop", said.token_ids[1]),
+        "string": ("stop", said.text[2]),
+    }
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("seed", range(10))
+def test_recording_changes_no_decision(seed: int, policy: str) -> None:
+    batches = []
+    for record_it in (False, True):
+        engine = make_engine(small_config(policy=policy, **TIGHT), record=record_it)
+        spy = install_spy(engine)
+        assert run_workload(engine, make_workload(seed)).token_ids == true_tokens(make_workload(seed))
+        batches.append(spy.batches)
+    assert batches[0] == batches[1]
+
+
+def test_a_step_that_failed_is_not_in_the_trace_and_its_arrivals_and_aborts_are_in_the_next() -> None:
+    engine = make_engine(small_config(), record=True)
+    faulty = install_faults(engine)
+    for name in ("a", "b"):
+        engine.add_request(name, [1, 2, 3])
+    engine.step()
+    engine.add_request("c", [4])
+    engine.abort_request("b")
+    faulty.fault = "after"
+    with pytest.raises(OSError, match="injected"):
+        engine.step()
+    engine.step()
+    first, second = recorded_steps(engine)
+    assert first["added"] == ["a", "b"]
+    assert (second["step"], second["added"], second["aborted"]) == (1, ["c"], ["b"])
+    assert second["finished_sent"] == ["b"], "the failed step told nobody"
+
+
+def test_an_abort_during_a_forward_pass_that_fails_is_not_lost_from_the_trace() -> None:
+    engine = make_engine(small_config(), record=True)
+    faulty = install_faults(engine)
+    spy = install_spy(engine)
+    for name in ("a", "b"):
+        engine.add_request(name, [1, 2, 3])
+    spy.before_batch = lambda: engine.abort_request("b")
+    faulty.fault = "before"
+    with pytest.raises(OSError, match="injected"):
+        engine.step()
+    spy.before_batch = None
+    engine.step()
+    (step,) = recorded_steps(engine)
+    assert (step["added"], step["aborted"]) == (["a", "b"], ["b"])

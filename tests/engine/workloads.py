@@ -1,0 +1,160 @@
+"""Seeded workloads, engines to run them on, and the tokens that must come out.
+
+The generator is biased towards trouble: prompts share prefixes, lengths are mixed, requests come in over
+several steps. Every request is valid; bad input has tests of its own.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.tokenizer import ByteTokenizer
+from mini_vllm.toy_runner import LETTERS, toy_continuation
+from tests.engine.runners import install_spy
+
+MAX_MODEL_LEN = 40
+PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One request and the step before which it comes in."""
+
+    step: int
+    request_id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a request must have said when it ends by itself."""
+
+    token_ids: list[int]
+    text: str
+    finish_reason: str
+    stop_reason: int | str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out of a workload, and how often each feature was at work."""
+
+    token_ids: dict[str, list[int]]
+    num_preemptions: int
+    num_cached_tokens: int
+    num_chunks: int
+    num_computed_tokens: int
+
+
+def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
+    """Return requests that share prefixes of whole and of broken blocks, over the first dozen steps."""
+    rng = random.Random(seed)
+    arrivals = []
+    step = 0
+    for number in range(num_requests):
+        step += rng.choice((0, 0, 1, 2, 4))
+        shared = rng.choice(PREFIXES)[: rng.choice((0, 4, 7, 8, 16, 24))]
+        own = rng.choices(range(1000), k=rng.randint(1, 9))
+        if len(shared) >= 8 and rng.random() < 0.3:
+            own = []
+        arrivals.append(Arrival(step, f"r{number}", (*shared, *own), rng.randint(1, 10), rng.randint(0, 2)))
+    return arrivals
+
+
+def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
+    """Return an engine on the toy runner whose clock ticks once per look."""
+    engine = build_engine(config, parse_lineup(lineup), record=record)
+    ticks = count()
+    engine.clock = lambda: float(next(ticks))
+    return engine
+
+
+def small_config(**settings: Any) -> EngineConfig:
+    """Return a config of a size that tests can count by hand, with the invariants on."""
+    defaults: dict[str, Any] = {
+        "max_model_len": MAX_MODEL_LEN,
+        "max_num_batched_tokens": MAX_MODEL_LEN,
+        "block_size": 4,
+        "num_gpu_blocks": 101,
+        "check_invariants": True,
+    }
+    return EngineConfig(**(defaults | settings))
+
+
+def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int = 1000) -> Run:
+    """Play a workload to its end."""
+    spy = install_spy(engine)
+    finished: dict[str, RequestOutput] = {}
+    pending = list(workload)
+    for number in range(max_steps):
+        while pending and pending[0].step <= number:
+            add(engine, pending.pop(0))
+        if not pending and not engine.has_unfinished_requests():
+            break
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+    else:
+        raise AssertionError(f"the workload has not ended after {max_steps} steps")
+    metrics = [output.metrics for output in finished.values()]
+    return Run(
+        {request_id: output.outputs[0].token_ids for request_id, output in finished.items()},
+        sum(m.num_preemptions for m in metrics),
+        sum(m.num_cached_tokens for m in metrics),
+        spy.num_chunks,
+        spy.num_computed_tokens,
+    )
+
+
+def add(engine: LLMEngine, arrival: Arrival) -> None:
+    """Hand one request of a workload to an engine."""
+    params = SamplingParams(max_tokens=arrival.max_tokens)
+    engine.add_request(arrival.request_id, list(arrival.prompt), params, priority=arrival.priority)
+
+
+def true_tokens(workload: Sequence[Arrival], max_model_len: int = MAX_MODEL_LEN) -> dict[str, list[int]]:
+    """Return what each request of a workload says without any cache, alone."""
+    return {a.request_id: expect(a.prompt, SamplingParams(a.max_tokens), max_model_len).token_ids for a in workload}
+
+
+def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = MAX_MODEL_LEN) -> Expected:
+    """Return the truth for one request: the toy's words, cut at the first stop condition."""
+    most = min(params.max_tokens, max_model_len - len(prompt))
+    token_ids = toy_continuation(prompt, most, LETTERS)
+    for end in range(1, most + 1):
+        if token_ids[end - 1] in params.stop_token_ids:
+            return Expected(token_ids[:end], text_of(token_ids[: end - 1]), "stop", token_ids[end - 1])
+        text = text_of(token_ids[:end])
+        matches = [stop for stop in params.stop if text.endswith(stop)]
+        if matches:  # each token is one character, so all matches end here: the longest began first
+            stop = max(matches, key=len)
+            kept = text if params.include_stop_str_in_output else text.removesuffix(stop)
+            return Expected(token_ids[:end], kept, "stop", stop)
+    return Expected(token_ids, text_of(token_ids), "length")
+
+
+def text_of(token_ids: Sequence[int]) -> str:
+    return ByteTokenizer().decode(token_ids)
+
+
+def drain(
+    engine: LLMEngine, max_steps: int = 3000, on_step: Callable[[list[RequestOutput]], None] | None = None
+) -> dict[str, RequestOutput]:
+    """Step until nobody is left; return the finished outputs by request id."""
+    finished: dict[str, RequestOutput] = {}
+    for _ in range(max_steps):
+        if not engine.has_unfinished_requests():
+            return finished
+        outputs = engine.step()
+        if on_step is not None:
+            on_step(outputs)
+        finished |= {output.request_id: output for output in outputs if output.finished}
+    raise AssertionError(f"requests are left after {max_steps} steps: {list(engine.scheduler.requests)}")
