@@ -3,8 +3,9 @@
 from collections import deque
 from collections.abc import Sequence
 
-from mini_vllm.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue, SchedulerOutput
+from mini_vllm.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
 from mini_vllm.request import Request
+from mini_vllm.step import SchedulerOutput
 
 
 class SlotReservation:

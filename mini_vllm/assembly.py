@@ -3,8 +3,8 @@
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.interfaces import ModelRunner, PrefixCache
-from mini_vllm.lineup import (
-    Lineup,
+from mini_vllm.lineup import Lineup
+from mini_vllm.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
     preemption_for,

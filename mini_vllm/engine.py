@@ -7,14 +7,16 @@ import random
 import time
 from collections.abc import Callable
 
+from mini_vllm.admission import require_servable
 from mini_vllm.config import EngineConfig
-from mini_vllm.interfaces import ModelRunner, ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.interfaces import ModelRunner
 from mini_vllm.invariants import check_drained, check_state, check_step
 from mini_vllm.output_processor import OutputProcessor
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.scheduler import Scheduler
+from mini_vllm.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.tokenizer import Tokenizer
 from mini_vllm.trace import TraceRecorder
 
@@ -79,33 +81,12 @@ class LLMEngine:
             adapter_id=adapter_id,
             seed=random.getrandbits(63) if params.seed is None else params.seed,
         )
-        self._require_servable(request)
+        require_servable(request, self.scheduler.max_model_len, self.runner.vocab_size, self.scheduler.kv)
         self._known_ids.add(request_id)
         self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
         self.scheduler.add_request(request)
         if self.recorder is not None:
             self.recorder.added(request_id)
-
-    def _require_servable(self, request: Request) -> None:
-        max_model_len, kv = self.scheduler.max_model_len, self.scheduler.kv
-        if not request.prompt_token_ids:
-            raise ValueError("the prompt is empty: it must have at least 1 token")
-        if request.num_prompt_tokens > max_model_len - 1:
-            raise ValueError(
-                f"the prompt has {request.num_prompt_tokens} tokens, but at most max_model_len - 1 = "
-                f"{max_model_len - 1} leave room for an answer"
-            )
-        bad = [t for t in request.prompt_token_ids if not 0 <= t < self.runner.vocab_size]
-        if bad:
-            raise ValueError(f"token id {bad[0]} is not in the vocabulary, 0 to {self.runner.vocab_size - 1}")
-        # The last token is sampled and never computed, so it needs no slot.
-        num_needed = -(-(request.max_total_tokens(max_model_len) - 1) // kv.block_size)
-        if num_needed > kv.num_usable_blocks:
-            raise ValueError(
-                f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "
-                f"{request.sampling_params.max_tokens}), but the whole cache has {kv.num_usable_blocks} blocks "
-                f"of {kv.block_size} tokens: it would wait for ever"
-            )
 
     def abort_request(self, request_id: str) -> RequestOutput | None:
         """End a request early; return what it has said. None if it is over already.

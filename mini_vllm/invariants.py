@@ -5,9 +5,10 @@ from itertools import pairwise
 
 from mini_vllm.absent import SlotReservation
 from mini_vllm.config import Policy
-from mini_vllm.interfaces import KVCacheManager, SchedulerOutput
+from mini_vllm.interfaces import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler
+from mini_vllm.step import SchedulerOutput
 
 
 class InvariantError(AssertionError):

@@ -1,33 +1,15 @@
-"""Whose code runs in which phase, and the one place that imports it.
+"""Whose code runs in which phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
-that is not listed is absent. The imports stand inside the functions, so that only what is used is
-loaded and a checkout without `solutions/` works.
+that is not listed is absent. `parts.py` turns a lineup into code.
 """
 
 import importlib.util
 import os
-from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, get_args
-
-from mini_vllm.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
-from mini_vllm.config import EngineConfig
-from mini_vllm.interfaces import (
-    ChunkPolicy,
-    Clamp,
-    KVCacheManager,
-    Preemption,
-    PrefixCache,
-    RequestQueue,
-    SchedulerStep,
-)
-from mini_vllm.request_queue import FCFSRequestQueue
-
-if TYPE_CHECKING:
-    from mini_vllm.model.steps import RunnerSteps
+from typing import Literal, get_args
 
 Impl = Literal["starter", "solution", "absent"]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
@@ -134,109 +116,3 @@ def _phase_range(phases: str, text: str) -> range:
     if not chosen or chosen[0] < 1 or chosen[-1] > len(PHASE_NAMES):
         raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(PHASE_NAMES)}")
     return chosen
-
-
-def scheduler_step_for(impl: Impl) -> SchedulerStep:
-    """Return phase 1."""
-    if impl == "starter":
-        from labs.phase1_scheduler_step import starter as yours
-
-        return SchedulerStep(yours.clamp, yours.schedule_step, yours.update_from_output)
-    from solutions import phase1_scheduler_step as ours
-
-    return SchedulerStep(ours.clamp, ours.schedule_step, ours.update_from_output)
-
-
-def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
-    """Return phase 2 over the blocks that `config` grants; absent, over as many single slots."""
-    num_gpu_blocks, max_model_len = config.num_gpu_blocks, config.max_model_len
-    assert num_gpu_blocks is not None
-    assert max_model_len is not None
-    if impl == "starter":
-        from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours
-
-        return Yours(num_gpu_blocks, config.block_size, prefix_cache)
-    if impl == "solution":
-        from solutions.phase2_block_pool import PagedKVCacheManager as Ours
-
-        return Ours(num_gpu_blocks, config.block_size, prefix_cache)
-    return SlotReservation((num_gpu_blocks - 1) * config.block_size, max_model_len)
-
-
-def preemption_for(impl: Impl, config: EngineConfig) -> Preemption:
-    """Return phase 3."""
-    if impl == "starter":
-        from labs.phase3_preemption.starter import RecomputePreemption as Yours
-
-        return Yours(config.policy)
-    if impl == "solution":
-        from solutions.phase3_preemption import RecomputePreemption as Ours
-
-        return Ours(config.policy)
-    return NoPreemption()
-
-
-def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
-    """Return the waiting queue: first come, first served is given, the priority queue is phase 3's."""
-    if config.policy == "fcfs":
-        return FCFSRequestQueue()
-    if impl == "starter":
-        from labs.phase3_preemption.starter import PriorityRequestQueue as Yours
-
-        return Yours()
-    if impl == "solution":
-        from solutions.phase3_preemption import PriorityRequestQueue as Ours
-
-        return Ours()
-    raise ValueError("policy 'priority' needs phase 3 (preemption): the priority queue is part of it")
-
-
-def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
-    """Return phase 4, or the cache that never finds anything."""
-    if impl == "absent" or not config.enable_prefix_caching:
-        return NoPrefixCache()
-    if impl == "starter":
-        from labs.phase4_prefix_cache.starter import HashPrefixCache as Yours
-
-        return Yours(config.block_size)
-    from solutions.phase4_prefix_cache import HashPrefixCache as Ours
-
-    return Ours(config.block_size)
-
-
-def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPolicy:
-    """Return phase 5, built on the clamp of phase 1."""
-    max_model_len = config.max_model_len
-    assert max_model_len is not None
-    if impl == "absent":
-        config.require_whole_prompts_fit("phase 5 (chunked prefill) is absent")
-        return WholePrompts(clamp)
-    make: Callable[[Clamp, int, int, bool, bool], ChunkPolicy]
-    if impl == "starter":
-        from labs.phase5_chunked_prefill.starter import ChunkedPrefillPolicy as Yours
-
-        make = Yours
-    else:
-        from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Ours
-
-        make = Ours
-    return make(
-        clamp,
-        config.long_prefill_token_threshold,
-        max_model_len,
-        config.enable_chunked_prefill,
-        config.admission_guard,
-    )
-
-
-def runner_steps_for(impl: Impl) -> "RunnerSteps":
-    """Return phase 6: the functions that the paged model runner is made of. Imports torch."""
-    from mini_vllm.model.steps import RunnerSteps
-
-    if impl == "starter":
-        from labs.phase6_gpu_runner import starter as yours
-
-        return RunnerSteps.of(yours)
-    from solutions import phase6_gpu_runner as ours
-
-    return RunnerSteps.of(ours)

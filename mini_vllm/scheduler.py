@@ -2,16 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mini_vllm.interfaces import (
-    ChunkPolicy,
-    KVCacheManager,
-    Preemption,
-    PrefixCache,
-    RequestQueue,
-    SchedulerOutput,
-    SchedulerStep,
-)
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, PrefixCache, RequestQueue, SchedulerStep
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
 
 
 @dataclass

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from zlib import crc32
 
-from mini_vllm.interfaces import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 

@@ -7,9 +7,10 @@ the parity replay and the comparison of two lineups all read this one format.
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from mini_vllm.interfaces import BlockPool, PrefixCache, SchedulerOutput
+from mini_vllm.interfaces import BlockPool, PrefixCache
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler
+from mini_vllm.step import SchedulerOutput
 
 
 class ScheduledRecord(TypedDict):

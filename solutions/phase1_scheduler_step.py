@@ -3,8 +3,9 @@
 vLLM: `Scheduler.schedule` and `Scheduler.update_from_output` in `v1/core/sched/scheduler.py`.
 """
 
-from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue, SchedulerOutput
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
 from mini_vllm.stopping import check_stop
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from mini_vllm.interfaces import Clamp, KVCacheManager, Preempted, RequestQueue, SchedulerOutput
+from mini_vllm.interfaces import Clamp, KVCacheManager, RequestQueue
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import Preempted, SchedulerOutput
 
 MAX_CALLS = 2000
 

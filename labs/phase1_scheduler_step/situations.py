@@ -9,10 +9,10 @@ import pytest
 
 from labs.phase1_scheduler_step.doubles import BlockCountingKV, CallLog, ScriptedChunks, ScriptedPreemption
 from labs.support import compare, explained, make_request, waiting_queue
-from mini_vllm.interfaces import SchedulerOutput
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.request_queue import FCFSRequestQueue
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.step import SchedulerOutput
 
 EOS = 2
 

@@ -5,8 +5,9 @@ from types import ModuleType
 
 from labs.phase3_preemption.doubles import SharedBlocksKV
 from labs.support import compare, explained, waiting_queue
-from mini_vllm.interfaces import RequestQueue, SchedulerOutput
+from mini_vllm.interfaces import RequestQueue
 from mini_vllm.request import Request
+from mini_vllm.step import SchedulerOutput
 
 
 def rank(request: Request) -> str:

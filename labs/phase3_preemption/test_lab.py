@@ -14,8 +14,9 @@ from labs.phase3_preemption.doubles import ScriptedKV, SharedBlocksKV
 from labs.phase3_preemption.model import PlainRequest, PlainRoom
 from labs.support import compare, difference, explained, fail_with_smallest, make_request, waiting_queue
 from mini_vllm.config import Policy
-from mini_vllm.interfaces import RequestQueue, SchedulerOutput
+from mini_vllm.interfaces import RequestQueue
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60

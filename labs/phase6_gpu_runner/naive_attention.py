@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from labs.support import lab_failure, make_request
-from mini_vllm.interfaces import ScheduledRequest
 from mini_vllm.model.steps import FlatBatch, PagedAttention, RunnerSteps
+from mini_vllm.step import ScheduledRequest
 
 
 def row_of(

@@ -20,9 +20,9 @@ from labs.phase6_gpu_runner.naive_attention import (
 )
 from labs.phase6_gpu_runner.naive_sampler import naive_sample, random_row
 from labs.support import as_ints, expect_equal, expect_rows
-from mini_vllm.interfaces import ScheduledRequest
 from mini_vllm.model.steps import RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.step import ScheduledRequest
 
 
 @pytest.fixture(autouse=True, scope="module")

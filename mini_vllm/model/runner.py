@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from mini_vllm.interfaces import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.model.attention import PagedContext, use_paged_attention
 from mini_vllm.model.loading import LoadedModel
 from mini_vllm.model.steps import RunnerSteps
+from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
 
 
 def draw(row: ScheduledRequest) -> float:

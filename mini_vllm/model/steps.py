@@ -7,8 +7,8 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from mini_vllm.interfaces import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.step import ScheduledRequest
 
 
 @dataclass(slots=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 from mini_vllm.assembly import build_scheduler
 from mini_vllm.invariants import check_drained, check_state, check_step
-from mini_vllm.lineup import Lineup, prefix_cache_for
+from mini_vllm.lineup import Lineup
 from mini_vllm.parity.scenario import Scenario
+from mini_vllm.parts import prefix_cache_for
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.trace import StepRecord, TraceRecorder, WatchedPrefixCache
 

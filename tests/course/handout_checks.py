@@ -6,9 +6,9 @@ from math import ceil
 
 from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from mini_vllm.absent import NoPreemption
-from mini_vllm.interfaces import SchedulerOutput
 from mini_vllm.request import Request
 from mini_vllm.request_queue import FCFSRequestQueue
+from mini_vllm.step import SchedulerOutput
 from solutions import phase1_scheduler_step as phase1
 
 __all__ = ["NAMESPACE"]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mini_vllm.engine import LLMEngine, RunnerError
-from mini_vllm.interfaces import ModelRunner, ModelRunnerOutput, ScheduledRequest
+from mini_vllm.interfaces import ModelRunner
+from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.toy_runner import ToyRunner
 
 Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]

@@ -8,10 +8,11 @@ import torch
 from mini_vllm.assembly import build_scheduler
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
-from mini_vllm.lineup import Lineup, parse_lineup, runner_steps_for
+from mini_vllm.lineup import Lineup, parse_lineup
 from mini_vllm.model.loading import LoadedModel
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.parts import runner_steps_for
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.tokenizer import ByteTokenizer
 
