@@ -19,7 +19,7 @@ SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 COMMANDS = {
     "demo": [["-m", "mini_vllm.cli.main", "demo"]],
     "test": [["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]],
-    "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=."]],
+    "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."], ["-m", "mypy"]],
 }
 

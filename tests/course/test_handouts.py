@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-
 LABS = Path(__file__).parents[2] / "labs"
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
