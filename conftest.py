@@ -1,12 +1,20 @@
 """Whose code the graded tests grade, said at the top and at the end of every run."""
 
+from pathlib import Path
+
 import pytest
 
-from mini_vllm.lineup import lineup_from_env
+from mini_vllm.lineup import CHECKOUT, lineup_from_env
 
 
 def whose_code() -> list[str]:
-    """Return the lines that every report carries. Raises `pytest.UsageError` if `LAB_IMPL` is no lineup."""
+    """Return the lines that every report carries.
+
+    Raises `pytest.UsageError` if `LAB_IMPL` is no lineup, or if the engine comes from another checkout.
+    """
+    here = Path(__file__).parent
+    if here != CHECKOUT:
+        raise pytest.UsageError(f"the tests are in {here}, but mini_vllm is imported from {CHECKOUT}: run them there")
     try:
         lineup = lineup_from_env()
     except ValueError as error:

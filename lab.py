@@ -17,7 +17,7 @@ STAMP = VENV / ".ready"
 SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 
 COMMANDS = {
-    "demo": [["-m", "mini_vllm.cli.main", "demo"]],
+    "demo": [["-m", "mini_vllm", "demo"]],
     "test": [["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]],
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."], ["-m", "mypy"]],

@@ -9,8 +9,10 @@ import os
 from dataclasses import astuple, dataclass
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Literal, get_args
 
+CHECKOUT = Path(__file__).parents[1]
 Impl = Literal["starter", "solution", "absent"]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
 
@@ -61,9 +63,12 @@ class Lineup:
 
 
 def solutions_exist() -> bool:
-    """Return whether this checkout has the reference solutions (a student edition has not)."""
+    """Return whether this checkout has the reference solutions (a student edition has not).
+
+    A folder that is left over has no origin, and the solutions of another checkout do not count.
+    """
     spec = importlib.util.find_spec("solutions")
-    return spec is not None and spec.origin is not None  # a folder that is left over has no origin
+    return spec is not None and spec.origin is not None and Path(spec.origin).parents[1] == CHECKOUT
 
 
 def default_lineup_text() -> str:

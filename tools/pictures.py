@@ -1,0 +1,66 @@
+"""Make the pictures of the README: `python -m tools.pictures` writes `docs/pictures/*.svg`."""
+
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm.cli.demo_script import plan_demo
+from mini_vllm.cli.run_state import RunInfo, RunState, fold
+from mini_vllm.cli.step_view import render_step
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+WIDTH = 92
+
+
+def demo_run() -> tuple[RunInfo, LLM]:
+    """Run the demo; its steps are in the engine's recorder."""
+    lineup = parse_lineup("solution")
+    plan = plan_demo(lineup)
+    llm = LLM(config=plan.config, lineup=lineup, record=True)
+    llm.chat(plan.conversations, SamplingParams(max_tokens=plan.max_tokens))
+    template = llm.engine.tokenizer.apply_chat_template
+    kv = llm.engine.scheduler.kv
+    info = RunInfo(
+        titles={str(index): title for index, title in enumerate(plan.titles)},
+        num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
+        num_blocks=kv.num_usable_blocks,
+        block_size=kv.block_size,
+        token_budget=llm.engine.scheduler.max_num_batched_tokens,
+    )
+    return info, llm
+
+
+def interesting_step(info: RunInfo, llm: LLM) -> RunState:
+    """Return the state after the first step that computes a chunk of a prompt beside a hit and a decode."""
+    assert llm.engine.recorder is not None
+    steps = llm.engine.recorder.steps
+    for index, record in enumerate(steps):
+        state = fold(info, steps[: index + 1])
+        kinds = {state.status(share["id"]) for share in record["scheduled"]}
+        if any(share.get("hit") for share in record["scheduled"]) and kinds == {"prefill", "decode"}:
+            return state
+    raise ValueError("the demo has no step with a hit, a prefill and a decode")
+
+
+def svg_of(state: RunState) -> str:
+    """Draw the state as a terminal shows it. Fonts are the reader's own: nothing is fetched."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(render_step(state, WIDTH - 2, "mini-vllm demo"))
+    svg = console.export_svg(title="mini-vllm demo", unique_id="demo")
+    svg = re.sub(r"@font-face\s*{.*?}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    return re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / "demo.svg"
+    path.write_text(svg_of(interesting_step(*demo_run())), encoding="utf-8")
+    print(path.relative_to(PICTURES.parents[1]))
+
+
+if __name__ == "__main__":
+    main()
