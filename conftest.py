@@ -13,7 +13,7 @@ def whose_code() -> list[str]:
     Raises `pytest.UsageError` if `LAB_IMPL` is no lineup, or if the engine comes from another checkout.
     """
     here = Path(__file__).parent
-    if here != CHECKOUT:
+    if here.resolve() != CHECKOUT.resolve():
         raise pytest.UsageError(f"the tests are in {here}, but mini_vllm is imported from {CHECKOUT}: run them there")
     try:
         lineup = lineup_from_env()

@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, get_args
 
-CHECKOUT = Path(__file__).parents[1]
+CHECKOUT = Path(__file__).resolve().parents[1]
 Impl = Literal["starter", "solution", "absent"]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
 
@@ -68,7 +68,7 @@ def solutions_exist() -> bool:
     A folder that is left over has no origin, and the solutions of another checkout do not count.
     """
     spec = importlib.util.find_spec("solutions")
-    return spec is not None and spec.origin is not None and Path(spec.origin).parents[1] == CHECKOUT
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == CHECKOUT
 
 
 def default_lineup_text() -> str:
