@@ -6,6 +6,7 @@ from mini_vllm.cli.bench import bench_app
 from mini_vllm.cli.demo import demo
 from mini_vllm.cli.generate import generate
 from mini_vllm.cli.info import info
+from mini_vllm.cli.oracle import oracle
 from mini_vllm.cli.parity import parity
 from mini_vllm.cli.trace import trace
 
@@ -16,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, parity, info):
+for command in (demo, generate, trace, oracle, parity, info):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

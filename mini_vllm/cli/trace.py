@@ -25,8 +25,8 @@ from mini_vllm.cli.options import (
     engine_config,
 )
 from mini_vllm.cli.trace_file import read_trace, write_trace
-from mini_vllm.cli.workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.trace import StepRecord
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 
 
 @friendly

@@ -1,8 +1,11 @@
 """A seeded toy workload: prompts that share beginnings, and arrivals spread over the first steps."""
 
 import random
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import Lineup
 from mini_vllm.sampling_params import SamplingParams
@@ -43,22 +46,38 @@ def make_workload(seed: int, num_requests: int) -> list[Arrival]:
     return arrivals
 
 
-def run_workload(arrivals: list[Arrival], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
-    """Run a workload on the toy model and return its trace.
+class Run:
+    """A workload on the toy model, step by step.
 
     Raises `ValueError` if the config cannot serve it, `StalledError` if nothing moves any more.
     """
-    from mini_vllm.assembly import build_engine
 
-    engine = build_engine(config, lineup, record=True)
-    assert engine.recorder is not None
-    coming = list(arrivals)
-    number = 0
-    while coming or engine.has_unfinished_requests():
-        while coming and coming[0].step <= number:
-            new = coming.pop(0)
+    def __init__(self, arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> None:
+        self.engine = build_engine(config, lineup, record=True)
+        self._coming = deque(arrivals)
+        self._number = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether everybody has come and gone."""
+        return not self._coming and not self.engine.has_unfinished_requests()
+
+    def step(self) -> StepRecord:
+        """Add who arrives now, take one step, return its record."""
+        while self._coming and self._coming[0].step <= self._number:
+            new = self._coming.popleft()
             params = SamplingParams(max_tokens=new.max_tokens, ignore_eos=True)
-            engine.add_request(new.request_id, new.prompt_token_ids, params, priority=new.priority)
-        engine.step()
-        number += 1
-    return engine.recorder.steps
+            self.engine.add_request(new.request_id, new.prompt_token_ids, params, priority=new.priority)
+        self.engine.step()
+        self._number += 1
+        assert self.engine.recorder is not None
+        return self.engine.recorder.steps[-1]
+
+
+def run_workload(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
+    """Run a workload on the toy model and return its trace. Raises like `Run`."""
+    run = Run(arrivals, config, lineup)
+    records = []
+    while not run.finished:
+        records.append(run.step())
+    return records
