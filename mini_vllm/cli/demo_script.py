@@ -9,29 +9,29 @@ from mini_vllm.tokenizer import Message
 
 NOTES = """You answer questions about the notes.
 Notes:
-Mina lives in Oslo.
-Tom has a red kite.
-The room of Ada is number 42.
-Ben is a baker.
-Nora likes honey.
-Leo comes on Friday.
-Ivy has a green lamp.
-Sam lives in Lima.
-Zoe is a pilot.
-Hugo likes pasta.
-The room of Max is number 17.
-Ruth comes on Monday."""
+Ivan is a doctor.
+Eva likes rice.
+Leo has a yellow basket.
+Umar lives in Lima.
+Clara has a blue pen.
+Simon comes on Friday.
+Ivy comes on Tuesday.
+Ivy likes carrot.
+Quinn is a pilot.
+The room of Mina is number 99.
+Maya lives in Lima.
+Tom comes on Monday."""
 
 # A leads, so that its blocks of the notes are in the cache when the others come.
 QUESTIONS = (
-    ("notes", "Where does Mina live?"),
+    ("notes", "Where does Umar live?"),
     ("", "Tell me a story about Mina and a kite."),
     ("", "Tell me a story about Tom and a boat."),
-    ("notes", "What does Tom have?"),
+    ("notes", "What does Leo have?"),
     ("", "Tell me a story about Nora and a drum."),
-    ("notes", "Which room does Ada have?"),
+    ("notes", "Which room does Mina have?"),
     ("", "Tell me a story about Leo and a lamp."),
-    ("notes", "When does Leo come?"),
+    ("notes", "When does Simon come?"),
 )
 MAX_TOKENS = 120
 

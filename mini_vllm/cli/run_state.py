@@ -68,8 +68,13 @@ class RunState:
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
     def is_decode(self, share: ScheduledRecord) -> bool:
-        """Return whether a share of the current step computes just the newest sampled token."""
-        return share["kind"] == "running" and share["computed"] >= self.info.num_prompt_tokens[share["id"]]
+        """Return whether a share of the current step computes just the newest sampled token.
+
+        The tokens that a resumed request computes a second time are no decode, although it sampled them once.
+        """
+        is_newest = share["computed"] + 1 == self.num_known[share["id"]]
+        was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
+        return share["kind"] == "running" and share["n"] == 1 and is_newest and was_sampled
 
     def advance(self, record: StepRecord) -> None:
         """Take in the next step."""

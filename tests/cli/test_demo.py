@@ -100,7 +100,8 @@ def test_without_a_terminal_the_demo_prints_lines_texts_and_numbers(mini_vllm: C
     assert re.search(r"^step \d", shown, re.MULTILINE)
     assert "PREEMPTED" in shown
     assert "hit" in shown
-    assert "Mina lives in Oslo." in shown
+    assert "Umar lives in Lima." in shown
+    assert not re.search(r" [A-H]:(?!1\b)\d+\b(?!p)", shown), "only one newest token is a decode"
     assert re.search(r"^preemptions +[1-9]", shown, re.MULTILINE)
     assert "inter-token latency" in shown
 

@@ -45,9 +45,8 @@ def test_stop_ends_the_text(mini_vllm: Commands) -> None:
 
 
 def test_the_embedded_model_answers(mini_vllm: Commands) -> None:
-    system = "You answer questions about the notes.\nNotes:\nMina lives in Oslo."
-    shown = mini_vllm("generate", "Where does Mina live?", "--system", system).stdout
-    assert shown.strip() == "Mina lives in Oslo."
+    shown = mini_vllm("generate", "What is the capital of Norway?", "--system", "You are a helpful assistant.").stdout
+    assert shown.strip() == "The capital of Norway is Oslo."
 
 
 @pytest.mark.parametrize(

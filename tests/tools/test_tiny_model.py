@@ -8,8 +8,10 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from mini_vllm import LLM, parse_lineup
 from mini_vllm.model.loading import EMBEDDED_MODEL, load_model
 from tools.tiny_model.corpus import corpus, notes
+from tools.tiny_model.evaluate import as_table, grade
 from tools.tiny_model.train import pieces
 
 ROOT = Path(__file__).parents[2]
@@ -45,3 +47,8 @@ def test_the_script_trains_and_saves(tmp_path: Path) -> None:
 def test_the_readme_names_the_weights_that_are_there() -> None:
     digest = hashlib.sha256((EMBEDDED_MODEL / "model.safetensors").read_bytes()).hexdigest()
     assert re.findall(r"[0-9a-f]{64}", (EMBEDDED_MODEL / "README.md").read_text()) == [digest]
+
+
+def test_the_readme_says_what_the_model_can() -> None:
+    table = as_table(grade(LLM(lineup=parse_lineup("solution"))))
+    assert (EMBEDDED_MODEL / "README.md").read_text().endswith(table)

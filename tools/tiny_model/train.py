@@ -170,9 +170,10 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path,
     parameters = sum(p.numel() for p in model.parameters())
     (out / "README.md").write_text(
         "# The embedded model\n\n"
-        "A Llama that fits in a repository: it tells short stories, answers questions about notes in its\n"
-        "prompt, copies lists and records, knows a few facts and some small sums. It was trained on text\n"
-        "written by `tools/tiny_model` and on nothing else; that is where the whole recipe stands.\n\n"
+        "A Llama that fits in a repository. It tells short stories and knows a small world; it is here to be\n"
+        "served, not to be right. It was trained on text written by `tools/tiny_model` and on nothing else;\n"
+        "that is where the whole recipe stands. `python -m tools.tiny_model.evaluate --write` makes the last\n"
+        "table.\n\n"
         "| | |\n|---|---|\n"
         f"| last run | `python -m tools.tiny_model.train {made_by}` |\n"
         f"| parameters | {parameters:,} |\n"
