@@ -378,7 +378,7 @@ def test_commit_enters_the_blocks_it_is_told(phase4: ModuleType, first: int, end
     )
 
 
-@pytest.mark.task4_3
+@pytest.mark.task4_4
 def test_commit_brings_the_hashes_up_to_date(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
     request = request_of("A", ABC[:5])
@@ -430,7 +430,7 @@ def test_adopt_touches_each_hit_block_once(phase4: ModuleType) -> None:
     )
 
 
-@pytest.mark.task4_3
+@pytest.mark.task4_4
 def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     rates = [cache.hit_rate()]

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.style import Style
 
 from mini_vllm.engine import RunnerError, StalledError
+from mini_vllm.invariants import InvariantError
 from mini_vllm.lineup import Lineup
 
 P = ParamSpec("P")
@@ -93,7 +94,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
             if raised_in_labs(error):
                 raise
             fail(str(error), 2)
-        except (StalledError, RunnerError) as error:
+        except (StalledError, RunnerError, InvariantError) as error:
             fail(str(error), 1)
 
     return guarded

@@ -8,6 +8,7 @@ import typer
 
 from mini_vllm.cli.console import fail, friendly, make_console
 from mini_vllm.cli.options import (
+    AdmissionGuard,
     BlockSize,
     EnableChunkedPrefill,
     EnablePrefixCaching,
@@ -51,6 +52,7 @@ def generate(
     num_gpu_blocks: NumGpuBlocks = None,
     enable_prefix_caching: EnablePrefixCaching = None,
     enable_chunked_prefill: EnableChunkedPrefill = None,
+    admission_guard: AdmissionGuard = None,
     scheduling_policy: SchedulingPolicy = None,
 ) -> None:
     """Answer prompts. One prompt is printed while it grows, several when all are done."""
@@ -69,6 +71,7 @@ def generate(
         num_gpu_blocks=num_gpu_blocks,
         enable_prefix_caching=enable_prefix_caching,
         enable_chunked_prefill=enable_chunked_prefill,
+        admission_guard=admission_guard,
         policy=scheduling_policy,
     )
     if team.runner == "absent":

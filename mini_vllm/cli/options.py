@@ -39,6 +39,10 @@ EnableChunkedPrefill = Annotated[
     bool | None,
     typer.Option("--enable-chunked-prefill/--no-enable-chunked-prefill", show_default=False, rich_help_panel=_PANEL),
 ]
+AdmissionGuard = Annotated[
+    bool | None,
+    typer.Option("--admission-guard/--no-admission-guard", show_default=False, rich_help_panel=_PANEL),
+]
 SchedulingPolicy = Annotated[
     Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
 ]

@@ -11,6 +11,7 @@ from rich.table import Table
 from mini_vllm.cli.absences import make_possible
 from mini_vllm.cli.console import fail, friendly, make_console, whose_code
 from mini_vllm.cli.options import (
+    AdmissionGuard,
     BlockSize,
     EnableChunkedPrefill,
     EnablePrefixCaching,
@@ -46,6 +47,7 @@ def trace(
     num_gpu_blocks: NumGpuBlocks = None,
     enable_prefix_caching: EnablePrefixCaching = None,
     enable_chunked_prefill: EnableChunkedPrefill = None,
+    admission_guard: AdmissionGuard = None,
     scheduling_policy: SchedulingPolicy = None,
 ) -> None:
     """Print what every step decided, on a small toy workload without torch, or from a file."""
@@ -69,6 +71,7 @@ def trace(
             num_gpu_blocks=num_gpu_blocks,
             enable_prefix_caching=enable_prefix_caching,
             enable_chunked_prefill=enable_chunked_prefill,
+            admission_guard=admission_guard,
             policy=scheduling_policy,
         )
         budget = config.max_num_batched_tokens

@@ -1,0 +1,100 @@
+"""What the checks of the course map may call: its table against the handouts, and the trace that phase 0 reads."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.cli.absences import make_possible
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.trace import StepRecord
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+
+__all__ = ["NAMESPACE"]
+
+LABS = Path(__file__).parents[3] / "labs"
+TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
+
+
+def sizes(phase: int) -> list[int]:
+    """Return the lines and the minutes of a phase: the sums over the tasks in its handout."""
+    [handout] = LABS.glob(f"phase{phase}_*/README.md")
+    tasks = TASK.findall(handout.read_text(encoding="utf-8"))
+    return [sum(int(lines) for lines, _ in tasks), sum(int(minutes) for _, minutes in tasks)]
+
+
+def pool() -> list[int]:
+    """Return the settings of the trace: slots, budget, threshold, usable blocks, tokens per block."""
+    config = SMALL_POOL
+    assert config.num_gpu_blocks is not None
+    caps = [config.max_num_seqs, config.max_num_batched_tokens, config.long_prefill_token_threshold]
+    return [*caps, config.num_gpu_blocks - 1, config.block_size]
+
+
+@cache
+def trace(lineup: str = "solution:1-5") -> list[StepRecord]:
+    """Return what `mini-vllm trace --lineup LINEUP` prints."""
+    team = parse_lineup(lineup)
+    config, _ = make_possible(SMALL_POOL, team)
+    return run_workload(make_workload(seed=0, num_requests=8), config, team)
+
+
+def plan(step: int) -> dict[str, int]:
+    return {share["id"]: share["n"] for share in trace()[step]["scheduled"]}
+
+
+def hits(step: int) -> dict[str, int]:
+    return {share["id"]: share["hit"] for share in trace()[step]["scheduled"] if share.get("hit")}
+
+
+def waiting(step: int) -> list[str]:
+    """Return who waits after a step."""
+    return trace()[step]["waiting_after"]
+
+
+def free(step: int) -> int:
+    """Return how many blocks are free when a step has been planned."""
+    return trace()[step]["free_after_schedule"]
+
+
+def num_blocks(step: int, request_id: str) -> int:
+    """Return how many blocks a request holds in a step."""
+    return next(len(share["blocks"]) for share in trace()[step]["scheduled"] if share["id"] == request_id)
+
+
+def computed_before(step: int, request_id: str) -> int:
+    """Return `num_computed_tokens` of a request when a step begins."""
+    return next(computed for name, _, computed, _ in trace()[step - 1]["running_after"] if name == request_id)
+
+
+def most_running(lineup: str) -> int:
+    return max(len(record["scheduled"]) for record in trace(lineup))
+
+
+def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:
+    """Return how many tokens each step of a lonely request computes."""
+    config = EngineConfig(max_model_len=64, num_gpu_blocks=8)
+    engine = build_engine(config, parse_lineup("solution:1-5"), record=True)
+    engine.add_request("A", list(range(num_prompt_tokens)), SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    while engine.has_unfinished_requests():
+        engine.step()
+    assert engine.recorder is not None
+    return [record["total"] for record in engine.recorder.steps]
+
+
+NAMESPACE = {
+    "computed_before": computed_before,
+    "free": free,
+    "hits": hits,
+    "len": len,
+    "life": life,
+    "most_running": most_running,
+    "num_blocks": num_blocks,
+    "plan": plan,
+    "pool": pool,
+    "sizes": sizes,
+    "trace": trace,
+    "waiting": waiting,
+}

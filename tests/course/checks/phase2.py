@@ -1,0 +1,166 @@
+"""What the checks in phase 2's handout may call: the reference block pool, played by a short script."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
+from unittest.mock import patch
+
+from labs.phase2_block_pool.doubles import RecordingPrefixCache
+from labs.support import make_request
+from mini_vllm.absent import NoPrefixCache, SlotReservation
+from mini_vllm.admission import require_servable
+from mini_vllm.cli.absences import make_possible
+from mini_vllm.engine import StalledError
+from mini_vllm.interfaces import KVCacheManager
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.request import Request
+from mini_vllm.trace import StepRecord
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from solutions.phase2_block_pool import PagedKVCacheManager
+from solutions.phase4_prefix_cache import HashPrefixCache
+
+__all__ = ["NAMESPACE", "trace_of"]
+
+USE = re.compile(r"(\w)(?:(-)|\+(\d+)(?:@([\d,]+))?)")
+Answer = list[int] | None
+
+
+def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, list[Answer]]:
+    """Play uses such as `A+12` (12 more tokens for A), `B+7@1,2` (with a hit of blocks 1 and 2), `A-` (free A)."""
+    kv = PagedKVCacheManager(usable + 1, size, RecordingPrefixCache())
+    requests: dict[str, Request] = {}
+    answers: list[Answer] = []
+    for use in script.split():
+        match = USE.fullmatch(use)
+        assert match, use
+        name, freed, num_new, hits = match.groups()
+        request = requests.setdefault(name, make_request(name, 10_000))
+        if freed:
+            kv.free(request)
+            continue
+        hit_blocks = [int(block_id) for block_id in hits.split(",")] if hits else []
+        answers.append(kv.allocate_slots(request, int(num_new), hit_blocks))
+        if answers[-1] is not None:
+            request.num_computed_tokens += len(hit_blocks) * size + int(num_new)
+    return kv, answers
+
+
+def answers(script: str, usable: int, size: int = 4) -> list[Answer]:
+    """Return what each `allocate_slots` of the script answered."""
+    return _play(script, usable, size)[1]
+
+
+def free_queue(script: str, usable: int, size: int = 4) -> list[int]:
+    """Return the free queue after the script, front first."""
+    return _play(script, usable, size)[0].free_block_ids()
+
+
+def blocks(num_tokens: int, size: int = 16) -> int:
+    """Return how many blocks a request of so many tokens holds, computed in one step."""
+    return len(answers(f"A+{num_tokens}", usable=10_000, size=size)[0] or ())
+
+
+def decoded(num_tokens: int, size: int = 16) -> int:
+    """Return how many blocks a request holds that grew to so many tokens one by one."""
+    return sum(len(answer or ()) for answer in answers("A+1 " * num_tokens, usable=10_000, size=size))
+
+
+def decodes_without_a_block(num_prompt: int, size: int = 16) -> int:
+    """Return how many tokens can be decoded after the prompt before the first one that takes a new block."""
+    given = answers(f"A+{num_prompt} " + "A+1 " * (size + 1), usable=10_000, size=size)[1:]
+    return next(index for index, answer in enumerate(given) if answer)
+
+
+def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, size: int = 16) -> int:
+    """Return how many equal requests come in before one is refused: `reserved` (phase 2 absent) or `paged`."""
+    kv: KVCacheManager = PagedKVCacheManager(num_slots // size + 1, size, NoPrefixCache())
+    if kv_kind == "reserved":
+        kv = SlotReservation(num_slots, max_model_len=10_000)
+    num_in = 0
+    while kv.allocate_slots(make_request(str(num_in), num_prompt, max_tokens=max_tokens), num_prompt) is not None:
+        num_in += 1
+    return num_in
+
+
+def hit_before_computing(num_tokens: int, size: int = 16) -> list[int]:
+    """Return the blocks that B hits when A, with the same prompt, has its blocks but has not been computed yet."""
+    kv = PagedKVCacheManager(100, size, HashPrefixCache(size))
+    kv.allocate_slots(make_request("A", num_tokens), num_tokens)
+    return kv.get_computed_blocks(make_request("B", num_tokens))
+
+
+def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> list[int]:
+    """Return the numbers in the message with which an engine refuses a request; none if it is taken."""
+    kv = PagedKVCacheManager(usable + 1, size, NoPrefixCache())
+    request = make_request("A", num_prompt, max_tokens=max_tokens)
+    try:
+        require_servable(request, max_model_len=10_000, vocab_size=10_000, kv=kv)
+    except ValueError as error:
+        return [int(number) for number in re.findall(r"\d+", str(error))]
+    return []
+
+
+def trace_of(
+    phases: str, num_gpu_blocks: int, seed: int = 0, requests: int = 8, block_size: int = 4
+) -> list[StepRecord]:
+    """Return what `mini-vllm trace` prints with these options and the reference in `phases`."""
+    lineup = parse_lineup(",".join(f"solution:{part}" for part in phases.split(",")))
+    possible, _ = make_possible(SMALL_POOL, lineup)
+    config = replace(possible, num_gpu_blocks=num_gpu_blocks, block_size=block_size)
+    return run_workload(make_workload(seed, requests), config, lineup)
+
+
+def steps(phases: str, num_gpu_blocks: int, block_size: int = 4) -> int:
+    """Return how many steps the trace has."""
+    return len(trace_of(phases, num_gpu_blocks, block_size=block_size))
+
+
+def stall(phases: str, num_gpu_blocks: int, block_size: int = 4) -> list[int]:
+    """Return the numbers in the message with which the trace ends when nothing moves any more."""
+    try:
+        trace_of(phases, num_gpu_blocks, block_size=block_size)
+    except StalledError as error:
+        return [int(number) for number in re.findall(r"\d+", str(error))]
+    return []
+
+
+@contextmanager
+def _freed_head_first() -> Iterator[None]:
+    tail_first = PagedKVCacheManager.free
+
+    def free(self: PagedKVCacheManager, request: Request) -> None:
+        self.req_to_blocks.get(request.request_id, []).reverse()
+        request.num_computed_tokens, computed = 10_000, request.num_computed_tokens  # so that nothing is uncached
+        tail_first(self, request)
+        request.num_computed_tokens = computed
+
+    with patch.object(PagedKVCacheManager, "free", free):
+        yield
+
+
+def hit_tokens(num_gpu_blocks: int, requests: int, *, head_first: bool = False) -> int:
+    """Return how many tokens phases 1 to 4 find in the cache, blocks freed tail first or head first."""
+    if head_first:
+        with _freed_head_first():
+            return hit_tokens(num_gpu_blocks, requests)
+    return sum(
+        share.get("hit", 0) for step in trace_of("1-4", num_gpu_blocks, 0, requests) for share in step["scheduled"]
+    )
+
+
+NAMESPACE = {
+    "admitted": admitted,
+    "answers": answers,
+    "blocks": blocks,
+    "ceil": ceil,
+    "decoded": decoded,
+    "decodes_without_a_block": decodes_without_a_block,
+    "free_queue": free_queue,
+    "hit_before_computing": hit_before_computing,
+    "hit_tokens": hit_tokens,
+    "refusal": refusal,
+    "stall": stall,
+    "steps": steps,
+}

@@ -1,0 +1,179 @@
+"""What the `<!-- check: ... -->` comments of the phase 4 handout may call: small runs of the reference."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from typer.testing import CliRunner
+
+from labs.support import make_request
+from mini_vllm.assembly import build_engine
+from mini_vllm.cli.main import app
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.parity.replay import Replay
+from mini_vllm.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.trace import StepRecord
+from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
+
+__all__ = ["NAMESPACE"]
+
+ONE_TOKEN = SamplingParams(max_tokens=1, ignore_eos=True)
+
+
+def _engine(block_size: int = 16, num_gpu_blocks: int = 1001, max_num_batched_tokens: int = 4096) -> LLMEngine:
+    config = EngineConfig(
+        block_size=block_size,
+        num_gpu_blocks=num_gpu_blocks,
+        max_num_batched_tokens=max_num_batched_tokens,
+        max_model_len=4096,
+        check_invariants=True,
+    )
+    return build_engine(config, parse_lineup("solution:1-5"), record=True)
+
+
+def _drain(engine: LLMEngine) -> None:
+    while engine.has_unfinished_requests():
+        engine.step()
+
+
+def _steps(engine: LLMEngine) -> list[StepRecord]:
+    assert engine.recorder is not None
+    return engine.recorder.steps
+
+
+def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
+    """Serve a prompt, then the same prompt again; return the second one's hit and computed tokens."""
+    engine = _engine(block_size)
+    for name in ("first", "again"):
+        engine.add_request(name, list(range(num_tokens)), ONE_TOKEN)
+        _drain(engine)
+    (share,) = _steps(engine)[-1]["scheduled"]
+    return share["hit"], share["n"]
+
+
+def together(num_tokens: int, block_size: int = 16) -> list[int]:
+    """Return the computed tokens of two equal prompts that come in the same step, with an empty cache."""
+    engine = _engine(block_size)
+    for name in ("first", "second"):
+        engine.add_request(name, list(range(num_tokens)), ONE_TOKEN)
+    engine.step()
+    return [share["n"] for share in _steps(engine)[0]["scheduled"]]
+
+
+def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
+    """Return how many prompts one step computes to their end; they begin with tokens that are cached."""
+    engine = _engine(num_gpu_blocks=20_001, max_num_batched_tokens=budget)
+    rng = random.Random(0)
+    shared = rng.choices(range(256), k=num_shared)
+    if shared:
+        engine.add_request("before", [*shared, 1], ONE_TOKEN)
+        _drain(engine)
+    for index in range(40):
+        own = rng.choices(range(256), k=num_tokens - num_shared)
+        engine.add_request(str(index), shared + own, ONE_TOKEN)
+    engine.step()
+    return len(_steps(engine)[-1]["output"])
+
+
+def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
+    """Return how many of a prompt's cached blocks are found after the `lost` ones (from 1) were handed out."""
+    prefix_cache = HashPrefixCache(4)
+    request = make_request("A", 4 * num_blocks + 1)
+    prefix_cache.cache_full_blocks(request, list(range(1, num_blocks + 1)), 0, num_blocks)
+    for block_id in lost:
+        prefix_cache.evict(block_id)
+    return len(prefix_cache.find_longest_cache_hit(request))
+
+
+def num_full_blocks(num_tokens: int, block_size: int = 16) -> int:
+    """Return how many hashes a request has."""
+    request = make_request("A", num_tokens)
+    HashPrefixCache(block_size).update_block_hashes(request)
+    return len(request.block_hashes)
+
+
+def _scenario(name: str) -> Scenario:
+    return next(scenario for scenario in read_scenarios(PUBLIC_TRACES / "named.jsonl") if scenario.name == name)
+
+
+@cache
+def _replayed(name: str) -> list[StepRecord]:
+    """Run a named scenario of the recorded traces on our scheduler."""
+    scenario = _scenario(name)
+    replay = Replay(scenario, parse_lineup("solution:1-5"))
+    return [replay.run_step(number) for number in range(len(scenario.steps))]
+
+
+def shares(name: str, step: int) -> dict[str, tuple[int, int]]:
+    """Return request id to (hit, computed tokens) of the admissions in one step of a scenario."""
+    return {s["id"]: (s["hit"], s["n"]) for s in _replayed(name)[step]["scheduled"] if s["kind"] != "running"}
+
+
+def table(name: str, step: int, request_id: str) -> list[int]:
+    """Return a request's block table in one step of a scenario."""
+    return next(s["blocks"] for s in _replayed(name)[step]["scheduled"] if s["id"] == request_id)
+
+
+def evicted(name: str, step: int) -> list[int]:
+    """Return the blocks that lost their content in one step of a scenario."""
+    return _replayed(name)[step]["evicted"]
+
+
+def detail(name: str, step: int, what: str) -> Any:
+    """Return `free_queue` or `cached` at the end of one step of a scenario."""
+    return _replayed(name)[step]["detail"][what]
+
+
+def recorded_hit(name: str, step: int) -> int:
+    """Return the hit that vLLM 0.13.0 itself had in the only admission of a step."""
+    (hit,) = [share["hit"] for share in _scenario(name).steps[step]["scheduled"] if "hit" in share]
+    return int(hit)
+
+
+@cache
+def _traced(*options: str) -> list[StepRecord]:
+    """Return the steps that `mini-vllm trace --lineup solution:1-4` shows."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl"
+        arguments = ["trace", "--lineup", "solution:1-4", "--jsonl", str(path), *options]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def traced_totals(*options: str) -> tuple[int, int]:
+    """Return the computed tokens of the first step of that trace, and of all its steps."""
+    totals = [record["total"] for record in _traced(*options)]
+    return totals[0], sum(totals)
+
+
+def traced_hit(step: int, request_id: str) -> int:
+    """Return the hit of one admission in that trace."""
+    return next(share["hit"] for share in _traced()[step]["scheduled"] if share["id"] == request_id)
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = {
+    "again": again,
+    "blocks_hit": blocks_hit,
+    "detail": detail,
+    "evicted": evicted,
+    "hash": hash,
+    "hash_block": hash_block,
+    "len": len,
+    "num_full_blocks": num_full_blocks,
+    "num_whole_prompts": num_whole_prompts,
+    "recorded_hit": recorded_hit,
+    "shares": shares,
+    "sum": sum,
+    "table": table,
+    "together": together,
+    "traced_hit": traced_hit,
+    "traced_totals": traced_totals,
+}

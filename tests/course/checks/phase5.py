@@ -1,0 +1,214 @@
+"""What the `<!-- check: ... -->` comments of the phase 5 handout may call: small runs of the reference."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from typer.testing import CliRunner
+
+from labs.phase5_chunked_prefill.naive_policy import FrozenKV, request_in
+from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
+from mini_vllm.absent import NoPreemption
+from mini_vllm.assembly import build_engine
+from mini_vllm.cli.main import app
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.parity.replay import Replay
+from mini_vllm.parity.scenario import PUBLIC_TRACES, read_scenarios
+from mini_vllm.request import RequestStatus
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.trace import StepRecord
+from solutions.phase1_scheduler_step import clamp, schedule_step
+from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
+
+__all__ = ["NAMESPACE"]
+
+Plan = dict[str, int]
+
+
+def _policy(threshold: int, max_model_len: int, chunking: bool, guard: bool = False) -> ChunkedPrefillPolicy:
+    return ChunkedPrefillPolicy(clamp, threshold, max_model_len, chunking, guard)
+
+
+def granted(
+    num_tokens: int,
+    computed: int = 0,
+    *,
+    budget: int,
+    threshold: int = 0,
+    running: bool = False,
+    chunking: bool = True,
+    max_model_len: int = 1_000_000,
+) -> int:
+    """Return what the policy gives to one request."""
+    status = RequestStatus.RUNNING if running else RequestStatus.WAITING
+    request = request_in(status, "A", num_tokens, computed=computed)
+    return _policy(threshold, max_model_len, chunking).num_new_tokens(request, computed, budget)
+
+
+def _engine(settings: dict[str, Any]) -> LLMEngine:
+    config = EngineConfig(**({"enable_prefix_caching": False, "check_invariants": True} | settings))
+    return build_engine(config, parse_lineup("solution:1-5"), record=True)
+
+
+def _steps(engine: LLMEngine) -> list[StepRecord]:
+    assert engine.recorder is not None
+    return engine.recorder.steps
+
+
+def plans(prompts: Sequence[int], steps: int, **settings: Any) -> list[Plan]:
+    """Return the first plans for prompts of these lengths, called A, B, C and so on, with memory for all."""
+    engine = _engine({"max_model_len": 16_384, "num_gpu_blocks": 4_000} | settings)
+    for index, length in enumerate(prompts):
+        engine.add_request(chr(65 + index), [index] * length, SamplingParams(max_tokens=50, ignore_eos=True))
+    for _ in range(steps):
+        engine.step()
+    return [{share["id"]: share["n"] for share in record["scheduled"]} for record in _steps(engine)]
+
+
+def chunks(num_tokens: int, **settings: Any) -> list[int]:
+    """Return the chunks of a prompt that is alone."""
+    made: list[int] = []
+    while sum(made) < num_tokens:
+        made = [plan["A"] for plan in plans([num_tokens], len(made) + 1, **settings)]
+    return made
+
+
+def plan_running(states: Sequence[tuple[int, int]], budget: int, threshold: int = 0) -> Plan:
+    """Return the plan for running requests given as (num_tokens, num_computed_tokens)."""
+    running = []
+    for index, (num_tokens, num_computed) in enumerate(states):
+        running.append(make_request(chr(65 + index), num_tokens, num_computed_tokens=max(1, num_computed)))
+        running[-1].num_computed_tokens = num_computed
+    step = schedule_step(
+        running,
+        waiting_queue([]),
+        max_num_seqs=1000,
+        max_num_batched_tokens=budget,
+        kv=SlotCountingKV(100_000),
+        preemption=NoPreemption(),
+        chunks=ClampChunks(clamp, threshold),
+    )
+    return step.num_scheduled_tokens
+
+
+def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
+    """A answers when a long prompt comes; return the largest step until that is computed, and the number of steps."""
+    engine = _engine({"max_model_len": 16_384, "num_gpu_blocks": 4_000} | settings)
+    engine.add_request("A", [1] * 8, SamplingParams(max_tokens=100, ignore_eos=True))
+    engine.step()
+    engine.add_request("long", [2] * num_tokens, SamplingParams(max_tokens=1, ignore_eos=True))
+    while "long" in engine.scheduler.requests:
+        engine.step()
+    totals = [record["total"] for record in _steps(engine)[1:]]
+    return max(totals), len(totals)
+
+
+def samples(num_prompt: int, num_outputs: int, computed: int) -> bool:
+    """Return whether a request samples in the step after which `computed` tokens are computed."""
+    request = request_in(RequestStatus.RUNNING, "A", num_prompt, num_outputs, computed=computed)
+    return _policy(0, 1_000, chunking=True).should_sample(request, computed)
+
+
+def admits(
+    num_tokens: int, running: Sequence[tuple[int, int]], num_free: int, free_hits: int = 0, held_hits: int = 0
+) -> bool:
+    """Ask the guard, with blocks of 4. `running` are (num_tokens, blocks held); hits are held by the first or free."""
+    tables: dict[str, list[int]] = {}
+    requests, next_block = [], 1
+    for index, (known, held) in enumerate(running):
+        name = chr(65 + index)
+        tables[name] = list(range(next_block, next_block + held))
+        next_block += held
+        requests.append(request_in(RequestStatus.RUNNING, name, known, computed=known - 1))
+    hit_blocks = [*tables.get("A", [])[:held_hits], *range(next_block, next_block + free_hits)]
+    kv = FrozenKV(4, next_block - 1 + num_free, tables)
+    request = request_in(RequestStatus.WAITING, "W", num_tokens)
+    return _policy(0, 1_000, chunking=True, guard=True).admits(request, hit_blocks, requests, kv)
+
+
+@cache
+def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
+    """Two answers grow beside a prompt of 30 tokens in 10 blocks of 4: return (preemptions, tokens computed, steps)."""
+    engine = _engine(
+        {
+            "max_model_len": 40,
+            "block_size": 4,
+            "num_gpu_blocks": 11,
+            "max_num_batched_tokens": 8,
+            "enable_prefix_caching": caching,
+            "admission_guard": guard,
+        }
+    )
+    for name, first, length, max_tokens in [("A", 0, 8, 12), ("B", 100, 8, 12), ("long", 200, 30, 2)]:
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+        engine.add_request(name, list(range(first, first + length)), params)
+    while engine.has_unfinished_requests():
+        engine.step()
+    steps = _steps(engine)
+    return sum(len(record["preempted"]) for record in steps), sum(record["total"] for record in steps), len(steps)
+
+
+def replayed(name: str, step: int) -> Plan:
+    """Return the plan of one step of a named scenario of the recorded traces, made by our scheduler."""
+    scenario = next(s for s in read_scenarios(PUBLIC_TRACES / "named.jsonl") if s.name == name)
+    replay = Replay(scenario, parse_lineup("solution:1-5"))
+    *_, record = islice((replay.run_step(number) for number in range(len(scenario.steps))), step + 1)
+    return {share["id"]: share["n"] for share in record["scheduled"]}
+
+
+def num_computed_at_the_end(num_prompt: int, max_model_len: int) -> tuple[int, int]:
+    """Return (tokens, computed tokens) of a request that was stopped by `max_model_len`."""
+    engine = _engine({"max_model_len": max_model_len, "num_gpu_blocks": 100})
+    engine.add_request("A", list(range(num_prompt)), SamplingParams(max_tokens=1_000, ignore_eos=True))
+    request = engine.scheduler.requests["A"]
+    while engine.has_unfinished_requests():
+        engine.step()
+    return request.num_tokens, request.num_computed_tokens
+
+
+def refuses(**settings: Any) -> bool:
+    """Return whether the engine refuses these settings."""
+    try:
+        EngineConfig(**settings)
+    except ValueError:
+        return True
+    return False
+
+
+@cache
+def traced(*options: str) -> tuple[int, int, int]:
+    """Return (largest step, preemptions, steps) of what `mini-vllm trace --lineup solution:1-5` shows."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl"
+        arguments = ["trace", "--lineup", "solution:1-5", "--jsonl", str(path), *options]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines]
+    return max(step["total"] for step in steps), sum(len(step["preempted"]) for step in steps), len(steps)
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = {
+    "admits": admits,
+    "ceil": ceil,
+    "chunks": chunks,
+    "granted": granted,
+    "len": len,
+    "longest_shared_step": longest_shared_step,
+    "num_computed_at_the_end": num_computed_at_the_end,
+    "plan_running": plan_running,
+    "plans": plans,
+    "range": range,
+    "refuses": refuses,
+    "replayed": replayed,
+    "samples": samples,
+    "sum": sum,
+    "thrash": thrash,
+    "traced": traced,
+}

@@ -1,0 +1,180 @@
+"""What the checks of the phase 6 handout may call: the reference on small tensors."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from labs.support import make_request
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
+from mini_vllm.model.runner import PagedModelRunner, draw
+from mini_vllm.model.steps import FlatBatch, RunnerSteps
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.step import ScheduledRequest
+from solutions import phase6_gpu_runner as phase6
+
+__all__ = ["NAMESPACE"]
+
+GIB = 2**30
+STEPS = RunnerSteps.of(phase6)
+
+
+def row(name: str, num_tokens: int, computed: int, n: int, blocks: Sequence[int]) -> ScheduledRequest:
+    """Return a request's share of a step; it samples if the step reaches its last token."""
+    first = 100 * (ord(name) - 64)
+    request = make_request(name, 0, token_ids=range(first, first + num_tokens))
+    return ScheduledRequest(request, computed, n, list(blocks), samples=computed + n == num_tokens)
+
+
+# The step of questions 1 and 2: a chunk of A, a decode of B, the whole prompt of C. Blocks of 4.
+STEP = [row("A", 10, 4, 4, [5, 2, 8]), row("B", 7, 6, 1, [3, 6]), row("C", 3, 0, 3, [7])]
+
+
+def flat(batch: Sequence[ScheduledRequest] = STEP, block_size: int = 4) -> FlatBatch:
+    return STEPS.flat_batch(batch, block_size, torch.device("cpu"))
+
+
+def tensors() -> dict[str, list[Any]]:
+    """Return the tensors of the step as lists."""
+    batch = flat()
+    return {
+        name: getattr(batch, name).tolist()
+        for name in ("input_ids", "positions", "slot_mapping", "query_start_loc", "seq_lens")
+    } | {"block_tables": batch.block_tables.tolist(), "logits_indices": batch.logits_indices.tolist()}
+
+
+def tokens_seen(num_computed: int, n: int) -> list[int]:
+    """Return how many tokens each token of a chunk gets something from."""
+    seq_len = num_computed + n
+    batch = flat([row("A", seq_len, num_computed, n, [1])], block_size=seq_len)
+    keys = torch.zeros(2, seq_len, 1, seq_len)
+    values = torch.eye(seq_len)[:, None, :].expand(2, -1, -1, -1)
+    seen = phase6.paged_attention(torch.ones(n, 1, seq_len), keys, values, batch, 1.0)
+    return [int(number) for number in (seen[:, 0] > 0).sum(-1)]
+
+
+def tokens_seen_upper_left(num_computed: int, n: int) -> list[int]:
+    """Return the same for torch's `is_causal=True`."""
+    seq_len = num_computed + n
+    values = torch.eye(seq_len)[None, None]
+    seen = torch.nn.functional.scaled_dot_product_attention(
+        torch.ones(1, 1, n, seq_len), torch.zeros_like(values), values, is_causal=True
+    )
+    return [int(number) for number in (seen[0, 0] > 0).sum(-1)]
+
+
+def kv_heads_read(num_heads: int, num_kv_heads: int) -> list[int]:
+    """Return which K/V head each query head reads."""
+    keys = torch.zeros(2, 4, num_kv_heads, 2)
+    values = torch.arange(num_kv_heads, dtype=torch.float32)[None, None, :, None].expand(2, 4, -1, 2)
+    read = phase6.paged_attention(
+        torch.ones(1, num_heads, 2), keys, values, flat([row("A", 3, 2, 1, [1])], block_size=4), 1.0
+    )
+    return [int(number) for number in read[0, :, 0]]
+
+
+def null_block_leaks(content: float) -> bool:
+    """Return whether B's result depends on what the null block, with which its table is padded, holds."""
+    batch = flat([row("A", 7, 6, 1, [1, 2]), row("B", 3, 2, 1, [3])], block_size=4)
+    keys, values = torch.ones(4, 4, 1, 2), torch.ones(4, 4, 1, 2)
+    values[0] = content
+    return bool((phase6.paged_attention(torch.ones(2, 1, 2), keys, values, batch, 1.0) != 1).any())
+
+
+def first_step_hits(num_tokens: int, block_size: int) -> list[int]:
+    """Return the prefix hits of two requests with the same prompt that are admitted in the same step."""
+    config = EngineConfig(block_size=block_size, num_gpu_blocks=20, max_model_len=40)
+    engine = build_engine(config, parse_lineup("solution:1-5"), record=True)
+    for name in "AB":
+        engine.add_request(name, list(range(num_tokens)))
+    engine.step()
+    assert engine.recorder is not None
+    return [share.get("hit", 0) for share in engine.recorder.steps[0]["scheduled"]]
+
+
+def embedded_config() -> Any:
+    return AutoConfig.from_pretrained(EMBEDDED_MODEL)
+
+
+def bytes_per_block(block_size: int) -> int:
+    """Return the KV bytes of one block of the embedded model in float32."""
+    config = embedded_config()
+    return phase6.kv_block_bytes(
+        config.num_hidden_layers, block_size, config.num_key_value_heads, config.head_dim, bytes_per_number=4
+    )
+
+
+def num_operators() -> int:
+    """Return how many torch operators one decode step of a model of the embedded shape runs."""
+    model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
+    loaded = describe_model(model.eval())
+    runner = PagedModelRunner(loaded, STEPS, num_blocks=4, block_size=16)
+    with Counting() as counting:  # type: ignore[no-untyped-call]
+        runner.execute_model([row("A", 8, 7, 1, [1])])
+    return int(counting.number)
+
+
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operators that reach the device."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.number += 1
+        return func(*args, **(kwargs or {}))
+
+
+def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int:
+    """Return the token that this draw chooses."""
+    return phase6.sample(torch.tensor([probabilities]).log(), [SamplingParams(temperature=1.0, **filters)], [number])[0]
+
+
+def draw_of(seed: int, num_outputs: int) -> float:
+    """Return the draw of a request with this seed that has said so many tokens, rounded."""
+    request = make_request("A", 4, num_output_tokens=num_outputs)
+    request.seed = seed
+    return round(draw(ScheduledRequest(request, 0, 4 + num_outputs, [], samples=True)), 3)
+
+
+def bfloat16_sum(numbers: Sequence[float]) -> float:
+    """Return the sum from the left in bfloat16."""
+    total = torch.zeros((), dtype=torch.bfloat16)
+    for number in numbers:
+        total = total + torch.tensor(number, dtype=torch.bfloat16)
+    return float(total)
+
+
+def bfloat16(number: float) -> float:
+    return float(torch.tensor(number, dtype=torch.bfloat16))
+
+
+def saturation_batch(flops: float, bandwidth: float, bytes_per_weight: int) -> int:
+    """Return the tokens at which 2 FLOP per weight and token take as long as reading the weight once."""
+    return round(flops * bytes_per_weight / 2 / bandwidth)
+
+
+NAMESPACE = {
+    "GIB": GIB,
+    "bfloat16": bfloat16,
+    "bfloat16_sum": bfloat16_sum,
+    "bytes_per_block": bytes_per_block,
+    "ceil": ceil,
+    "chosen": chosen,
+    "draw_of": draw_of,
+    "first_step_hits": first_step_hits,
+    "kv_block_bytes": phase6.kv_block_bytes,
+    "kv_heads_read": kv_heads_read,
+    "null_block_leaks": null_block_leaks,
+    "num_blocks_that_fit": phase6.num_blocks_that_fit,
+    "num_operators": num_operators,
+    "saturation_batch": saturation_batch,
+    "tensors": tensors,
+    "tokens_seen": tokens_seen,
+    "tokens_seen_upper_left": tokens_seen_upper_left,
+}
