@@ -139,9 +139,10 @@ class LLMEngine:
         )
 
     def _run(self, step: SchedulerOutput) -> ModelRunnerOutput:
-        batch = self._batch(step)
+        batch: list[ScheduledRequest] = []
         self.processor.note_scheduled(list(step.num_scheduled_tokens), self.clock())
         try:
+            batch = self._batch(step)
             result = self.runner.execute_model(batch) if batch else ModelRunnerOutput({})
             self._require_answer(batch, result)
         except BaseException:

@@ -70,6 +70,7 @@ class OutputProcessor:
         )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:
-        """Leave out the token that ended the request: an end-of-text token is no text."""
-        ended_by_token = request.is_finished and request.finish_reason == "stop"
-        return token_ids[:-1] if ended_by_token else token_ids
+        """Leave out the token that ended the request, unless the caller wants to see what stopped it."""
+        ended_by_token = request.finish_reason == "stop"
+        wanted = request.sampling_params.include_stop_str_in_output
+        return token_ids[:-1] if ended_by_token and not wanted else token_ids

@@ -160,3 +160,22 @@ def test_a_stall_is_said_with_the_numbers_and_an_abort_ends_it() -> None:
     check_state(engine.scheduler)
     assert engine.abort_request("A") is not None
     assert drain(engine)["B"].outputs[0].token_ids == expect([1] * 7, SamplingParams(max_tokens=8)).token_ids
+
+
+def test_a_chunk_policy_that_raises_costs_one_step_too() -> None:
+    arrivals = make_workload(1)[:1]
+    engine = make_engine(small_config())
+    add(engine, arrivals[0])
+    chunks = engine.scheduler.chunks
+    plain = chunks.should_sample
+    chunks.should_sample = _raises  # type: ignore[method-assign]
+    with pytest.raises(NotImplementedError):
+        engine.step()
+    check_state(engine.scheduler)
+    chunks.should_sample = plain  # type: ignore[method-assign]
+    said = {request_id: output.outputs[0].token_ids for request_id, output in drain(engine).items()}
+    assert said == true_tokens(arrivals)
+
+
+def _raises(request: object, num_computed_tokens: int) -> bool:
+    raise NotImplementedError("Phase 5, task 3: should_sample")
