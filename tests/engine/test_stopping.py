@@ -46,6 +46,30 @@ def test_a_stop_token_goes_before_a_length_limit(
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 4, 5, 30])
+@pytest.mark.parametrize("include", [False, True])
+def test_a_stop_string_goes_before_the_length_limit_and_keeps_its_tokens(max_tokens: int, include: bool) -> None:
+    engine = make_engine(small_config())
+    prompt = [1, 2, 3]
+    said = expect(prompt, SamplingParams(max_tokens=8)).text
+    params = SamplingParams(max_tokens=max_tokens, stop=(said[3:5], "?"), include_stop_str_in_output=include)
+    engine.add_request("r", prompt, params)
+    completion = drain(engine)["r"].outputs[0]
+    truth = expect(prompt, params)
+    assert truth.finish_reason == ("stop" if max_tokens >= 5 else "length")
+    assert (completion.text, completion.token_ids) == (truth.text, truth.token_ids)
+    assert (completion.finish_reason, completion.stop_reason) == (truth.finish_reason, truth.stop_reason)
+
+
+def test_the_token_that_ends_a_request_is_a_token_but_no_text() -> None:
+    engine = make_engine(small_config())
+    prompt = [1, 2, 3]
+    said = expect(prompt, SamplingParams(max_tokens=3))
+    engine.add_request("r", prompt, SamplingParams(stop_token_ids=(said.token_ids[2],)))
+    completion = drain(engine)["r"].outputs[0]
+    assert (completion.text, completion.token_ids) == (said.text[:2], said.token_ids)
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", said.token_ids[2])
+
+
 def test_a_stop_token_that_is_wanted_is_text_too() -> None:
     engine = make_engine(small_config())
     prompt = [1, 2, 3]
