@@ -20,14 +20,14 @@ class RecordingPrefixCache:
         return list(self.hits.get(request.request_id, ()))
 
     def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        self.calls.append(f"adopt({request.request_id}, {list(block_ids)})")
+        self.calls.append(f"adopt({request.request_id}, {[int(block_id) for block_id in block_ids]})")
         for block_id in block_ids:
             pool.touch(block_id)
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        blocks = list(block_ids)[:num_full_blocks]
+        blocks = [int(block_id) for block_id in block_ids[:num_full_blocks]]
         self.calls.append(f"cache_full_blocks({request.request_id}, {blocks}, {num_cached_blocks}, {num_full_blocks})")
 
     def evict(self, block_id: int) -> bool:
@@ -36,7 +36,7 @@ class RecordingPrefixCache:
 
     def uncache(self, block_ids: Sequence[int]) -> None:
         if block_ids:
-            self.calls.append(f"uncache({sorted(block_ids)})")
+            self.calls.append(f"uncache({sorted(int(block_id) for block_id in block_ids)})")
 
     def cached_blocks(self) -> dict[int, bytes]:
         return {}

@@ -269,10 +269,13 @@ def check_guard(
     phase5: ModuleType, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: FrozenKV
 ) -> bool:
     expected, account = naive_admits(request, hit_blocks, running, kv)
-    yours = policy_of(phase5, guard=True).admits(request, hit_blocks, running, kv)
-    expect_equal(
-        yours,
-        expected,
+    policies = {
+        "plain": policy_of(phase5, guard=True),
+        "with a threshold of 3": policy_of(phase5, guard=True, threshold=3),
+        "chunking off": policy_of(phase5, guard=True, chunking=False),
+    }
+    expect_rows(
+        {name: (policy.admits(request, hit_blocks, running, kv), expected) for name, policy in policies.items()},
         rule="With the guard, a request comes in only if the free blocks hold all its tokens, after what the running "
         "requests need for theirs and one block each to grow.",
         situation=account,

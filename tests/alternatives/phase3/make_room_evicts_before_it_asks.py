@@ -1,0 +1,33 @@
+"""make_room relies on the refusal that it was called for: evict first, then ask."""
+
+from mini_vllm.config import Policy
+from mini_vllm.interfaces import KVCacheManager, RequestQueue
+from mini_vllm.request import Request
+from mini_vllm.step import Preempted, SchedulerOutput
+from solutions.phase3_preemption import choose_victim, preempt
+
+
+class RecomputePreemption:
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        while True:
+            victim = choose_victim(running, self.policy)
+            running.remove(victim)
+            preempt(victim, waiting, kv)
+            num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
+            step.token_budget += num_returned
+            step.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            if victim is request:
+                return False
+            if kv.allocate_slots(request, num_new_tokens) is not None:
+                return True

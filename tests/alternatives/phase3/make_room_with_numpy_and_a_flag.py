@@ -1,0 +1,47 @@
+"""Sorts for the victim, counts in numpy integers, answers with numpy booleans, and leaves the loop by a flag."""
+
+import numpy as np
+
+from mini_vllm.config import Policy
+from mini_vllm.interfaces import KVCacheManager, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import Preempted, SchedulerOutput
+
+
+def choose_victim(running: list[Request], policy: Policy) -> Request:
+    if policy == "fcfs":
+        return running[len(running) - 1]
+    order = np.lexsort(([-other.arrival_time for other in running], [-other.priority for other in running]))
+    return running[order[0]]
+
+
+class RecomputePreemption:
+    def __init__(self, policy: Policy) -> None:
+        self.rule = {"policy": policy}
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        holds = kv.allocate_slots(request, num_new_tokens) is not None
+        while not holds and request.status == RequestStatus.RUNNING:
+            victim = choose_victim(running, **self.rule)
+            running[:] = [other for other in running if other is not victim]
+            kv.free(victim)
+            victim.status = RequestStatus.PREEMPTED
+            victim.num_computed_tokens = np.int64(0)
+            victim.num_preemptions += 1
+            waiting.prepend_request(victim)
+            returned = np.int64(step.num_scheduled_tokens.pop(victim.request_id, 0))
+            step.token_budget += returned
+            step.preempted.append(
+                Preempted(victim_id=victim.request_id, cause_id=request.request_id, num_tokens_returned=returned)
+            )
+            if victim is not request:
+                holds = kv.allocate_slots(request, num_new_tokens) is not None
+        return np.bool_(holds)

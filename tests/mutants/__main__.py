@@ -1,0 +1,101 @@
+"""`python -m tests.mutants`: do the graded tests catch every mutant, and let every fair alternative pass?"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from itertools import count, groupby
+
+from tests.mutants.bench import bench
+from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
+from tests.mutants.verdict import Verdict
+
+CAUGHT = ("failed", "endless", "died")
+NAME_WIDTH = 72
+
+
+def main() -> int:
+    """Print the tables; return 0 if all is well, 1 if a mutant survives or an alternative fails."""
+    options = _options()
+    if not hasattr(os, "fork"):
+        sys.exit("this command needs os.fork, which this system has not (Linux and macOS have it)")
+    start = time.monotonic()
+    references = [reference(phase) for phase in options.phases]
+    subjects = [
+        subject
+        for phase in options.phases
+        for subject in mutants(phase) + alternatives(phase)
+        if options.only in subject.name
+    ]
+    bad: list[tuple[Subject, Verdict]] = []
+    good: Counter[tuple[int, str]] = Counter()
+    with bench(options.jobs) as workers:
+        num_tests: dict[int, int] = {}
+        for subject, verdict in zip(references, workers.examine(references, stop_at_first=False), strict=True):
+            print(f"phase {subject.phase}: on the reference {verdict.describe()}", flush=True)
+            if verdict.outcome != "passed" or not verdict.num_passed:
+                print(verdict.detail)
+                return 1
+            num_tests[subject.phase] = verdict.num_passed
+        judged = zip(subjects, workers.examine(subjects, stop_at_first=not options.count), strict=True)
+        numbers = count(1)
+        for (phase, kind), group in groupby(judged, key=lambda pair: (pair[0].phase, pair[0].kind)):
+            print(f"\nPhase {phase}, {kind}s", flush=True)
+            for subject, verdict in group:
+                well = is_well(subject, verdict, num_tests[phase])
+                good[phase, kind] += well
+                if not well:
+                    bad.append((subject, verdict))
+                print(
+                    f"{next(numbers):4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
+                    flush=True,
+                )
+    _summarize(options.phases, subjects, good, bad, time.monotonic() - start)
+    return 1 if bad else 0
+
+
+def is_well(subject: Subject, verdict: Verdict, num_tests: int) -> bool:
+    """Return whether a mutant was caught, or an alternative passed every test that the reference passes."""
+    if subject.kind == "mutant":
+        return verdict.outcome in CAUGHT
+    return verdict.outcome == "passed" and verdict.num_passed == num_tests
+
+
+def row(subject: Subject, verdict: Verdict, well: bool) -> str:
+    """Return what the table says about one implementation."""
+    if subject.kind == "mutant":
+        return verdict.describe() if well else "SURVIVED" if verdict.outcome == "passed" else verdict.describe()
+    return "passed" if well else f"FAILED: {verdict.describe()}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser.add_argument("--only", default="", metavar="WORDS", help="only names that contain this")
+    parser.add_argument("--count", action="store_true", help="count all tests that catch a mutant, not just the first")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
+    options = parser.parse_args()
+    options.phases = options.phases or list(PHASES)
+    return options
+
+
+def _summarize(
+    phases: list[int],
+    subjects: list[Subject],
+    good: Counter[tuple[int, str]],
+    bad: list[tuple[Subject, Verdict]],
+    seconds: float,
+) -> None:
+    total = Counter((subject.phase, subject.kind) for subject in subjects)
+    print("\nphase   mutants caught   alternatives passed")
+    for phase in phases:
+        caught, passed = ((good[phase, kind], total[phase, kind]) for kind in ("mutant", "alternative"))
+        print(f"{phase:5}   {caught[0]:6} of {caught[1]:<5}   {passed[0]:8} of {passed[1]}")
+    print(f"{len(subjects)} implementations in {seconds:.0f} s")
+    for subject, verdict in bad:
+        print(f"\nphase {subject.phase}, {subject.kind} {subject.name!r}: {verdict.describe()}\n{verdict.detail}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The small diffs that a mutant is written as: reading them, and applying them to the reference.
+
+    # hands out the null block
+    -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
+    +        self.free_queue = FreeKVCacheBlockQueue(self.blocks)
+
+A line of `#` starts a mutant and names its mistake. Below it every line is one of the reference that goes
+(`-`), one that comes (`+`), or one that stays and says where (a space). `@@` separates two places.
+What goes and what stays must occur in the reference exactly once, as whole lines: a diff has no line
+numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+
+class DiffError(ValueError):
+    """A diff cannot be read, or does not fit the reference any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place that changes: the lines as they are in the reference, and as they shall be."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """One named mistake."""
+
+    name: str
+    places: tuple[Place, ...]
+
+    def apply(self, reference: str) -> str:
+        """Return the reference with the mistake in it. Raises `DiffError` if a place is not there just once."""
+        lines = reference.splitlines()
+        found: list[tuple[int, Place]] = []
+        for place in self.places:
+            size = len(place.old)
+            starts = [at for at in range(len(lines) - size + 1) if tuple(lines[at : at + size]) == place.old]
+            if len(starts) != 1:
+                old = "\n".join(place.old)
+                raise DiffError(
+                    f"{self.name!r}: these lines stand {len(starts)} times in the reference, not once:\n{old}"
+                )
+            found.append((starts[0], place))
+        found.sort(key=lambda pair: pair[0], reverse=True)
+        for (later, _), (start, place) in pairwise(found):
+            if start + len(place.old) > later:
+                raise DiffError(f"{self.name!r}: two places overlap")
+        for start, place in found:
+            lines[start : start + len(place.old)] = place.new
+        return "\n".join(lines) + "\n"
+
+
+def read_diffs(text: str) -> list[Diff]:
+    """Return the mutants of a file. Raises `DiffError` that names the line that cannot be read."""
+    diffs: list[Diff] = []
+    name, body = "", list[str]()
+    for number, line in enumerate([*text.splitlines(), "# "], start=1):
+        if line.startswith("# "):
+            if name:
+                diffs.append(Diff(name, _places(name, body)))
+            name, body = line[2:].strip(), []
+        elif line == "@@" or line[:1] in ("-", "+", " "):
+            body.append(line)
+        elif line:
+            raise DiffError(f"line {number} starts with none of '# ', '@@', '-', '+' and a space: {line!r}")
+    return diffs
+
+
+def _places(name: str, body: list[str]) -> tuple[Place, ...]:
+    places = []
+    for is_separator, group in groupby(body, key="@@".__eq__):
+        if is_separator:
+            continue
+        lines = list(group)
+        old = tuple(line[1:] for line in lines if line[0] != "+")
+        new = tuple(line[1:] for line in lines if line[0] != "-")
+        if not old or old == new:
+            raise DiffError(f"{name!r}: a place must change something, and say where")
+        places.append(Place(old, new))
+    if not places:
+        raise DiffError(f"{name!r} changes nothing")
+    return tuple(places)

@@ -1,0 +1,36 @@
+"""What the graded tests said about one implementation."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Outcome = Literal["passed", "failed", "endless", "died", "not run"]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The outcome of one run of a phase's graded tests.
+
+    `endless`: a test used up its processor time. `died`: the process ended in the middle of a test.
+    `not run`: there is no proof that the tests met the code that they were to judge.
+    """
+
+    outcome: Outcome
+    num_passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    detail: str = ""
+
+    def describe(self) -> str:
+        """Return the verdict in a line: who failed first, and how many."""
+        first = self.failed[0] if self.failed else "no test"
+        match self.outcome:
+            case "passed":
+                return f"{self.num_passed} tests pass"
+            case "failed" if len(self.failed) > 1:
+                return f"{len(self.failed)} tests, first {first}"
+            case "failed":
+                return first
+            case "endless":
+                return f"endless loop in {first}"
+            case "died":
+                return f"process died in {first}: {self.detail}"
+        return f"NOT RUN: {self.detail}"

@@ -1,0 +1,122 @@
+"""Runs the graded tests on one implementation after another, inside a copy of the course.
+
+Imports what the tests import once, then forks for each implementation: the child meets a fresh module in a
+warm interpreter. Reads a JSON job per line, answers with a JSON verdict per line. `bench.py` starts it.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import secrets
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.mutants.catalog import module_name
+from tests.mutants.verdict import Verdict
+from tests.mutants.witness import MARK, Witness
+
+WALL_SECONDS = 120
+MEMORY_BYTES = 4 * 2**30
+
+
+def main() -> None:
+    """Serve jobs until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anybody prints from here on is no answer
+    warm: set[int] = set()
+    for line in sys.stdin:
+        job = json.loads(line)
+        phase = int(job["phase"])
+        if phase not in warm:
+            pytest.main([f"labs/{module_name(phase)}", "--collect-only", "-q", "-p", "no:cacheprovider"])
+            warm.add(phase)
+        limits = {"stop_at_first": job["stop_at_first"], "cpu_seconds": job["cpu_seconds"]}
+        verdict = examine(Path.cwd(), phase, job["text"], **limits)
+        print(json.dumps(asdict(verdict)), file=answers, flush=True)
+
+
+def examine(copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_seconds: int) -> Verdict:
+    """Put `text` in the place of the phase's solution, and run the graded tests on it in a child process."""
+    solution = copy / "solutions" / f"{module_name(phase)}.py"
+    mark = secrets.token_hex(8)
+    original = solution.read_text(encoding="utf-8")
+    solution.write_text(f'{text}\n{MARK} = "{mark}"\n', encoding="utf-8")
+    events, output = copy / "events.jsonl", copy / "output.txt"
+    events.write_text("", encoding="utf-8")
+    child = os.fork()
+    if child == 0:
+        _run_tests(phase, events, output, stop_at_first, cpu_seconds)
+    status = _wait(child)
+    solution.write_text(original, encoding="utf-8")
+    said = output.read_text(encoding="utf-8", errors="replace")[-600:]
+    happened = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+    return _judge(happened, status, solution, mark, said)
+
+
+def _run_tests(phase: int, events: Path, output: Path, stop_at_first: bool, cpu_seconds: int) -> NoReturn:
+    code = 99
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 2))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        name = module_name(phase)
+        options = ["-q", "--tb=short", "-p", "no:cacheprovider", *(["-x"] if stop_at_first else [])]
+        code = int(pytest.main([f"labs/{name}", *options], plugins=[Witness(events, f"solutions.{name}")]))
+    finally:
+        os._exit(code)
+
+
+def _wait(child: int) -> int:
+    """Wait for the child, end what is left of it, and return its exit status; below 0 is a signal."""
+    deadline = time.monotonic() + WALL_SECONDS
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return -signal.SIGXCPU
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str, said: str) -> Verdict:
+    loaded = [what for event, what in events if event == "loaded"]
+    if not loaded:
+        return Verdict("not run", detail=f"the phase was never imported (exit status {status}): {said}")
+    if loaded[0]["mark"] != mark or Path(loaded[0]["file"]).resolve() != solution.resolve():
+        return Verdict("not run", detail=f"the tests met another module: {loaded[0]}")
+    num_passed = sum(event == "passed" for event, _ in events)
+    failures = [what for event, what in events if event == "failed"]
+    failed, detail = [name for name, _ in failures], failures[0][1] if failures else ""
+    running = [what for event, what in events if event == "start"][-1:]
+    exit_codes = [what for event, what in events if event == "finished"]
+    match exit_codes:
+        case [0]:
+            return Verdict("passed", num_passed)
+        case [1]:
+            return Verdict("failed", num_passed, failed, detail)
+        case [code]:
+            return Verdict("not run", num_passed, failed, f"pytest ended with {pytest.ExitCode(code).name}: {said}")
+    if status == -signal.SIGXCPU:
+        return Verdict("endless", num_passed, running + failed)
+    return Verdict("died", num_passed, running + failed, f"exit status {status}")
+
+
+if __name__ == "__main__":
+    main()
