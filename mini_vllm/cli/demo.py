@@ -1,5 +1,6 @@
 """`mini-vllm demo`: several prompts at once, every step visible, in a pool that is too small on purpose."""
 
+import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from mini_vllm.cli.report import per_request, texts, totals
 from mini_vllm.cli.run_state import RunInfo, RunState
 from mini_vllm.cli.step_line import LineWriter, legend, who_decodes
 from mini_vllm.cli.step_view import FAINT, render_step
+from mini_vllm.cli.yours import what_you_have
+from mini_vllm.lineup import solutions_exist
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
@@ -104,7 +107,11 @@ def demo(
     chunks, while those that share their notes find them in the prefix cache.
     """
     console = make_console()
-    team = chosen_lineup(lineup)
+    team = (
+        chosen_lineup(lineup) if lineup or os.environ.get("LAB_IMPL") or solutions_exist() else what_you_have(console)
+    )
+    if team is None:
+        return
     plan = plan_demo(team)
     console.print(whose_code(team), markup=False)
     for remark in plan.remarks:

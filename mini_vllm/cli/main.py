@@ -5,9 +5,12 @@ import typer
 from mini_vllm.cli.bench import bench_app
 from mini_vllm.cli.demo import demo
 from mini_vllm.cli.generate import generate
+from mini_vllm.cli.grade import grade
 from mini_vllm.cli.info import info
 from mini_vllm.cli.oracle import oracle
 from mini_vllm.cli.parity import parity
+from mini_vllm.cli.release import release
+from mini_vllm.cli.stages import stages
 from mini_vllm.cli.trace import trace
 
 app = typer.Typer(
@@ -17,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, oracle, parity, info):
+for command in (demo, generate, trace, oracle, stages, parity, grade, info, release):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 
