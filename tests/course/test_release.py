@@ -1,0 +1,139 @@
+"""`mini-vllm release`: nothing of the solutions goes out, and what it refuses."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.release import ReleaseError, adapted, compose, leaks, secret_lines, untracked_code, write
+from mini_vllm.written import starter_path
+from tests.course.surface import PHASES, ROOT, solution_path
+
+SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
+FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
+
+
+# Nothing of the solutions
+
+
+def long_lines(text: str) -> set[str]:
+    lines = (" ".join(line.split()).lstrip("+-# ") for line in text.splitlines())
+    return {line for line in lines if len(line) > 40}
+
+
+def secret_files() -> Iterator[Path]:
+    for pattern in SECRETS:
+        yield from ROOT.glob(pattern)
+
+
+def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> None:
+    folders = {part for path in edition for part in path.split("/")[:-1]}
+    assert not folders & set(FORBIDDEN)
+    secret = {path.read_bytes() for path in secret_files() if path.stat().st_size}
+    assert [path for path, content in edition.items() if content in secret] == []
+
+
+def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
+    """Distinctive: longer than 40 characters, and in none of the starters, frame, tests and handouts."""
+    public = set[str]()
+    for folder in ("labs", "mini_vllm"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".md"):
+                public |= long_lines(path.read_text(encoding="utf-8"))
+    secret = set[str]().union(*(long_lines(path.read_text(encoding="utf-8")) for path in secret_files()))
+    distinctive = secret - public
+    assert len(distinctive) > 300, "the comparison has become empty"
+    found = {path: long_lines(content.decode(errors="replace")) & distinctive for path, content in edition.items()}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_no_file_of_the_frame_or_the_labs_has_solution_lines_in_a_row(edition: dict[str, bytes]) -> None:
+    assert leaks(edition, secret_lines(ROOT)) == []
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_solution_in_any_disguise_is_found(phase: int) -> None:
+    text = solution_path(phase).read_text(encoding="utf-8")
+    as_comment = "\n".join(f"    # {line}" for line in text.splitlines())
+    edition = {"plain.py": text.encode(), "comment.py": as_comment.encode(), "handout.md": f"Look:\n{text}".encode()}
+    assert leaks(edition, secret_lines(ROOT)) == list(edition)
+
+
+def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
+    for phase in PHASES:
+        path = starter_path(phase)
+        assert edition[path.relative_to(ROOT).as_posix()] == path.read_bytes()
+
+
+# What it refuses
+
+
+@pytest.fixture
+def teacher(learner: Path) -> Path:
+    """A small checkout with solutions and templates, and no git."""
+    for folder in ("solutions", "tools/student_edition"):
+        shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "lab.py", "Makefile"):
+        shutil.copy(ROOT / name, learner / name)
+    return learner
+
+
+def test_without_git_all_but_caches_is_considered(teacher: Path) -> None:
+    (teacher / "labs" / "__pycache__").mkdir()
+    (teacher / "labs" / "__pycache__" / "x.py").write_text("x")
+    (teacher / "notes.txt").write_text("for teachers")
+    paths = compose(teacher)
+    assert "labs/support.py" in paths
+    assert not {"notes.txt", "labs/__pycache__/x.py"} & set(paths)
+
+
+def test_a_solved_starter_is_refused(teacher: Path) -> None:
+    path = starter_path(1, teacher)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('raise NotImplementedError("Phase 1, task 1: clamp")', "return 0"), encoding="utf-8")
+    with pytest.raises(ReleaseError, match="phase 1 clamp"):
+        compose(teacher)
+
+
+def test_a_solution_that_lies_around_is_refused(teacher: Path) -> None:
+    shutil.copy(solution_path(3), teacher / "labs" / "phase3_preemption" / "my_try.txt")
+    with pytest.raises(ReleaseError, match=r"labs/phase3_preemption/my_try\.txt"):
+        compose(teacher)
+
+
+def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
+    assert untracked_code(learner) == [], "no git, nothing to say"
+    subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
+    subprocess.run(["git", "add", "."], cwd=learner, check=True)
+    (learner / "labs" / "mine.py").write_text("x = 1\n")
+    assert untracked_code(learner) == ["labs/mine.py"]
+
+
+def test_a_student_edition_cannot_be_released(student: Path) -> None:
+    with pytest.raises(ReleaseError, match="student edition already"):
+        compose(student)
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ReleaseError, match="not empty"):
+        write({"README.md": b""}, tmp_path)
+    with pytest.raises(ReleaseError, match="not empty"):
+        write({"README.md": b""}, tmp_path / "mine.txt")
+    with pytest.raises(ReleaseError, match="outside"):
+        write({"README.md": b""}, ROOT / "labs" / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_edit_that_does_not_fit_any_more_is_an_error() -> None:
+    with pytest.raises(ReleaseError, match=r"lab\.py does not say"):
+        adapted("lab.py", b"COMMANDS = {}")
+
+
+def test_notebook_outputs_are_stripped() -> None:
+    cell = {"cell_type": "code", "outputs": [{"text": "42"}], "execution_count": 3, "source": "print(42)"}
+    content = adapted("notebooks/x.ipynb", json.dumps({"cells": [cell, {"cell_type": "markdown"}]}).encode())
+    assert json.loads(content)["cells"][0] == cell | {"outputs": [], "execution_count": None}

@@ -1,0 +1,90 @@
+"""What a learner can do with the student edition and nothing else."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import typer.main
+
+from mini_vllm.cli.main import app
+from mini_vllm.written import starter_path
+from tests.course.surface import solution_path
+
+
+def run(folder: Path, *arguments: str, lab_impl: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `python -m ...` in a student edition, as its own two commands do."""
+    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
+    environment |= {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"} | ({"LAB_IMPL": lab_impl} if lab_impl else {})
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_frame_imports_there_and_the_lineup_is_yours(student: Path) -> None:
+    program = "import mini_vllm, json; from mini_vllm.lineup import *; print(mini_vllm.__file__, lineup_from_env())"
+    for lab_impl in (None, "starter"):
+        environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL"} | (
+            {"LAB_IMPL": lab_impl} if lab_impl else {}
+        )
+        command = [sys.executable, "-c", program]
+        said = subprocess.run(command, cwd=student, env=environment, capture_output=True, text=True, check=True).stdout
+        assert said.split() == [str(student / "mini_vllm" / "__init__.py"), "starter"]
+
+
+def test_graded_tests_fail_with_our_error_only(student: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    done = run(student, "pytest", "labs", "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={report}")
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    assert len(cases) > 100
+    for case in cases:
+        failure = case.find("failure")
+        assert failure is not None, case.attrib
+        assert re.match(r"NotImplementedError: Phase \d, tasks? \d", failure.get("message") or ""), case.attrib
+
+
+def test_the_demo_says_what_is_missing(student: Path) -> None:
+    done = run(student, "mini_vllm", "demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "phase 1, the scheduler, is not written" in done.stdout
+    assert "labs/phase1_scheduler_step/starter.py; next is Phase 1, task 1: clamp" in done.stdout
+    assert "pytest labs -m task1_1" in done.stdout
+
+
+def test_the_demo_runs_on_what_is_written(learner: Path) -> None:
+    for phase in (1, 2, 4):
+        shutil.copy(solution_path(phase), starter_path(phase, learner))
+    done = run(learner, "mini_vllm", "demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Phases 1 to 2 are written: the demo runs on them" in done.stdout
+    assert "next is Phase 3, task 1" in done.stdout
+    assert "Phase 3 is absent" in done.stdout
+    assert re.search(r"^step \d", done.stdout, re.MULTILINE)
+    assert run(learner, "mini_vllm", "demo", lab_impl="starter:1-5").returncode == 1, "an error is what was asked for"
+
+
+def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, edition: dict[str, bytes]) -> None:
+    settings = tomllib.loads(edition["pyproject.toml"].decode())["tool"]
+    named = [*settings["pytest"]["ini_options"]["testpaths"], *settings["mypy"]["packages"]]
+    named += [pattern.rstrip("*") for pattern in settings["setuptools"]["packages"]["find"]["include"]]
+    assert [name for name in named if not (student / name).is_dir()] == []
+    program = "from setuptools.build_meta import build_editable; import sys; build_editable(sys.argv[1])"
+    copy = Path(shutil.copytree(student, student.parent / "packed", ignore=shutil.ignore_patterns("embedded_model")))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(copy)], cwd=copy, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert '"labs"]]' in edition["lab.py"].decode()
+
+
+def test_the_readme_and_the_assistants_rules_name_only_what_is_there(student: Path) -> None:
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for name in ("README.md", "AGENTS.md"):
+        text = (student / name).read_text(encoding="utf-8")
+        assert set(re.findall(r"`(?:LAB_IMPL=\S+ )?mini-vllm (\w+)", text)) <= commands
+        for path in re.findall(r"`((?:labs|mini_vllm|docs)/[\w/.]+)`", text):
+            assert (student / path).exists(), f"{name}: {path}"

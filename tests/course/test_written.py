@@ -1,0 +1,106 @@
+"""Which phases are written: read from the text of the starters, never by running them."""
+
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.lineup import PHASE_NAMES
+from mini_vllm.written import starter_path, touched_functions, unwritten_tasks, written_phases
+from tests.course.surface import ROOT
+
+TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'
+
+
+def write_starter(checkout: Path, phase: int, text: str) -> None:
+    path = starter_path(phase, checkout)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which everything is written."""
+    for phase in range(1, len(PHASE_NAMES) + 1):
+        write_starter(tmp_path, phase, "def done():\n    return 1\n")
+    return tmp_path
+
+
+def test_the_starters_of_this_checkout_are_untouched() -> None:
+    assert written_phases() == 0
+    assert [touched_functions(phase) for phase in range(1, 7)] == [[]] * 6
+    assert unwritten_tasks(1) == [
+        "Phase 1, task 1: clamp",
+        "Phase 1, tasks 2 and 3: schedule_step",
+        "Phase 1, task 4: update_from_output",
+    ]
+    assert unwritten_tasks(4)[0].startswith("Phase 4, task 1")
+
+
+@pytest.mark.parametrize("phase", range(1, 7))
+def test_a_starter_with_the_reference_in_it_is_written(checkout: Path, phase: int) -> None:
+    (solution,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
+    write_starter(checkout, phase, solution.read_text(encoding="utf-8"))
+    assert unwritten_tasks(phase, checkout) == []
+    assert touched_functions(phase, checkout) != []
+
+
+@pytest.mark.parametrize("phase", range(1, 7))
+def test_the_first_unwritten_phase_ends_the_count(checkout: Path, phase: int) -> None:
+    assert written_phases(checkout) == 6
+    write_starter(checkout, phase, f'def f():\n    raise NotImplementedError("Phase {phase}, task 2: f")\n')
+    assert written_phases(checkout) == phase - 1
+    assert unwritten_tasks(phase, checkout) == [f"Phase {phase}, task 2: f"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TASK,
+        f'"""Doc."""\n    {TASK}',
+        f"x = 1\n    {TASK}",
+        f"if x:\n        return 1\n    {TASK}",
+        f"if x:\n        {TASK}\n    return 1",
+        f"for x in []:\n        return 1\n    {TASK}",
+        f"try:\n        return 1\n    except ValueError:\n        {TASK}",
+        f"match x:\n        case 1:\n            {TASK}",
+        f"while x:\n        break\n    else:\n        {TASK}",
+        f"def inner():\n        {TASK}\n    return inner()",
+    ],
+)
+def test_a_function_that_can_still_raise_is_unwritten(checkout: Path, body: str) -> None:
+    write_starter(checkout, 1, f"class A:\n  def f(self, x):\n    {body}\n")
+    assert unwritten_tasks(1, checkout) == ["Phase 1, task 1: clamp"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"return 1\n    {TASK}",
+        f"if x:\n        return 1\n    else:\n        raise ValueError\n    {TASK}",
+        f"with x:\n        return 1\n    {TASK}",
+        f"# {TASK}\n    return 1",
+        "raise NotImplementedError",
+        "raise NotImplementedError('not one of ours')",
+    ],
+)
+def test_what_stands_behind_a_return_or_is_not_ours_does_not_count(checkout: Path, body: str) -> None:
+    write_starter(checkout, 1, f"def f(x):\n    {body}\n")
+    assert unwritten_tasks(1, checkout) == []
+    assert touched_functions(1, checkout) == ["f"]
+
+
+def test_a_file_that_python_cannot_read_is_named_with_its_line(checkout: Path) -> None:
+    write_starter(checkout, 3, "x = 1\ndef f(:\n")
+    assert written_phases(checkout) == 2
+    (problem,) = unwritten_tasks(3, checkout)
+    assert "labs/phase3_preemption/starter.py, line 2" in problem
+    starter_path(4, checkout).unlink()
+    (problem,) = unwritten_tasks(4, checkout)
+    assert "cannot be read" in problem
+
+
+@pytest.mark.parametrize("prefix", ["\ufeff", "# line\r\n"])
+def test_byte_order_marks_and_windows_line_ends_are_fine(checkout: Path, prefix: str) -> None:
+    path = starter_path(1, checkout)
+    path.write_bytes((prefix + f"def f():\r\n    {TASK}\r\n").encode())
+    assert unwritten_tasks(1, checkout) == ["Phase 1, task 1: clamp"]

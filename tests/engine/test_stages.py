@@ -1,0 +1,111 @@
+"""The stages: each phase improves the figure that it is for, and no phase changes an answer."""
+
+from itertools import pairwise
+
+import pytest
+
+from mini_vllm.cli.stage_sentences import mean_ms, p95_ms
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.request import Request
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.simulated_time import StepCost, VirtualClock
+from mini_vllm.stages import END, MAX_TOKENS, Stage, make_visits, run_stage, stage_lineups
+from mini_vllm.step import ScheduledRequest
+from mini_vllm.toy_runner import LETTERS, toy_continuation
+
+SEEDS = (0, 1)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def stages(seed: int) -> list[Stage]:
+    """The stages of phases 1, 1-2, 1-3, 1-4 and 1-5."""
+    visits = make_visits(seed)
+    return [run_stage(lineup, visits) for lineup in stage_lineups(parse_lineup("solution"))]
+
+
+def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[Stage], seed: int) -> None:
+    truth = {}
+    for visit in make_visits(seed):
+        said = toy_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
+        truth[visit.request_id] = [*said, END]
+    one, two, *others = stages
+    assert all(stage.token_ids == truth for stage in (one, *others))
+    assert all(truth[request_id][: len(said)] == said for request_id, said in two.token_ids.items())
+
+
+def test_an_answer_is_over_long_before_it_must_be(seed: int) -> None:
+    visits = make_visits(seed)
+    assert max(visit.num_output_tokens for visit in visits) < MAX_TOKENS / 2
+    assert all(before.time <= after.time for before, after in pairwise(visits))
+
+
+def test_phase_2_lets_more_run_at_once_and_holds_less_that_is_empty(stages: list[Stage]) -> None:
+    without, with_blocks, *_ = stages
+    assert with_blocks.most_running >= 2 * without.most_running
+    assert with_blocks.mean_empty < 0.1 < without.mean_empty
+
+
+def test_phase_3_ends_the_stalls(stages: list[Stage]) -> None:
+    _, without, with_preemption, *_ = stages
+    assert without.num_stalled > 0
+    assert without.num_preemptions == 0
+    assert [stage.num_stalled for stage in stages if stage is not without] == [0] * 4
+    assert with_preemption.num_preemptions > 0
+    assert with_preemption.num_recomputed_tokens > 0
+
+
+def test_phase_4_finds_what_is_there_and_computes_less(stages: list[Stage]) -> None:
+    *_, without, with_cache, _ = stages
+    assert [stage.hit_rate > 0 for stage in stages] == [False, False, False, True, True]
+    assert with_cache.num_computed_tokens < 0.8 * without.num_computed_tokens
+    assert with_cache.num_recomputed_tokens < without.num_recomputed_tokens
+    assert mean_ms(with_cache.first_token_latencies) < 0.5 * mean_ms(without.first_token_latencies)
+
+
+def test_phase_5_keeps_long_prompts_out_of_the_way_of_the_answers(stages: list[Stage]) -> None:
+    *_, without, with_chunks = stages
+    assert p95_ms(with_chunks.inter_token_latencies) < 0.7 * p95_ms(without.inter_token_latencies)
+
+
+def test_tokens_are_counted_once_each(stages: list[Stage], seed: int) -> None:
+    """Everything but the last token of an answer is computed, again or for the first time, or was found."""
+    needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in make_visits(seed))
+    for stage in stages[:1] + stages[2:3]:
+        assert stage.num_computed_tokens - stage.num_recomputed_tokens == needed
+
+
+def test_a_stage_without_one_phase_in_the_middle_is_left_out() -> None:
+    assert [str(lineup) for lineup in stage_lineups(parse_lineup("solution:1-2,starter:5"))] == [
+        "solution:1",
+        "solution:1-2",
+        "solution:1-2,starter:5",
+    ]
+    assert str(stage_lineups(parse_lineup("solution"), 6)[-1]) == "solution"
+
+
+def test_a_step_costs_a_fixed_part_and_its_tokens_and_their_context() -> None:
+    request = Request("r", list(range(10)), SamplingParams())
+    batch = [ScheduledRequest(request, 6, 4, [1, 2, 3], True), ScheduledRequest(request, 0, 3, [4], False)]
+    cost = StepCost(per_step=1.0, per_token=0.1, per_context_token=0.01)
+    assert cost.seconds(batch) == pytest.approx(1.0 + 0.1 * 7 + 0.01 * 13)
+
+
+def test_the_clock_never_goes_back() -> None:
+    clock = VirtualClock()
+    clock.advance(2.0)
+    clock.advance_to(1.0)
+    assert clock() == 2.0
+    clock.advance_to(3.0)
+    assert clock() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [([], 0.0), ([0.001], 1.0), ([n / 1000 for n in range(1, 101)], 95.0)]
+)
+def test_p95_is_what_95_of_100_do_not_exceed(seconds: list[float], expected: float) -> None:
+    assert p95_ms(seconds) == pytest.approx(expected)
