@@ -118,6 +118,7 @@ class PagedKVCacheManager:
         # 4. Take the new blocks, extend the table.
         # 5. Blocks that are full after this step, counting up to min(tokens after this step, num_tokens), enter
         #    the prefix cache now: `cache_full_blocks(request, table, full before, full after)`, if there are any.
+        #    Full before: (computed + hit tokens) // block_size.
         raise NotImplementedError("Phase 2, task 3: allocate_slots")
 
     def free(self, request: Request) -> None:

@@ -55,7 +55,8 @@ def check_caps(
             "the request's own counter afterwards": (request.num_computed_tokens, counter),
         },
         rule=RULE_OF_CAPS,
-        situation=f"{request.status.name} request of {request.num_tokens} tokens, num_computed_tokens={num_computed}\n"
+        situation=f"{request.status.name} request of {request.num_tokens} tokens, "
+        f"argument num_computed_tokens={num_computed}\n"
         f"token_budget={budget}  threshold={threshold or 'off'}  max_model_len={max_model_len}  "
         f"chunked prefill {'on' if chunking else 'off'}",
         hint=HINT_OF_CAPS[request.status],

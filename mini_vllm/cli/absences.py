@@ -15,7 +15,7 @@ def make_possible(config: EngineConfig, lineup: Lineup) -> tuple[EngineConfig, l
             remarks.append("Phase 3 is absent: nobody can be preempted, and with reservations nobody has to be.")
     elif lineup.preemption == "absent":
         config = replace(config, num_gpu_blocks=4 * (config.num_gpu_blocks or 0))
-        remarks.append("Phase 3 is absent: nobody can be preempted, so the pool is four times as large.")
+        remarks.append("Phase 3 is absent: nobody can be preempted, so by default the pool is four times as large.")
     if lineup.prefix_cache == "absent":
         remarks.append("Phase 4 is absent: what prompts share is computed for each of them.")
     if lineup.chunking == "absent":

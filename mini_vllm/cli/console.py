@@ -13,7 +13,7 @@ from rich.style import Style
 
 from mini_vllm.engine import RunnerError, StalledError
 from mini_vllm.invariants import InvariantError
-from mini_vllm.lineup import Lineup
+from mini_vllm.lineup import Lineup, solutions_exist
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +89,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except NotImplementedError as error:
-            fail(f"{error}: not written yet. LAB_IMPL or --lineup can put the reference in its place.", 1)
+            fail(f"{error}: not written yet. Write it, or name a lineup without it: {ways_without()}.", 1)
         except ValueError as error:
             if raised_in_labs(error):
                 raise
@@ -98,6 +98,11 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
             fail(str(error), 1)
 
     return guarded
+
+
+def ways_without() -> str:
+    """Return examples of lineups that leave a phase out, or put the reference in its place if there is one."""
+    return "--lineup starter:1-3, or starter:1-3,solution:4-5" if solutions_exist() else "--lineup starter:1-3"
 
 
 def raised_in_labs(error: BaseException) -> bool:

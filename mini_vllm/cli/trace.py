@@ -26,8 +26,9 @@ from mini_vllm.cli.options import (
     engine_config,
 )
 from mini_vllm.cli.trace_file import read_trace, write_trace
+from mini_vllm.engine import StalledError
 from mini_vllm.trace import StepRecord
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.workload import SMALL_POOL, Run, make_workload
 
 
 @friendly
@@ -53,6 +54,7 @@ def trace(
     """Print what every step decided, on a small toy workload without torch, or from a file."""
     console = make_console()
     budget: int | None
+    stalled: StalledError | None = None
     if read is not None:
         try:
             records, budget = read_trace(read, name)
@@ -76,11 +78,24 @@ def trace(
         )
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
-        records = run_workload(make_workload(seed, requests), config, team)
+        records, stalled = run_until_stalled(Run(make_workload(seed, requests), config, team))
     if jsonl is not None:
         write_trace(jsonl, records, budget)
     first, last = step_range(steps, len(records))
     console.print(step_table(records, budget, range(first, last + 1)))
+    if stalled is not None:
+        fail(f"stalled after {len(records)} steps: {stalled}", 1)
+
+
+def run_until_stalled(run: Run) -> tuple[list[StepRecord], StalledError | None]:
+    """Return the trace of a run, and the error that ended it early if nothing moved any more."""
+    records: list[StepRecord] = []
+    try:
+        while not run.finished:
+            records.append(run.step())
+    except StalledError as error:
+        return records, error
+    return records, None
 
 
 def step_range(text: str | None, num_steps: int) -> tuple[int, int]:
@@ -102,7 +117,8 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption="r0:8p 8 tokens of a prompt, +4h 4 more found in the cache, r0:1 one decoded token, * resumed",
+        caption="r0:8p 8 tokens of a prompt, +4h 4 more found in the cache, r0:1 one decoded token, * resumed; "
+        "preempted: r1 for r0, or r1 alone if it was its own victim; evicted: cached blocks handed out again",
         caption_justify="left",
     )
     for heading, justify in (("step", "right"), ("scheduled", "left"), ("total", "right")):
