@@ -5,6 +5,7 @@ import typer
 from mini_vllm.cli.bench import bench_app
 from mini_vllm.cli.demo import demo
 from mini_vllm.cli.generate import generate
+from mini_vllm.cli.grade import grade
 from mini_vllm.cli.info import info
 from mini_vllm.cli.oracle import oracle
 from mini_vllm.cli.parity import parity
@@ -19,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, oracle, stages, parity, info, release):
+for command in (demo, generate, trace, oracle, stages, parity, grade, info, release):
     app.command()(command)
 app.add_typer(bench_app, name="bench")
 

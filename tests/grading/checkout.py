@@ -1,0 +1,94 @@
+"""A copy of the course to write starters in, and to grade."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "labs", "solutions")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
+PHASES = range(1, 7)
+WITHOUT_ENGINES = """
+import sys
+from mini_vllm.cli.main import app
+from mini_vllm.grading import grader
+from mini_vllm.grading.results import NOT_CHECKED
+grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
+app(sys.argv[1:], prog_name="mini-vllm")
+"""
+
+
+class Checkout:
+    """The course in another folder. Every `grade` is a process of its own."""
+
+    def __init__(self, folder: Path, *, solutions: bool = True) -> None:
+        self.folder = folder
+        for name in COPIED:
+            if (ROOT / name).is_file():
+                shutil.copy(ROOT / name, folder / name)
+            elif solutions or name != "solutions":
+                shutil.copytree(ROOT / name, folder / name, ignore=NOT_COPIED)
+        (folder / "mini_vllm" / "embedded_model").symlink_to(ROOT / "mini_vllm" / "embedded_model")
+
+    def starter(self, phase: int) -> Path:
+        (folder,) = (self.folder / "labs").glob(f"phase{phase}_*")
+        return folder / "starter.py"
+
+    def solve(self, *phases: int) -> None:
+        """Write the reference's text into starters."""
+        for phase in phases:
+            self.starter(phase).write_text(solution(phase), encoding="utf-8")
+
+    def clear(self) -> None:
+        """Make all starters the untouched ones again."""
+        for phase in PHASES:
+            (original,) = (ROOT / "labs").glob(f"phase{phase}_*/starter.py")
+            shutil.copy(original, self.starter(phase))
+
+    def thin_out(self, num_tests: int) -> None:
+        """Leave about `num_tests` tests of each task in the plan, spread over all of them."""
+        path = self.folder / "mini_vllm" / "grading" / "plan.json"
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        for task in (task for phase in plan["phases"] for task in phase["tasks"]):
+            task["tests"] = task["tests"][:: max(1, len(task["tests"]) // num_tests)]
+        path.write_text(json.dumps(plan), encoding="utf-8")
+
+    def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
+        program = ["-m", "mini_vllm"] if engines else ["-c", WITHOUT_ENGINES]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
+        return subprocess.run(
+            [sys.executable, *program, "grade", *arguments],
+            cwd=self.folder,
+            env=kept | {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "MINI_VLLM_GRADE_SECONDS": "1"} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def grade(self, *arguments: str, engines: bool = True, **environment: str) -> dict[str, Any]:
+        """Run `mini-vllm grade --json` and return the object."""
+        done = self.run("--json", *arguments, engines=engines, **environment)
+        assert done.stdout, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found | {"exit code": done.returncode}
+
+
+def solution(phase: int) -> str:
+    """Return the text of a phase's solution."""
+    (path,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
+    return path.read_text(encoding="utf-8")
+
+
+def with_line(text: str, function: str, line: str) -> str:
+    """Return a module with `line` as the first one that a function executes."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == function]
+    first = nodes[0].body[1] if ast.get_docstring(nodes[0]) else nodes[0].body[0]
+    lines = text.splitlines(keepends=True)
+    lines.insert(first.lineno - 1, " " * first.col_offset + line + "\n")
+    return "".join(lines)

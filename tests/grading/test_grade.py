@@ -1,0 +1,172 @@
+"""The grade of whole courses: untouched, solved, broken in the stack, without solutions, not loaded."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from mini_vllm.grading.plan import PLAN_FILE, load_plan, make_plan, plan_text
+from tests.grading.checkout import PHASES, Checkout, solution, with_line
+
+NOBODY_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
+TALLEST, WIDEST = 24, 80
+
+
+def test_the_plan_is_what_the_reference_collects() -> None:
+    current = PLAN_FILE.read_text(encoding="utf-8") == plan_text(make_plan())
+    assert current, "the graded tests have changed: run `python -m mini_vllm.grading.plan`"
+
+
+def test_every_task_is_worth_ten_points() -> None:
+    assert [len(phase.tasks) for phase in load_plan()] == [4, 4, 4, 5, 4, 6]
+    assert {task.points for phase in load_plan() for task in phase.tasks} == {10}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.fixture
+def student(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path, solutions=False)
+
+
+def test_untouched_starters(checkout: Checkout, tmp_path: Path) -> None:
+    done = checkout.run("--junit", str(tmp_path / "report.xml"), LAB_IMPL="solution")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= TALLEST
+    assert all(len(line) <= WIDEST for line in lines)
+    assert "0 of 270 points" in done.stdout
+    assert "next: Phase 1, task 1 (labs/phase1_scheduler_step/README.md)" in lines
+    assert lines[-1].strip() == "LAB_IMPL=starter pytest labs/phase1_scheduler_step -m task1_1"
+    suites = list(ElementTree.parse(tmp_path / "report.xml").getroot())
+    assert [suite.get("tests") for suite in suites] == [str(len(phase.tests) + 2) for phase in load_plan()]
+    assert all(failure.get("message", "").startswith("Not written yet: Phase") for failure in suites[0].iter("failure"))
+
+
+def test_a_solved_course(checkout: Checkout) -> None:
+    checkout.solve(*PHASES)
+    graded = checkout.grade("--min-points", "270")
+    assert (graded["total"], graded["max"], graded["exit code"]) == (270, 270, 0)
+    assert [phase["alone"]["status"] for phase in graded["phases"]] == ["passed"] * 6
+    assert [phase["stack"]["status"] for phase in graded["phases"]] == ["passed"] * 6, graded["phases"][-1]["stack"]
+    assert [phase["alone"]["oracle"]["status"] for phase in graded["phases"]] == ["passed"] * 5 + ["not checked"]
+
+
+@pytest.mark.parametrize("with_solutions", [True, False], ids=["with solutions", "student edition"])
+def test_the_earlier_phase_at_fault_is_named(tmp_path: Path, with_solutions: bool) -> None:
+    checkout = Checkout(tmp_path, solutions=with_solutions)
+    checkout.solve(1, 3)
+    checkout.starter(2).write_text(with_line(solution(2), "free", NOBODY_IS_FREED), encoding="utf-8")
+    (third,) = checkout.grade("--phase", "3")["phases"]
+    assert (third["alone"]["status"], third["stack"]["status"]) == ("passed", "failed")
+    assert third["stack"]["culprits"] == [2]
+    assert third["points"] == third["max"]
+    if with_solutions:
+        return
+    shown = checkout.run("--phase", "2-3").stdout
+    assert "Phase 3 passes alone, fails in the stack: your phase 2 is at fault." in shown
+    assert "next: Phase 2, task 4" in shown
+
+
+def test_a_student_edition(student: Checkout) -> None:
+    student.solve(1)
+    done = student.run("--phase", "1-2")
+    assert done.returncode == 0, done.stderr
+    assert "40 of 80 points" in done.stdout
+    assert done.stdout.splitlines()[-1].strip() == "pytest labs/phase2_block_pool -m task2_1"
+    assert any(
+        line.startswith("1 ") and line.split()[-3:] == ["40/40", "pass", "pass"] for line in done.stdout.splitlines()
+    )
+
+
+def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Checkout) -> None:
+    """The plan of the course is emptied, so that no graded test sees the mistake."""
+    plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
+    plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:]
+    (checkout.folder / "mini_vllm" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    checkout.solve(1, 2, 3, 4)
+    wrong = solution(5).replace("self.threshold = long_prefill_token_threshold", "self.threshold = 0")
+    checkout.starter(5).write_text(wrong, encoding="utf-8")
+    shown = checkout.run("--phase", "5").stdout
+    assert "10 of 10 points" in shown
+    assert "Phase 5 beside the reference" in shown
+    assert "the first difference from the reference is in step 0, 'scheduled'" in " ".join(shown.split())
+    assert "mini-vllm oracle --phase 5" in shown
+
+
+def change_the_fixtures(checkout: Checkout) -> None:
+    path = checkout.folder / "labs" / "conftest.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("match lineup[phase]:", 'match "solution":'), "utf-8")
+
+
+def test_a_phase_whose_file_was_not_loaded_is_an_error(checkout: Checkout) -> None:
+    change_the_fixtures(checkout)
+    checkout.solve(1)
+    graded = checkout.grade("--phase", "1")
+    assert (graded["total"], graded["exit code"]) == (0, 1)
+    assert "not labs/phase1_scheduler_step/starter.py: this would not grade your work" in graded["phases"][0]["error"]
+
+
+def test_a_test_of_the_plan_that_does_not_exist_is_not_run(checkout: Checkout) -> None:
+    checkout.solve(1)
+    path = checkout.starter(1).with_name("test_lab.py")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("def test_clamp_chunks_and_budgets", "def clamp_chunks_and_budgets"), encoding="utf-8")
+    (first,) = checkout.grade("--phase", "1")["phases"]
+    task = first["tasks"][0]
+    assert 0 < task["points"] < task["max"] == 10
+    lost = [test for test in task["tests"] if test["outcome"] != "passed"]
+    assert {test["outcome"] for test in lost} == {"not run"}
+    assert "test_clamp_chunks_and_budgets" in lost[0]["id"]
+
+
+def test_points_below_the_limit(checkout: Checkout) -> None:
+    done = checkout.run("--phase", "1", "--min-points", "1", engines=False)
+    assert done.returncode == 1
+    assert "0 of 40 points" in done.stdout
+
+
+@pytest.mark.parametrize("phase", ["0", "7", "x", "3-2", "1-"])
+def test_a_phase_that_does_not_exist_is_bad_usage(checkout_for_usage: Checkout, phase: str) -> None:
+    done = checkout_for_usage.run("--phase", phase)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def checkout_for_usage(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    return Checkout(tmp_path_factory.mktemp("course"))
+
+
+def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.MonkeyPatch, checkout: Checkout) -> None:
+    from mini_vllm.cli.grade import require_this_checkout
+
+    monkeypatch.chdir(checkout.folder)
+    with pytest.raises(ValueError, match="grades here"):
+        require_this_checkout()
+
+
+def test_the_first_failure_is_told_in_the_words_of_the_test(checkout: Checkout) -> None:
+    checkout.starter(1).write_text(with_line(solution(1), "clamp", "return num_new"), encoding="utf-8")
+    shown = checkout.run("--phase", "1", engines=False).stdout
+    for words in ("Phase 1, task 1: test_clamp", "expected", "yours", "Hint:", "again: LAB_IMPL=starter pytest"):
+        assert words in shown
+
+
+def statuses(graded: dict[str, Any]) -> list[str]:
+    return [task["status"] for phase in graded["phases"] for task in phase["tasks"]]
+
+
+def test_a_half_written_phase(checkout: Checkout) -> None:
+    text = solution(1)
+    start = text.index("def update_from_output")
+    untouched = checkout.starter(1).read_text(encoding="utf-8")
+    checkout.starter(1).write_text(text[:start] + untouched[untouched.index("def update_from_output") :], "utf-8")
+    graded = checkout.grade("--phase", "1")
+    assert statuses(graded) == ["passed", "passed", "passed", "not started"]
+    assert graded["next"]["what"].startswith("Phase 1, task 4")
