@@ -23,8 +23,8 @@ class ChunkedPrefillPolicy(Given):
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         ways = {RequestStatus.RUNNING: self.running, RequestStatus.WAITING: self.waiting}
         ways[RequestStatus.PREEMPTED] = self.waiting
-        todo: Sequence[int] = request.all_token_ids[num_computed_tokens:]
-        return ways[request.status](len(todo), num_computed_tokens, token_budget)
+        remaining: Sequence[int] = request.all_token_ids[num_computed_tokens:]
+        return ways[request.status](len(remaining), num_computed_tokens, token_budget)
 
     def running(self, wanted: int, computed: int, budget: int) -> int:
         room = self.settings.max_model_len - computed - 1
