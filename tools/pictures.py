@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm.cli.demo import run_info
 from mini_vllm.cli.demo_script import plan_demo
 from mini_vllm.cli.run_state import RunInfo, RunState, fold
 from mini_vllm.cli.step_view import render_step
@@ -21,16 +22,7 @@ def demo_run() -> tuple[RunInfo, LLM]:
     plan = plan_demo(lineup)
     llm = LLM(config=plan.config, lineup=lineup, record=True)
     llm.chat(plan.conversations, SamplingParams(max_tokens=plan.max_tokens))
-    template = llm.engine.tokenizer.apply_chat_template
-    kv = llm.engine.scheduler.kv
-    info = RunInfo(
-        titles={str(index): title for index, title in enumerate(plan.titles)},
-        num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
-        num_blocks=kv.num_usable_blocks,
-        block_size=kv.block_size,
-        token_budget=llm.engine.scheduler.max_num_batched_tokens,
-    )
-    return info, llm
+    return run_info(llm, plan), llm
 
 
 def interesting_step(info: RunInfo, llm: LLM) -> RunState:

@@ -46,20 +46,24 @@ class EngineClock:
         self._stopped_for += time.monotonic() - self._stopped_at
 
 
+def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
+    """Return what a picture of the run needs to know before it starts; ids are those of a fresh `LLM`."""
+    scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
+    return RunInfo(
+        titles={str(index): title for index, title in enumerate(plan.titles)},
+        num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
+        num_blocks=scheduler.kv.num_usable_blocks,
+        block_size=scheduler.kv.block_size,
+        token_budget=scheduler.max_num_batched_tokens,
+    )
+
+
 class Watcher:
     """Called after every step: keeps the state, and shows it live or as a line."""
 
     def __init__(self, llm: "LLM", plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
-        kv = llm.engine.scheduler.kv
         self.heading = f"mini-vLLM demo ({llm.lineup})"
-        template = llm.engine.tokenizer.apply_chat_template
-        self.info = RunInfo(
-            titles={str(index): title for index, title in enumerate(plan.titles)},
-            num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
-            num_blocks=kv.num_usable_blocks,
-            block_size=kv.block_size,
-            token_budget=llm.engine.scheduler.max_num_batched_tokens,
-        )
+        self.info = run_info(llm, plan)
         self.state, self.clock = RunState(self.info), EngineClock()
         self._llm, self._console, self._live, self._delay = llm, console, live, delay
         self._lines = LineWriter(lambda line: console.print(line, markup=False, soft_wrap=True))

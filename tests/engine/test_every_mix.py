@@ -1,0 +1,93 @@
+"""Every legal mix of yours, the reference's and absent phases is built from the right parts, and runs."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from labs.phase1_scheduler_step import starter as yours1
+from labs.phase2_block_pool import starter as yours2
+from labs.phase3_preemption import starter as yours3
+from labs.phase4_prefix_cache import starter as yours4
+from labs.phase5_chunked_prefill import starter as yours5
+from mini_vllm.lineup import Impl, Lineup
+from solutions import phase1_scheduler_step as ours1
+from solutions import phase2_block_pool as ours2
+from solutions import phase3_preemption as ours3
+from solutions import phase4_prefix_cache as ours4
+from solutions import phase5_chunked_prefill as ours5
+from tests.engine.workloads import MAX_MODEL_LEN, make_engine, make_workload, run_workload, small_config, true_tokens
+
+IMPLS: tuple[Impl, ...] = ("starter", "solution", "absent")
+
+
+def legal_mixes() -> Iterator[Lineup]:
+    """Yield every legal mix of phases 1 to 5; phase 6 triples them."""
+    for impls in product(IMPLS, repeat=5):
+        try:
+            yield Lineup(*impls)
+        except ValueError:
+            continue
+
+
+class YourManager(ours2.PagedKVCacheManager):
+    """Yours, told apart from the reference by its class."""
+
+
+class YourPreemption(ours3.RecomputePreemption):
+    """Yours."""
+
+
+class YourCache(ours4.HashPrefixCache):
+    """Yours."""
+
+
+class YourPolicy(ours5.ChunkedPrefillPolicy):
+    """Yours."""
+
+
+YOURS = {"kv": YourManager, "preemption": YourPreemption, "prefix_cache": YourCache, "chunks": YourPolicy}
+OURS = {
+    "kv": ours2.PagedKVCacheManager,
+    "preemption": ours3.RecomputePreemption,
+    "prefix_cache": ours4.HashPrefixCache,
+    "chunks": ours5.ChunkedPrefillPolicy,
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Fill the starters with classes and functions of their own; return the calls of your `clamp`."""
+    heard: list[str] = []
+
+    def your_clamp(num_new: int, budget: int, threshold: int) -> int:
+        heard.append("clamp")
+        return ours1.clamp(num_new, budget, threshold)
+
+    monkeypatch.setattr(yours1, "clamp", your_clamp)
+    for name in ("schedule_step", "update_from_output"):
+        monkeypatch.setattr(yours1, name, getattr(ours1, name))
+    monkeypatch.setattr(yours2, "PagedKVCacheManager", YourManager)
+    monkeypatch.setattr(yours3, "RecomputePreemption", YourPreemption)
+    monkeypatch.setattr(yours4, "HashPrefixCache", YourCache)
+    monkeypatch.setattr(yours5, "ChunkedPrefillPolicy", YourPolicy)
+    return heard
+
+
+def test_there_are_378_with_phase_6() -> None:
+    assert 3 * len(list(legal_mixes())) == 378
+
+
+def test_every_mix_runs_what_it_names_and_says_the_true_words(calls: list[str]) -> None:
+    workload = make_workload(0)
+    truth = true_tokens(workload)
+    for lineup in legal_mixes():
+        calls.clear()
+        budget = MAX_MODEL_LEN if lineup.chunking == "absent" else 9
+        engine = make_engine(small_config(max_num_batched_tokens=budget, num_gpu_blocks=80), str(lineup))
+        for phase, part in enumerate(("kv", "preemption", "prefix_cache", "chunks"), start=2):
+            built = type(getattr(engine.scheduler, part))
+            expected = {"starter": YOURS[part], "solution": OURS[part]}.get(lineup[phase])
+            assert built is expected or (expected is None and built.__module__ == "mini_vllm.absent"), (lineup, part)
+        assert run_workload(engine, workload).token_ids == truth, str(lineup)
+        assert bool(calls) == (lineup.scheduler == "starter"), str(lineup)
