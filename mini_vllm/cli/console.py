@@ -89,7 +89,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except NotImplementedError as error:
-            fail(f"{error}: not written yet. Write it, or name a lineup without it: {ways_without()}.", 1)
+            fail(f"{error}: not written yet. Write it, or choose a lineup: {ways_without()}.", 1)
         except ValueError as error:
             if raised_in_labs(error):
                 raise
@@ -101,8 +101,10 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def ways_without() -> str:
-    """Return examples of lineups that leave a phase out, or put the reference in its place if there is one."""
-    return "--lineup starter:1-3, or starter:1-3,solution:4-5" if solutions_exist() else "--lineup starter:1-3"
+    """Return how a lineup looks that needs only what is written."""
+    if solutions_exist():
+        return "starter for what you have written, solution for the rest, as in --lineup starter:1,solution:2-5"
+    return "only the phases that you have written, as in --lineup starter:1"
 
 
 def raised_in_labs(error: BaseException) -> bool:
