@@ -1,11 +1,13 @@
 """A clock that only a runner moves: how long a step would take on a machine that one formula describes.
 
-An illustration, not a measurement. The constants are round figures for a model of 1.5 billion 2-byte
-weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s, used to half.
+`StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion
+2-byte weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s, used to half. A roofline of
+real GPUs and models is in `simulator/`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from mini_vllm.interfaces import ModelRunner
 from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
@@ -33,6 +35,12 @@ class StepCost:
         return self.per_step + self.per_token * num_tokens + self.per_context_token * num_context_tokens
 
 
+class BatchCost(Protocol):
+    """What a batch takes, in seconds."""
+
+    def seconds(self, batch: Sequence[ScheduledRequest]) -> float: ...
+
+
 class VirtualClock:
     """Seconds since the start of a simulation. It stands still until somebody moves it."""
 
@@ -54,7 +62,7 @@ class VirtualClock:
 class TimedRunner:
     """Passes batches on to a runner and moves the clock by what they cost."""
 
-    def __init__(self, inner: ModelRunner, clock: VirtualClock, cost: StepCost) -> None:
+    def __init__(self, inner: ModelRunner, clock: VirtualClock, cost: BatchCost) -> None:
         self.inner = inner
         self.vocab_size = inner.vocab_size
         self.clock, self.cost = clock, cost

@@ -1,0 +1,80 @@
+"""The shapes of a few decoder-only models, from their published configs, and what follows from a shape."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The numbers of a Llama-like model that decide what it costs to serve.
+
+    `head_dim` is per head; `num_kv_heads` heads have K and V of their own, and `num_heads` queries share
+    them. `has_qkv_bias` and `has_qk_norm` are the small differences of Qwen2 and Qwen3; they count only as
+    parameters.
+    """
+
+    name: str
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    max_model_len: int
+    tied_embeddings: bool = False
+    has_qkv_bias: bool = False
+    has_qk_norm: bool = False
+
+    @property
+    def num_matrix_parameters(self) -> int:
+        """Parameters of all layers' matrices: every computed token is multiplied with each of them once."""
+        query = output = self.hidden_size * self.num_heads * self.head_dim
+        key = value = self.hidden_size * self.num_kv_heads * self.head_dim
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        return self.num_layers * (query + key + value + output + mlp)
+
+    @property
+    def num_embedding_parameters(self) -> int:
+        """Parameters of one vocabulary matrix: the embedding, or the head that makes the logits."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def num_parameters(self) -> int:
+        """All parameters, norms and biases included."""
+        vectors = 2 * self.hidden_size
+        if self.has_qkv_bias:
+            vectors += (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        if self.has_qk_norm:
+            vectors += 2 * self.head_dim
+        num_vocabularies = 1 if self.tied_embeddings else 2
+        return (
+            self.num_matrix_parameters
+            + self.num_layers * vectors
+            + self.hidden_size
+            + num_vocabularies * self.num_embedding_parameters
+        )
+
+    @property
+    def num_parameters_read(self) -> int:
+        """Parameters that a step must read. Of an untied input embedding it only looks up a few rows."""
+        return self.num_parameters - (0 if self.tied_embeddings else self.num_embedding_parameters)
+
+
+MODEL_SHAPES = (
+    ModelShape("embedded", 4, 256, 8, 2, 32, 512, 1_537, 2_048, tied_embeddings=True),
+    ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4_864, 151_936, 32_768, tied_embeddings=True, has_qkv_bias=True),
+    ModelShape("Qwen2.5-7B", 28, 3_584, 28, 4, 128, 18_944, 152_064, 32_768, has_qkv_bias=True),
+    ModelShape("Mistral-7B-v0.3", 32, 4_096, 32, 8, 128, 14_336, 32_768, 32_768),
+    ModelShape("Llama-3.1-8B", 32, 4_096, 32, 8, 128, 14_336, 128_256, 131_072),
+    ModelShape("Qwen3-8B", 36, 4_096, 32, 8, 128, 12_288, 151_936, 40_960, has_qk_norm=True),
+    ModelShape("Qwen3-32B", 64, 5_120, 64, 8, 128, 25_600, 151_936, 40_960, has_qk_norm=True),
+    ModelShape("Llama-3.1-70B", 80, 8_192, 64, 8, 128, 28_672, 128_256, 131_072),
+)
+
+
+def find_model_shape(name: str) -> ModelShape:
+    """Return the model of that name, however it is capitalised. Raises `ValueError` that lists the names."""
+    for shape in MODEL_SHAPES:
+        if shape.name.lower() == name.lower():
+            return shape
+    raise ValueError(f"model must be one of {', '.join(shape.name for shape in MODEL_SHAPES)}, got {name!r}")

@@ -1,0 +1,149 @@
+"""The tables are the published ones, and what follows from them is right to the byte."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import mini_vllm
+from mini_vllm.simulator.cost_model import CostModel, gpu_cost_model, pairs
+from mini_vllm.simulator.gpus import GPUS, find_gpu
+from mini_vllm.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
+from mini_vllm.simulator.roofline import (
+    decode_step_bytes,
+    decode_tokens_per_second,
+    flops_per_token,
+    kv_bytes_per_block,
+    kv_bytes_per_token,
+    max_concurrency,
+    num_kv_blocks,
+    prefill_tokens_per_second,
+    saturation_batch,
+    weight_bytes,
+)
+
+PUBLISHED_PARAMETERS = {
+    "embedded": 2_624_000,
+    "Qwen2.5-0.5B": 494_032_768,
+    "Qwen2.5-7B": 7_615_616_512,
+    "Mistral-7B-v0.3": 7_248_023_552,
+    "Llama-3.1-8B": 8_030_261_248,
+    "Qwen3-8B": 8_190_735_360,
+    "Qwen3-32B": 32_762_123_264,
+    "Llama-3.1-70B": 70_553_706_496,
+}
+LLAMA_8B, H100 = find_model_shape("Llama-3.1-8B"), find_gpu("H100")
+
+
+@pytest.mark.parametrize("shape", MODEL_SHAPES, ids=lambda shape: shape.name)
+def test_parameters_are_those_of_the_model_card(shape: ModelShape) -> None:
+    assert shape.num_parameters == PUBLISHED_PARAMETERS[shape.name]
+
+
+def test_the_embedded_model_is_the_one_that_ships() -> None:
+    folder = Path(mini_vllm.__file__).parent / "embedded_model"
+    config = json.loads((folder / "config.json").read_text())
+    shape = find_model_shape("embedded")
+    assert (shape.hidden_size, shape.intermediate_size) == (config["hidden_size"], config["intermediate_size"])
+    assert (shape.num_layers, shape.vocab_size) == (config["num_hidden_layers"], config["vocab_size"])
+    assert (shape.num_heads, shape.num_kv_heads) == (config["num_attention_heads"], config["num_key_value_heads"])
+    assert (shape.head_dim, shape.tied_embeddings) == (config["head_dim"], config["tie_word_embeddings"])
+    assert shape.max_model_len == config["max_position_embeddings"]
+
+
+def test_llama_8b_takes_128_kib_a_token_and_2_mib_a_block() -> None:
+    assert kv_bytes_per_token(LLAMA_8B) == 128 * 2**10
+    assert kv_bytes_per_block(LLAMA_8B, 16) == 2 * 2**20
+    assert kv_bytes_per_block(LLAMA_8B, 32, bytes_per_number=1) == 2 * 2**20
+    assert weight_bytes(LLAMA_8B) == 16_060_522_496
+
+
+def test_blocks_are_what_is_left_of_the_memory() -> None:
+    num_blocks = num_kv_blocks(H100, LLAMA_8B)
+    left = 0.9 * 80 * 2**30 - 16_060_522_496 - 2 * 2**30
+    assert num_blocks * 2 * 2**20 <= left < (num_blocks + 1) * 2 * 2**20
+    assert num_kv_blocks(H100, LLAMA_8B, num_gpus=2) > 2 * num_blocks
+    assert num_kv_blocks(H100, LLAMA_8B, gpu_memory_utilization=0.5) < num_blocks
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_numbers() -> None:
+    with pytest.raises(ValueError, match=r"Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB"):
+        num_kv_blocks(H100, find_model_shape("Llama-3.1-70B"))
+    assert num_kv_blocks(H100, find_model_shape("Llama-3.1-70B"), num_gpus=4) > 1000
+
+
+def test_concurrency_counts_whole_blocks_and_not_the_null_block() -> None:
+    assert max_concurrency(num_blocks=101, context_len=160) == 10
+    assert max_concurrency(num_blocks=100, context_len=160) == 9
+    assert max_concurrency(num_blocks=101, context_len=161) == 9
+
+
+def test_saturation_is_peak_over_bandwidth_and_half_of_it_for_one_byte() -> None:
+    """Fact 16 of the design: about 295 tokens on an H100, not bandwidth over intensity."""
+    assert saturation_batch(H100) == pytest.approx(989e12 / 3.35e12)
+    assert saturation_batch(H100, bytes_per_number=1) == pytest.approx(saturation_batch(H100) / 2)
+    assert 100 < min(map(saturation_batch, GPUS)) < max(map(saturation_batch, GPUS)) < 500
+
+
+def test_a_token_costs_two_operations_per_parameter_and_its_attention() -> None:
+    """The embedding is a look-up; of the rest only norms are not multiplied."""
+    multiplied = LLAMA_8B.num_parameters_read
+    assert flops_per_token(LLAMA_8B, 0) == pytest.approx(2 * multiplied, rel=1e-4)
+    per_pair = (flops_per_token(LLAMA_8B, 1000) - flops_per_token(LLAMA_8B, 0)) / 1000
+    assert per_pair == 32 * 32 * (2 * 128 + 2 * 128)
+
+
+def test_a_small_batch_is_bound_by_bytes_and_a_large_one_by_operations() -> None:
+    one = decode_tokens_per_second(H100, LLAMA_8B, 1, 100)
+    assert one == pytest.approx(3.35e12 / decode_step_bytes(LLAMA_8B, 1, 100))
+    assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100) > 7.5 * one
+    many = decode_tokens_per_second(H100, LLAMA_8B, 4000, 10)
+    assert many == pytest.approx(989e12 / flops_per_token(LLAMA_8B, 10))
+
+
+def test_a_long_prompt_is_bound_by_operations_and_slower_per_token_than_a_short_one() -> None:
+    short, long = (prefill_tokens_per_second(H100, LLAMA_8B, length) for length in (1_000, 30_000))
+    assert long < short < 989e12 / (2 * LLAMA_8B.num_matrix_parameters)
+    alone = prefill_tokens_per_second(H100, LLAMA_8B, 1)
+    assert alone == pytest.approx(decode_tokens_per_second(H100, LLAMA_8B, 1, 1))
+
+
+def test_two_gpus_are_twice_one_but_for_what_they_tell_each_other() -> None:
+    assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100, num_gpus=2) == pytest.approx(
+        2 * decode_tokens_per_second(H100, LLAMA_8B, 8, 100)
+    )
+
+
+@pytest.mark.parametrize("find", [find_gpu, find_model_shape])
+def test_an_unknown_name_is_refused_with_the_known_ones(find: object) -> None:
+    assert find_gpu("h100") is H100
+    with pytest.raises(ValueError, match=r"must be one of .*, got 'abacus'"):
+        find("abacus")  # type: ignore[operator]
+
+
+def test_pairs_are_what_each_new_token_sees() -> None:
+    assert pairs(0, 4) == 1 + 2 + 3 + 4
+    assert pairs(10, 3) == 11 + 12 + 13
+
+
+def test_a_step_takes_the_longer_of_the_two_or_both_in_turn() -> None:
+    cost = CostModel(100, 10, 50, 7, 3, bandwidth=10, flop_rate=20, seconds_per_step=1, seconds_per_request=0.5)
+    memory, compute = (100 + 10 * 6) / 10, (50 * 4 + 7 * 2 + 3 * 9) / 20
+    assert memory > compute
+    assert cost.step_seconds(2, 4, 6, 9, 2) == pytest.approx(1 + 2 * 0.5 + memory)
+    in_turn = CostModel(100, 10, 50, 7, 3, 10, 20, 1, 0.5, overlaps=False)
+    assert in_turn.step_seconds(2, 4, 6, 9, 2) == pytest.approx(1 + 2 * 0.5 + memory + compute)
+
+
+def test_the_roofline_is_the_cost_model_at_full_efficiency_without_overhead() -> None:
+    ideal = gpu_cost_model(
+        H100,
+        LLAMA_8B,
+        bandwidth_efficiency=1,
+        compute_efficiency=1,
+        seconds_per_step=0,
+        seconds_per_request=0,
+    )
+    for batch in (1, 64, 1000):
+        seconds = ideal.step_seconds(batch, batch, batch * 500, batch * 500, batch)
+        assert batch / seconds == pytest.approx(decode_tokens_per_second(H100, LLAMA_8B, batch, 500))

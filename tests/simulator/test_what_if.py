@@ -1,0 +1,141 @@
+"""The quick answer, the real scheduler and the whole engine agree on every number."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.simulated_time import TimedRunner, VirtualClock
+from mini_vllm.simulator.cost_model import CostModel
+from mini_vllm.simulator.echo_runner import EchoRunner
+from mini_vllm.simulator.served import Served
+from mini_vllm.simulator.simulation import simulate
+from mini_vllm.simulator.what_if import what_if
+from mini_vllm.simulator.workloads import TimedRequest
+
+LINEUP = parse_lineup("solution:1-5")
+COSTS = [
+    CostModel(1e6, 10.0, 1e4, 1e3, 1.0, bandwidth=1e8, flop_rate=1e8, seconds_per_step=1e-3, seconds_per_request=1e-5),
+    CostModel(0, 1.0, 1.0, 1.0, 1.0, bandwidth=1e3, flop_rate=1e3, seconds_per_step=0, seconds_per_request=0),
+]
+SMALL = st.integers(1, 12)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[TimedRequest]:
+    gaps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.01, 0.05, 1.0]), min_size=1, max_size=25))
+    time, requests = 0.0, []
+    for number, gap in enumerate(gaps):
+        time += gap
+        requests.append(TimedRequest(time, draw(st.integers(1, 60)), draw(SMALL), number))
+    return requests
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> EngineConfig:
+    chunked = draw(st.booleans())
+    return EngineConfig(
+        max_num_seqs=draw(st.integers(1, 20)),
+        max_num_batched_tokens=draw(st.integers(1, 100)) if chunked else draw(st.integers(72, 120)),
+        long_prefill_token_threshold=draw(st.sampled_from([0, 1, 7, 16, 40])),
+        enable_chunked_prefill=chunked,
+        enable_prefix_caching=draw(st.booleans()),
+        max_model_len=72,
+        block_size=4,
+        num_gpu_blocks=1000,
+    )
+
+
+def result(served: Served) -> dict[str, object]:
+    """Everything but the hit rate, of which the quick answer knows nothing. Gaps are counted, not ordered."""
+    gaps: Counter[float] = Counter()
+    for seconds, count in served.gaps:
+        gaps[seconds] += count
+    return {
+        "first": served.first_token_times,
+        "finished": served.finished_times,
+        "gaps": gaps,
+        "counts": (served.num_steps, served.num_computed_tokens, served.num_preemptions),
+        "peaks": (served.peak_context_tokens, served.most_running),
+    }
+
+
+@given(workloads(), configs(), st.sampled_from(COSTS))
+def test_the_quick_answer_is_the_schedulers(
+    requests: list[TimedRequest], config: EngineConfig, cost: CostModel
+) -> None:
+    assert result(what_if(requests, config, cost)) == result(simulate(requests, config, cost, LINEUP))
+
+
+def engine_times(
+    requests: list[TimedRequest], config: EngineConfig, cost: CostModel
+) -> tuple[list[float], list[float]]:
+    """Serve the requests with a whole `LLMEngine`; return the times of the first and of the last tokens."""
+    clock = VirtualClock()
+    engine = build_engine(config, LINEUP)
+    engine.runner, engine.clock = TimedRunner(EchoRunner(), clock, cost), clock
+    first, last = [0.0] * len(requests), [0.0] * len(requests)
+    coming = list(enumerate(requests))[::-1]
+    while coming or engine.has_unfinished_requests():
+        if not engine.has_unfinished_requests():
+            clock.advance_to(coming[-1][1].arrival_time)
+        while coming and coming[-1][1].arrival_time <= clock.now:
+            index, request = coming.pop()
+            params = SamplingParams(max_tokens=request.num_output_tokens, ignore_eos=True)
+            engine.add_request(str(index), request.prompt_token_ids(), params, priority=request.priority)
+        for output in engine.step():
+            first[int(output.request_id)] = first[int(output.request_id)] or clock.now
+            last[int(output.request_id)] = clock.now
+    return first, last
+
+
+@given(workloads(), configs(), st.integers(19, 40))
+def test_the_simulation_is_the_engines(requests: list[TimedRequest], config: EngineConfig, num_blocks: int) -> None:
+    """With little memory too, where requests are preempted and begin again."""
+    config = EngineConfig(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_prefix_caching=config.enable_prefix_caching,
+        max_model_len=72,
+        block_size=4,
+        num_gpu_blocks=num_blocks,
+        check_invariants=True,
+    )
+    served = simulate(requests, config, COSTS[0], LINEUP)
+    assert (served.first_token_times, served.finished_times) == engine_times(requests, config, COSTS[0])
+
+
+@given(workloads(), st.integers(19, 30))
+def test_every_token_after_the_first_has_one_gap(requests: list[TimedRequest], num_blocks: int) -> None:
+    config = EngineConfig(max_model_len=72, block_size=4, num_gpu_blocks=num_blocks)
+    served = simulate(requests, config, COSTS[0], LINEUP)
+    assert sum(count for _, count in served.gaps) == sum(request.num_output_tokens - 1 for request in requests)
+    waited = sum(seconds * count for seconds, count in served.gaps)
+    spans = zip(served.first_token_times, served.finished_times, strict=True)
+    assert waited == pytest.approx(sum(last - first for first, last in spans))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"policy": "priority"}, "policy must be 'fcfs' for a what-if, got 'priority'"),
+        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 9}, "max_num_batched_tokens must be at least 10"),
+    ],
+)
+def test_what_it_cannot_answer_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        what_if([TimedRequest(0.0, 10, 2, 0)], EngineConfig(**settings), COSTS[0])  # type: ignore[arg-type]
+
+
+def test_requests_out_of_order_are_refused() -> None:
+    requests = [TimedRequest(1.0, 4, 2, 0), TimedRequest(0.5, 4, 2, 1)]
+    config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
+    with pytest.raises(ValueError, match="in order of arrival_time"):
+        what_if(requests, config, COSTS[0])
+    with pytest.raises(ValueError, match="in order of arrival_time"):
+        simulate(requests, config, COSTS[0], LINEUP)
