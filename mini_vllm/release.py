@@ -33,7 +33,7 @@ EDITS = {
     "lab.py": (
         (
             '["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]',
-            '["-m", "pytest", "-q", "-x", "labs"]',
+            '["-m", "mini_vllm", "grade"]',
         ),
     ),
     "Makefile": (
@@ -41,9 +41,15 @@ EDITS = {
             "watch the engine run on the model that comes with the course",
             "run the engine on the phases you have written",
         ),
-        ("then run all tests", "then grade your code, up to the first thing that is not right yet"),
+        ("then run all tests", "then grade your code, and say what comes next"),
     ),
 }
+# The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
+# which need the solutions.
+WITH_SOLUTIONS = re.compile(r"<!-- with solutions -->\n.*?<!-- end -->\n", re.DOTALL)
+CHECK = r"<!-- check:(?:(?!-->).)*-->"
+LINES_OF_CHECKS = re.compile(rf"^[ ]*(?:{CHECK}[ ]*)+\n", re.DOTALL | re.MULTILINE)
+CHECKS_IN_LINES = re.compile(rf"(?:(?<=\S)[ ]*{CHECK}|{CHECK}[ ]*)", re.DOTALL)
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
 SHORTEST_SECRET = 41
 MOST_IN_A_ROW = 2
@@ -127,12 +133,16 @@ def adapted(path: str, content: bytes) -> bytes:
     """Return a file as the student edition has it. Raises `ReleaseError` if an edit does not fit any more."""
     if path.endswith(".ipynb"):
         return without_outputs(content)
-    text = content.decode() if path in EDITS or path.startswith("docs/") else ""
+    text = content.decode() if path in EDITS or path.endswith(".md") else ""
     for old, new in EDITS.get(path, ()):
         if old not in text:
             raise ReleaseError(f"{path} does not say {old!r} any more: mend EDITS in mini_vllm/release.py")
         text = text.replace(old, new)
-    if path.endswith(".md") and text:
+    if path.endswith(".md"):
+        text = WITH_SOLUTIONS.sub("", text)
+        if "<!-- with solutions -->" in text or "<!-- end -->" in text:
+            raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the other way round")
+        text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
         text = re.sub(r"(?:solutions/)?(phase\d_[a-z_]+)\.py", r"labs/\1/starter.py", text)
     return text.encode() if text else content
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 
 OURS = re.compile(r"Phase (\d), tasks? (\d)")
 
@@ -36,12 +36,20 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
     return sorted(messages, key=_place)
 
 
-def written_phases(checkout: Path = CHECKOUT) -> int:
-    """Return k if phases 1 to k are written and phase k + 1 is not; 0 if phase 1 is not."""
-    for phase in range(1, len(PHASE_NAMES) + 1):
-        if unwritten_tasks(phase, checkout):
-            return phase - 1
-    return len(PHASE_NAMES)
+def written_phases(checkout: Path = CHECKOUT) -> list[int]:
+    """Return the phases in which nothing is left to be written."""
+    return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
+
+
+def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
+    """Return the lineup of all written phases that can work together; None without phase 1, which decides every step.
+
+    A prefix cache (phase 4) without a block pool (phase 2) is left out.
+    """
+    written = written_phases(checkout)
+    if 1 not in written:
+        return None
+    return parse_lineup(",".join(f"starter:{phase}" for phase in written if phase != 4 or 2 in written))
 
 
 def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:

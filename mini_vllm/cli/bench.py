@@ -13,8 +13,9 @@ from rich.text import Text
 from mini_vllm.bench import scheduler as measured
 from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
 from mini_vllm.cli.console import OKABE_ITO, friendly, is_live, make_console, whose_code
-from mini_vllm.cli.options import LineupText, chosen_lineup
+from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.step_view import FAINT, STRONG
+from mini_vllm.cli.yours import lineup_to_run
 
 # vLLM 0.13.0's own scheduler, microseconds of CPU time. Another run on another machine.
 VLLM_PER_REQUEST = (7.1, 8.5)
@@ -37,7 +38,7 @@ def bench_scheduler(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
     """Measure the CPU time of schedule() and update_from_output() per request."""
-    team = replace(chosen_lineup(lineup), runner="absent")
+    team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     if as_json:
         typer.echo(json.dumps(as_record(measure_scheduler(team), str(team))))
         return

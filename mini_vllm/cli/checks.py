@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from mini_vllm.lineup import default_lineup_text, parse_lineup, solutions_exist
+from mini_vllm.lineup import PHASE_NAMES, default_lineup_text, parse_lineup, solutions_exist
+from mini_vllm.written import unwritten_tasks, written_lineup
 
 Status = Literal["OK", "warn", "missing", "wrong"]
 
@@ -134,14 +135,24 @@ def check_solutions() -> Check:
 def check_lineup() -> Iterator[Check]:
     """`LAB_IMPL` must be a lineup; what it means for each phase."""
     text = os.environ.get("LAB_IMPL")
+    if not text and not solutions_exist():
+        yield from check_written()
+        return
     try:
         lineup = parse_lineup(text or default_lineup_text())
     except ValueError as error:
-        yield Check(
-            "LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3,solution:4-6"
-        )
+        yield Check("LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3")
         return
     yield Check("LAB_IMPL", "OK", text or f"not set, so {lineup}")
     for item in lineup.describe().split(", "):
         phase, _, whose = item.partition(": ")
         yield Check(f"  {phase}", "OK", whose)
+
+
+def check_written() -> Iterator[Check]:
+    """In a student edition, if `LAB_IMPL` says nothing: which phases are written."""
+    lineup = written_lineup()
+    yield Check("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
+    for phase, name in enumerate(PHASE_NAMES, start=1):
+        tasks = unwritten_tasks(phase)
+        yield Check(f"  {phase} {name}", "OK", f"next is {tasks[0]}" if tasks else "written")

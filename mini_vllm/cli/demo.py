@@ -1,6 +1,5 @@
 """`mini-vllm demo`: several prompts at once, every step visible, in a pool that is too small on purpose."""
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,15 +9,15 @@ from rich.live import Live
 
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.demo_script import DemoPlan, plan_demo
-from mini_vllm.cli.options import LineupText, ModelName, chosen_lineup, open_llm
+from mini_vllm.cli.options import LineupText, ModelName, open_llm
 from mini_vllm.cli.report import per_request, texts, totals
 from mini_vllm.cli.run_state import RunInfo, RunState
 from mini_vllm.cli.step_line import LineWriter, legend, who_decodes
 from mini_vllm.cli.step_view import FAINT, render_step
-from mini_vllm.cli.yours import what_you_have
-from mini_vllm.lineup import solutions_exist
+from mini_vllm.cli.yours import is_chosen, lineup_to_run, say_what_you_have
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.written import written_lineup
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
@@ -111,11 +110,11 @@ def demo(
     chunks, while those that share their notes find them in the prefix cache.
     """
     console = make_console()
-    team = (
-        chosen_lineup(lineup) if lineup or os.environ.get("LAB_IMPL") or solutions_exist() else what_you_have(console)
-    )
-    if team is None:
-        return
+    if not is_chosen(lineup):
+        say_what_you_have(console)
+        if written_lineup() is None:
+            return
+    team = lineup_to_run(lineup, console)
     plan = plan_demo(team)
     console.print(whose_code(team), markup=False)
     for remark in plan.remarks:

@@ -20,10 +20,10 @@ from mini_vllm.cli.options import (
     ModelName,
     NumGpuBlocks,
     SchedulingPolicy,
-    chosen_lineup,
     engine_config,
     open_llm,
 )
+from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.config import EngineConfig
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -60,7 +60,7 @@ def generate(
     params.validate()
     if system is not None and not chat:
         raise ValueError("--system needs --chat: without the chat template there is no place for it")
-    team = chosen_lineup(lineup)
+    team = lineup_to_run(lineup, make_console(stderr=True))
     config = engine_config(
         EngineConfig(),
         max_num_seqs=max_num_seqs,

@@ -12,6 +12,7 @@ from mini_vllm.cli.parity import parity
 from mini_vllm.cli.release import release
 from mini_vllm.cli.stages import stages
 from mini_vllm.cli.trace import trace
+from mini_vllm.lineup import solutions_exist
 
 app = typer.Typer(
     name="mini-vllm",
@@ -20,8 +21,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, oracle, stages, parity, grade, info, release):
+for command in (demo, generate, trace, stages, parity, grade, info):
     app.command()(command)
+for needs_the_reference in (oracle, release):
+    app.command(hidden=not solutions_exist())(needs_the_reference)
 app.add_typer(bench_app, name="bench")
 
 

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import Lineup, lineup_from_env, parse_lineup
+from mini_vllm.lineup import Lineup, solutions_exist
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
 
-LineupText = Annotated[
-    str | None,
-    typer.Option(
-        "--lineup",
-        metavar="TEXT",
-        help="Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL.",
-    ),
-]
+_WHOSE_CODE = (
+    "Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL."
+    if solutions_exist()
+    else "Which of your phases run: 'starter', 'starter:1-3', ... Default: LAB_IMPL, or all that you have written."
+)
+LineupText = Annotated[str | None, typer.Option("--lineup", metavar="TEXT", help=_WHOSE_CODE)]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model directory or hub name. Default: the embedded model.")
 ]
@@ -46,11 +44,6 @@ AdmissionGuard = Annotated[
 SchedulingPolicy = Annotated[
     Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
 ]
-
-
-def chosen_lineup(text: str | None) -> Lineup:
-    """Return the lineup of `--lineup`, or of `LAB_IMPL`. Raises `ValueError` if it is none."""
-    return parse_lineup(text) if text is not None else lineup_from_env()
 
 
 def engine_config(defaults: EngineConfig, **chosen: object) -> EngineConfig:

@@ -9,7 +9,7 @@ from rich.table import Table
 from mini_vllm.cli.console import friendly, make_console
 from mini_vllm.cli.differences import differing_parts
 from mini_vllm.cli.trace import step_table
-from mini_vllm.lineup import Lineup, parse_lineup
+from mini_vllm.lineup import Lineup, parse_lineup, solutions_exist
 from mini_vllm.oracle import Parting, find_culprit, search, settings_for
 from mini_vllm.trace import StepRecord
 from mini_vllm.workload import make_workload
@@ -27,6 +27,11 @@ def oracle(
 
     Exit code 1 if there is one. The engine is the toy's, so phase 6 has no part in it.
     """
+    if not solutions_exist():
+        raise ValueError(
+            "the oracle compares you with the reference, and this is a student edition, which has none; "
+            "`mini-vllm parity --lineup starter:1-5` compares you with vLLM itself"
+        )
     console = make_console()
     mine, reference = yours_in_the_reference(phase), parse_lineup("solution:1-5")
     seeds = range(NUM_SEEDS) if seed is None else [seed]

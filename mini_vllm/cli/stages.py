@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
-from mini_vllm.cli.options import LineupText, chosen_lineup
+from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.stage_sentences import describe, mean_ms, p95_ms
 from mini_vllm.cli.step_view import FAINT
-from mini_vllm.lineup import PHASE_NAMES, Impl, Lineup
+from mini_vllm.lineup import PHASE_NAMES, Impl, Lineup, lineup_from_env, parse_lineup
 from mini_vllm.simulated_time import StepCost
 from mini_vllm.stages import MAX_TOKENS, SETTINGS, Stage, make_visits, run_stage, stage_lineups
 from mini_vllm.written import unwritten_tasks
@@ -39,9 +39,9 @@ def stages(
 ) -> None:
     """Run one workload through phases 1, 1-2, ... 1-5 and show what each phase bought, in simulated time.
 
-    Without --lineup and LAB_IMPL it is the reference's engine, or yours where there is no reference.
+    Ends at the first phase of the lineup that is not written.
     """
-    whole = chosen_lineup(lineup)
+    whole = lineup_from_env() if lineup is None else parse_lineup(lineup)
     if real and whole.runner == "absent":
         raise ValueError("--real needs phase 6 in the lineup")
     console = make_console(stderr=as_json)

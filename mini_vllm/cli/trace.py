@@ -22,10 +22,10 @@ from mini_vllm.cli.options import (
     MaxNumSeqs,
     NumGpuBlocks,
     SchedulingPolicy,
-    chosen_lineup,
     engine_config,
 )
 from mini_vllm.cli.trace_file import read_trace, write_trace
+from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.engine import StalledError
 from mini_vllm.trace import StepRecord
 from mini_vllm.workload import SMALL_POOL, Run, make_workload
@@ -61,7 +61,7 @@ def trace(
         except OSError as error:
             fail(f"{read} cannot be read: {error.strerror or error}", 2)
     else:
-        team = replace(chosen_lineup(lineup), runner="absent")
+        team = replace(lineup_to_run(lineup, console), runner="absent")
         defaults, remarks = make_possible(SMALL_POOL, team)
         config = engine_config(
             defaults,

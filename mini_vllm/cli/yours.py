@@ -1,26 +1,60 @@
 """The engine that a learner has so far, in a checkout without a reference."""
 
+import os
 import re
 
+import typer
 from rich.console import Console
 
-from mini_vllm.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
-from mini_vllm.written import starter_path, unwritten_tasks, written_phases
+from mini_vllm.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup, solutions_exist
+from mini_vllm.written import starter_path, unwritten_tasks, written_lineup, written_phases
+
+RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
 
 
-def what_you_have(console: Console) -> Lineup | None:
-    """Return the lineup of the phases that are written, and say what comes next; None if phase 1 is not written."""
-    last = written_phases()
-    if last == 0:
+def lineup_to_run(text: str | None, console: Console) -> Lineup:
+    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: the reference, or what is written.
+
+    Without a reference and without phase 1, says what comes first and ends the program with 1. Raises
+    `ValueError` if a text is no lineup.
+    """
+    if is_chosen(text):
+        return lineup_from_env() if text is None else parse_lineup(text)
+    lineup = written_lineup()
+    if lineup is None:
+        say_what_you_have(console)
+        raise typer.Exit(1)
+    return lineup
+
+
+def is_chosen(text: str | None) -> bool:
+    """Return whether somebody chose the lineup, or the reference is there to be the default."""
+    return text is not None or bool(os.environ.get("LAB_IMPL")) or solutions_exist()
+
+
+def say_what_you_have(console: Console) -> None:
+    """Say which phases are written, and what comes next."""
+    written = written_phases()
+    to_write = [phase for phase in range(1, len(PHASE_NAMES) + 1) if phase not in written]
+    if 1 not in written:
         console.print("Nothing can run yet: phase 1, the scheduler, is not written, and it decides every step.")
-    elif last == len(PHASE_NAMES):
-        console.print("All six phases are written, and all of them are yours.")
+        console.print(f"What the finished engine decides is recorded: {RECORDED}", markup=False, soft_wrap=True)
+    elif to_write:
+        names = enumeration(written)
+        console.print(f"Phase {names} is" if len(written) == 1 else f"Phases {names} are", end="")
+        console.print(" written: the engine runs on what you have, and does without the rest.")
+        if 4 in written and 2 not in written:
+            console.print("Phase 4 waits for phase 2: what it shares are blocks.")
     else:
-        phases = "Phase 1 is" if last == 1 else f"Phases 1 to {last} are"
-        console.print(f"{phases} written: the demo runs on them, and does without the others.")
-    if last < len(PHASE_NAMES):
-        console.print(next_steps(last + 1), markup=False, soft_wrap=True)
-    return parse_lineup(f"starter:1-{last}" if last > 1 else "starter:1") if last else None
+        console.print("All six phases are written, and all of them are yours.")
+    if to_write:
+        console.print(next_steps(to_write[0]), markup=False, soft_wrap=True)
+
+
+def enumeration(phases: list[int]) -> str:
+    """Return `1`, `1 and 2`, `1, 2 and 4`."""
+    *first, last = map(str, phases)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def next_steps(phase: int) -> str:

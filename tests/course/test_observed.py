@@ -1,12 +1,14 @@
-"""The recorded traces of phase 0 are what the reference decides today."""
+"""The recorded runs of phase 0 are what the reference does today."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mini_vllm.cli.absences import make_possible
 from mini_vllm.lineup import parse_lineup
+from mini_vllm.observed import ObservedRun, engine_to_observe, recorded_run, write_run
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
@@ -19,3 +21,33 @@ def test_the_recorded_trace_is_current(name: str, lineup: str) -> None:
     records = json.loads(json.dumps(run_workload(make_workload(0, 8), config, team)))
     lines = [json.loads(line) for line in (OBSERVED / f"{name}.jsonl").read_text().splitlines()]
     assert [step for step in lines if "step" in step] == records
+
+
+@pytest.fixture(scope="module")
+def tour() -> ObservedRun:
+    """The run of the tour, by the code of its notebook. To record it again: `write_run(run)` in the notebook."""
+    notebook = json.loads((OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["lineup"] == parse_lineup("solution")
+    run: ObservedRun = names["run"]
+    return run
+
+
+def test_the_recorded_tour_is_current(tour: ObservedRun, tmp_path: Path) -> None:
+    write_run(tour, tmp_path / "tour.jsonl")
+    assert recorded_run(tmp_path / "tour.jsonl") == recorded_run()
+
+
+def test_the_tour_shows_what_its_notebook_asks_about(tour: ObservedRun) -> None:
+    assert any(record["preempted"] for record in tour.steps)
+    assert sum(answer.num_preemptions for answer in tour.answers) > 0
+
+
+def test_a_student_edition_watches_its_own_engine_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_vllm.observed.solutions_exist", lambda: False)
+    assert engine_to_observe() is None, "nothing is written here"
+    monkeypatch.setattr("mini_vllm.observed.written_phases", lambda: [1, 2, 3, 4, 5, 6])
+    assert engine_to_observe() is not None

@@ -133,6 +133,19 @@ def test_an_edit_that_does_not_fit_any_more_is_an_error() -> None:
         adapted("lab.py", b"COMMANDS = {}")
 
 
+def test_what_needs_the_solutions_stays_behind_in_a_handout() -> None:
+    handout = (
+        'It is 3. <!-- check: f() == 3 --> And 4\n<!-- check: g("->") == 4 --> is more,\n'
+        "<!-- check: h(1) == 5 -->\n  <!-- check: a == 1 --> <!-- check: b == 2 -->\nand 5 too.\n"
+        "<!-- with solutions -->\nLook into `solutions/`.\n<!-- end -->\nDone.\n"
+    )
+    released = adapted("labs/README.md", handout.encode()).decode()
+    assert released == "It is 3. And 4\nis more,\nand 5 too.\nDone.\n"
+    for half in ("<!-- with solutions -->\n", "<!-- end -->\n"):
+        with pytest.raises(ReleaseError, match=r"labs/README\.md has a"):
+            adapted("labs/README.md", half.encode())
+
+
 def test_notebook_outputs_are_stripped() -> None:
     cell = {"cell_type": "code", "outputs": [{"text": "42"}], "execution_count": 3, "source": "print(42)"}
     content = adapted("notebooks/x.ipynb", json.dumps({"cells": [cell, {"cell_type": "markdown"}]}).encode())

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 import typer.main
 
 from mini_vllm.cli.main import app
@@ -55,12 +56,57 @@ def test_the_demo_says_what_is_missing(student: Path) -> None:
     assert "pytest labs -m task1_1" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["trace", "generate hello", "parity", "bench scheduler", "bench scheduler --json"])
+def test_what_cannot_run_yet_says_what_comes_first(student: Path, command: str) -> None:
+    done = run(student, "mini_vllm", *command.split())
+    assert done.returncode == 1
+    said = done.stderr if command in ("generate hello", "bench scheduler --json") else done.stdout
+    assert "Nothing can run yet" in said
+    assert "next is Phase 1, task 1: clamp" in said
+    assert "mini-vllm trace --read labs/observed/all_phases.jsonl" in said
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
+    done = run(student, "mini_vllm", "grade", "--phase", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 of 40 points" in done.stdout
+    assert "pytest labs/phase1_scheduler_step -m task1_1" in done.stdout
+
+
+def test_what_needs_the_reference_is_not_offered_and_says_why(student: Path, tmp_path: Path) -> None:
+    shown = run(student, "mini_vllm", "--help").stdout
+    assert "parity" in shown
+    assert not re.search(r"\b(oracle|release|solution)\b", shown)
+    assert "solution" not in run(student, "mini_vllm", "trace", "--help").stdout
+    for command in (["oracle"], ["release", str(tmp_path / "new")]):
+        done = run(student, "mini_vllm", *command)
+        assert done.returncode == 2
+        assert "student edition" in done.stderr
+
+
+def test_info_says_what_is_written(learner: Path) -> None:
+    shutil.copy(solution_path(1), starter_path(1, learner))
+    shown = " ".join(run(learner, "mini_vllm", "info").stdout.split())
+    assert "commands run starter:1, tests grade all six phases" in shown
+    assert "1 scheduler step written" in shown
+    assert "2 block pool next is Phase 2, task 1" in shown
+
+
+def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
+    for phase in (1, 3):
+        shutil.copy(solution_path(phase), starter_path(phase, learner))
+    done = run(learner, "mini_vllm", "parity")
+    assert done.returncode == 2
+    assert "not written yet: 2, 4 and 5." in done.stderr
+
+
 def test_the_demo_runs_on_what_is_written(learner: Path) -> None:
     for phase in (1, 2, 4):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
     done = run(learner, "mini_vllm", "demo")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Phases 1 to 2 are written: the demo runs on them" in done.stdout
+    assert "Phases 1, 2 and 4 are written: the engine runs on what you have" in done.stdout
     assert "next is Phase 3, task 1" in done.stdout
     assert "Phase 3 is absent" in done.stdout
     assert re.search(r"^step \d", done.stdout, re.MULTILINE)
@@ -78,7 +124,7 @@ def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, ed
         [sys.executable, "-c", program, str(copy)], cwd=copy, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert '"labs"]]' in edition["lab.py"].decode()
+    assert '"test": [["-m", "mini_vllm", "grade"]]' in edition["lab.py"].decode()
 
 
 def test_the_readme_and_the_assistants_rules_name_only_what_is_there(student: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.lineup import PHASE_NAMES
-from mini_vllm.written import starter_path, touched_functions, unwritten_tasks, written_phases
+from mini_vllm.lineup import PHASE_NAMES, parse_lineup
+from mini_vllm.written import starter_path, touched_functions, unwritten_tasks, written_lineup, written_phases
 from tests.course.surface import ROOT
 
 TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'
@@ -26,7 +26,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_the_starters_of_this_checkout_are_untouched() -> None:
-    assert written_phases() == 0
+    assert written_phases() == []
     assert [touched_functions(phase) for phase in range(1, 7)] == [[]] * 6
     assert unwritten_tasks(1) == [
         "Phase 1, task 1: clamp",
@@ -45,11 +45,22 @@ def test_a_starter_with_the_reference_in_it_is_written(checkout: Path, phase: in
 
 
 @pytest.mark.parametrize("phase", range(1, 7))
-def test_the_first_unwritten_phase_ends_the_count(checkout: Path, phase: int) -> None:
-    assert written_phases(checkout) == 6
+def test_a_phase_with_an_unwritten_task_is_not_written(checkout: Path, phase: int) -> None:
+    assert written_phases(checkout) == [1, 2, 3, 4, 5, 6]
+    assert written_lineup(checkout) == parse_lineup("starter")
     write_starter(checkout, phase, f'def f():\n    raise NotImplementedError("Phase {phase}, task 2: f")\n')
-    assert written_phases(checkout) == phase - 1
+    assert written_phases(checkout) == [number for number in range(1, 7) if number != phase]
     assert unwritten_tasks(phase, checkout) == [f"Phase {phase}, task 2: f"]
+
+
+def test_what_is_written_runs_as_far_as_it_can_work_together(checkout: Path) -> None:
+    def unwrite(phase: int) -> str:
+        write_starter(checkout, phase, f'def f():\n    raise NotImplementedError("Phase {phase}, task 1: f")\n')
+        return str(written_lineup(checkout))
+
+    assert unwrite(3) == "starter:1-2,starter:4-6"
+    assert unwrite(2) == "starter:1,starter:5-6", "phase 4 shares the blocks of phase 2"
+    assert unwrite(1) == "None"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +102,7 @@ def test_what_stands_behind_a_return_or_is_not_ours_does_not_count(checkout: Pat
 
 def test_a_file_that_python_cannot_read_is_named_with_its_line(checkout: Path) -> None:
     write_starter(checkout, 3, "x = 1\ndef f(:\n")
-    assert written_phases(checkout) == 2
+    assert 3 not in written_phases(checkout)
     (problem,) = unwritten_tasks(3, checkout)
     assert "labs/phase3_preemption/starter.py, line 2" in problem
     starter_path(4, checkout).unlink()

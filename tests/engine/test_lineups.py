@@ -67,7 +67,7 @@ def test_every_form_of_a_lineup_is_read(text: str, impls: list[Impl]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' names no phases; write it as in 'starter:1-3,solution:4-6'"),
+        ("", "'' names no phases; write it as in 'starter:1-3'"),
         ("teacher", "'teacher' names no phases"),
         ("solution:1,starter", "'starter' names no phases"),
         ("teacher:1", "an implementation is 'starter' or 'solution', got 'teacher'"),

@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from labs.support import make_request
 from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
+from mini_vllm.lineup import CHECKOUT, parse_lineup
+from mini_vllm.llm import LLM
 from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
 from mini_vllm.model.runner import PagedModelRunner, draw
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
@@ -22,6 +23,7 @@ from solutions import phase6_gpu_runner as phase6
 __all__ = ["NAMESPACE"]
 
 GIB = 2**30
+HANDOUT = CHECKOUT / "labs" / "phase6_gpu_runner" / "README.md"
 STEPS = RunnerSteps.of(phase6)
 
 
@@ -159,6 +161,13 @@ def saturation_batch(flops: float, bandwidth: float, bytes_per_weight: int) -> i
     return round(flops * bytes_per_weight / 2 / bandwidth)
 
 
+def is_here(prompt: str) -> bool:
+    """Return whether the handout says, word for word, what `mini-vllm generate --lineup starter:1,starter:6` says."""
+    llm = LLM(lineup=parse_lineup("solution:1,solution:6"))
+    (output,) = llm.chat([{"role": "user", "content": prompt}], SamplingParams(max_tokens=128))
+    return " ".join(output.outputs[0].text.split()) in " ".join(HANDOUT.read_text(encoding="utf-8").split())
+
+
 NAMESPACE = {
     "GIB": GIB,
     "bfloat16": bfloat16,
@@ -168,6 +177,7 @@ NAMESPACE = {
     "chosen": chosen,
     "draw_of": draw_of,
     "first_step_hits": first_step_hits,
+    "is_here": is_here,
     "kv_block_bytes": phase6.kv_block_bytes,
     "kv_heads_read": kv_heads_read,
     "null_block_leaks": null_block_leaks,

@@ -1,0 +1,76 @@
+"""A run to look at: the answers and what every step decided, live or from a file in `labs/observed/`."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mini_vllm.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env, solutions_exist
+from mini_vllm.llm import LLM
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.trace import StepRecord
+from mini_vllm.written import written_phases
+
+RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request was asked and said, and what it went through."""
+
+    request_id: str
+    question: str
+    text: str
+    num_output_tokens: int
+    num_preemptions: int
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """Answers in the order of the questions, and the record of each step."""
+
+    token_budget: int
+    answers: list[Answer]
+    steps: list[StepRecord]
+
+
+def engine_to_observe() -> Lineup | None:
+    """Return the lineup of `LAB_IMPL`, else the reference, else yours; None if yours is not whole yet."""
+    if os.environ.get("LAB_IMPL") or solutions_exist() or len(written_phases()) == len(PHASE_NAMES):
+        return lineup_from_env()
+    return None
+
+
+def observe(llm: LLM, questions: Sequence[str], params: SamplingParams) -> ObservedRun:
+    """Ask all questions at once. Raises `ValueError` if the `LLM` was made without `record=True`."""
+    recorder = llm.engine.recorder
+    if recorder is None:
+        raise ValueError("this LLM records no steps: make it with LLM(..., record=True)")
+    first = len(recorder.steps)
+    outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
+    answers = [
+        Answer(
+            output.request_id,
+            question,
+            output.outputs[0].text,
+            output.metrics.num_output_tokens,
+            output.metrics.num_preemptions,
+            output.metrics.num_cached_tokens,
+        )
+        for question, output in zip(questions, outputs, strict=True)
+    ]
+    return ObservedRun(llm.engine.scheduler.max_num_batched_tokens, answers, recorder.steps[first:])
+
+
+def write_run(run: ObservedRun, path: Path = RECORDED) -> None:
+    """Write a run as a trace: a line with budget and answers, then one step per line."""
+    head = {"token_budget": run.token_budget, "answers": [asdict(answer) for answer in run.answers]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *run.steps)), encoding="utf-8")
+
+
+def recorded_run(path: Path = RECORDED) -> ObservedRun:
+    """Return the run in a file that `write_run` wrote: by default the one of `notebooks/00_tour.ipynb`."""
+    head, *steps = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return ObservedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps)

@@ -1,0 +1,194 @@
+"""Every command, lineup, path and link in the student edition works without what the edition has not."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from mini_vllm.cli.main import app
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.written import starter_path
+from tests.course.released_text import Command, ReleasedText, released_texts
+from tests.course.surface import PHASES, solution_path
+
+OUR_FOLDERS = ("labs", "mini_vllm", "docs", "notebooks", "tools", "tests", "solutions")
+NOT_THERE = re.compile(
+    r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|\boracle\b|mini-vllm release|"
+    r"\bthe reference(?! counts?\b)|\bteacher's\b"
+)
+NEEDS_THE_REFERENCE = ("oracle", "release")
+STALLS = {  # the handouts say that these end with an error
+    "trace --lineup starter:1-2 --num-gpu-blocks 21",
+}
+
+
+@pytest.fixture(scope="module")
+def texts(student: Path) -> list[ReleasedText]:
+    found = released_texts(student)
+    assert {"README.md", "AGENTS.md", "labs/README.md", "notebooks/00_tour.ipynb"} <= {text.file for text in found}
+    return found
+
+
+@pytest.fixture(scope="module")
+def commands(texts: list[ReleasedText]) -> list[Command]:
+    found = [command for text in texts for command in text.commands()]
+    assert len(found) > 80, "the search has become blind"
+    return found
+
+
+def test_no_sentence_assumes_what_is_not_there(texts: list[ReleasedText]) -> None:
+    found = {f"{text.file}: {match[0]}" for text in texts for match in NOT_THERE.finditer(text.text)}
+    assert found == set()
+
+
+def test_every_lineup_is_made_of_starters(texts: list[ReleasedText]) -> None:
+    lineups = {lineup for text in texts for lineup in text.lineups()}
+    assert len(lineups) > 5
+    assert {lineup for lineup in lineups if "solution" in str(parse_lineup(lineup))} == set()
+
+
+def test_every_command_of_ours_exists_with_its_options(commands: list[Command]) -> None:
+    ours = [command for command in commands if command.words[0] == "mini-vllm" and len(command.words) > 1]
+    assert len(ours) > 25
+    for command in ours:
+        assert problem_with(command) is None, f"{command}: {problem_with(command)}"
+
+
+def problem_with(command: Command) -> str | None:
+    """Return why the command line would be refused before anything runs, None if it would not."""
+    found: Any = typer.main.get_command(app)
+    words = command.words[1:]
+    while hasattr(found, "commands") and words != ["--help"]:
+        name = words.pop(0) if words else ""
+        if name not in found.commands or name in NEEDS_THE_REFERENCE:
+            return f"there is no command {name!r}"
+        found = found.commands[name]
+    if words == ["--help"]:
+        return None
+    try:
+        found.make_context("mini-vllm", words)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    "line", ["nothing", "oracle --phase 1", "trace --nope", "bench", "bench nothing", "generate", "trace --seed x"]
+)
+def test_a_command_that_would_be_refused_is_found(line: str) -> None:
+    assert problem_with(Command("here", {}, ["mini-vllm", *line.split()])) is not None
+
+
+def test_every_option_that_stands_alone_exists(texts: list[ReleasedText]) -> None:
+    known = {"-k", "-s", "-m"} | options_of(typer.main.get_command(app))
+    for text in texts:
+        for code in text.inline_code:
+            if code.startswith("-"):
+                assert [word for word in code.split() if re.match(r"--?[a-z]", word) and word not in known] == [], (
+                    text.file
+                )
+
+
+def options_of(command: Any) -> set[str]:
+    """Return the options of a command and of all commands under it."""
+    found = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    for each in getattr(command, "commands", {}).values():
+        found |= options_of(each)
+    return found
+
+
+def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Command]) -> None:
+    settings = tomllib.loads((student / "pyproject.toml").read_text(encoding="utf-8"))
+    markers = {line.partition(":")[0] for line in settings["tool"]["pytest"]["ini_options"]["markers"]}
+    ours = [command for command in commands if command.words[0] == "pytest" and len(command.words) > 1]
+    named = {command.words[command.words.index("-m") + 1] for command in ours if "-m" in command.words}
+    assert named == markers, "every task has its command"
+    for command in ours:
+        folders = [word for word in command.words[1:] if word.startswith("labs")]
+        assert folders, command
+        assert all((student / folder).exists() for folder in folders), command
+
+
+def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list[Command]) -> None:
+    targets = set(re.findall(r"^([a-z ]+):", (student / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    spec = spec_from_file_location("released_lab", student / "lab.py")
+    assert spec is not None
+    assert spec.loader is not None
+    lab = module_from_spec(spec)
+    spec.loader.exec_module(lab)
+    for command in commands:
+        match command.words:
+            case ["make", target, *_]:
+                assert target in " ".join(targets).split(), command
+            case ["python", "lab.py", name, *_]:
+                assert name in lab.COMMANDS, command
+            case ["python", "-m", module, *_]:
+                assert (student / f"{module.replace('.', '/')}.py").exists(), command
+
+
+def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:
+    for text in texts:
+        for link in text.links:
+            assert (student / text.file).parent.joinpath(link.partition("#")[0]).exists(), f"{text.file}: {link}"
+        for code in text.inline_code:
+            if re.fullmatch(rf"(?:{'|'.join(OUR_FOLDERS)})/[\w./*-]*", code):
+                assert list(student.glob(code.replace("phaseN_", "phase?_").rstrip("/"))), f"{text.file}: {code}"
+
+
+def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[str, bytes]) -> None:
+    ours = re.compile(rf"(?<![\w/.])(?:{'|'.join(OUR_FOLDERS)})/[\w./-]*\w(?!\S*[{{*([\\])")
+    for path, content in edition.items():
+        if path in ("mini_vllm/release.py", "LICENSE") or path.endswith((".safetensors", ".gz", ".jsonl", ".svg")):
+            continue
+        for named in ours.findall(content.decode()):
+            assert (student / named).exists(), f"{path}: {named}"
+
+
+PROGRAM = """
+import json, sys
+from typer.testing import CliRunner
+from mini_vllm.cli.main import app
+told = {}
+for line in json.load(sys.stdin):
+    result = CliRunner().invoke(app, line)
+    told[" ".join(line)] = [result.exit_code, result.output[-600:], repr(result.exception)]
+print(json.dumps(told))
+"""
+
+
+def test_every_trace_stages_and_generate_command_runs_on_written_starters(
+    student: Path, commands: list[Command], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(student, tmp_path / "whole"))
+    for phase in PHASES:
+        shutil.copy(solution_path(phase), starter_path(phase, folder))
+    lines = {tuple(c.words[1:]) for c in commands if c.words[:2] and c.words[0] == "mini-vllm" and not c.environment}
+    lines = {line for line in lines if line[:1] in (("trace",), ("stages",), ("generate",))}
+    assert len(lines) > 20
+    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=folder, env=environment, input=json.dumps(sorted(lines)), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    for line, (exit_code, output, exception) in told.items():
+        assert exit_code == (1 if line in STALLS else 0), f"{line}: {exception}\n{output}"
+
+
+def test_the_tour_runs_on_an_untouched_edition(student: Path, tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": str(student), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", "notebooks"]
+    done = subprocess.run(command, cwd=student, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert re.search(r"\d+ passed", done.stdout)
