@@ -5,6 +5,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.chromium import browser
+
+__all__ = ["browser"]
+
 settings.register_profile(
     "ci",
     derandomize=True,

@@ -9,8 +9,8 @@ from rich.console import Console
 from mini_vllm import LLM, SamplingParams, parse_lineup
 from mini_vllm.cli.demo import run_info
 from mini_vllm.cli.demo_script import plan_demo
-from mini_vllm.cli.run_state import RunInfo, RunState, fold
 from mini_vllm.cli.step_view import render_step
+from mini_vllm.views.run_state import RunInfo, RunState, fold
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 92

@@ -12,16 +12,17 @@ from rich.text import Text
 
 from mini_vllm.bench import scheduler as measured
 from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
-from mini_vllm.cli.console import OKABE_ITO, friendly, is_live, make_console, whose_code
+from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.cli.yours import lineup_to_run
+from mini_vllm.views.palette import color
 
 # vLLM 0.13.0's own scheduler, microseconds of CPU time. Another run on another machine.
 VLLM_PER_REQUEST = (7.1, 8.5)
 VLLM_PER_ADMISSION = 107.0
 BAR_LENGTH = 28
-OURS, THEIRS = OKABE_ITO[1][0], OKABE_ITO[6][0]
+OURS, THEIRS = color(1), color(6)
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure what the engine itself costs.")
 

@@ -4,7 +4,6 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from string import ascii_uppercase
 from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -14,22 +13,10 @@ from rich.style import Style
 from mini_vllm.engine import RunnerError, StalledError
 from mini_vllm.invariants import InvariantError
 from mini_vllm.lineup import Lineup, solutions_exist
+from mini_vllm.views.palette import color, ink_on
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Okabe and Ito's colors, which color-blind people can tell apart, each with the text color that reads on it.
-# Yellow comes last: as a foreground it is invisible on a white terminal.
-OKABE_ITO = (
-    ("#E69F00", "#000000"),
-    ("#56B4E9", "#000000"),
-    ("#009E73", "#FFFFFF"),
-    ("#CC79A7", "#000000"),
-    ("#0072B2", "#FFFFFF"),
-    ("#D55E00", "#FFFFFF"),
-    ("#999999", "#000000"),
-    ("#F0E442", "#000000"),
-)
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -43,21 +30,14 @@ def is_live(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def label(index: int) -> str:
-    """Return the letter of request `index`: A to Z, then AA, AB, ..."""
-    rest, letter = divmod(index, len(ascii_uppercase))
-    return (label(rest - 1) if rest else "") + ascii_uppercase[letter]
-
-
 def chip_style(index: int) -> Style:
     """Return a request's color as a background with text that reads on it."""
-    background, text = OKABE_ITO[index % len(OKABE_ITO)]
-    return Style(color=text, bgcolor=background, bold=True)
+    return Style(color=ink_on(index), bgcolor=color(index), bold=True)
 
 
 def ink_style(index: int) -> Style:
     """Return a request's color as a foreground."""
-    return Style(color=OKABE_ITO[index % len(OKABE_ITO)][0])
+    return Style(color=color(index))
 
 
 def whose_code(lineup: Lineup) -> str:

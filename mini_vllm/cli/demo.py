@@ -11,12 +11,12 @@ from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.demo_script import DemoPlan, plan_demo
 from mini_vllm.cli.options import LineupText, ModelName, open_llm
 from mini_vllm.cli.report import per_request, texts, totals
-from mini_vllm.cli.run_state import RunInfo, RunState
 from mini_vllm.cli.step_line import LineWriter, legend, who_decodes
 from mini_vllm.cli.step_view import FAINT, render_step
 from mini_vllm.cli.yours import is_chosen, lineup_to_run, say_what_you_have
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.views.run_state import RunInfo, RunState
 from mini_vllm.written import written_lineup
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mini_vllm.cli.console import chip_style
-from mini_vllm.cli.run_state import RunState
 from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.views.run_state import RunState
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from mini_vllm.cli.run_state import RunInfo, RunState
 from mini_vllm.trace import ScheduledRecord
+from mini_vllm.views.run_state import RunInfo, RunState
 
 
 def legend(info: RunInfo) -> str:

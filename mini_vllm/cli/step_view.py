@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mini_vllm.cli.console import chip_style, ink_style
-from mini_vllm.cli.run_state import RunState
-from mini_vllm.cli.sentences import describe_step
+from mini_vllm.views.run_state import RunState
+from mini_vllm.views.sentences import describe_step
 
 HATCH, ROOM = "░", "·"
 SHARED = Style(reverse=True, bold=True)

@@ -24,10 +24,10 @@ from mini_vllm.cli.options import (
     SchedulingPolicy,
     engine_config,
 )
-from mini_vllm.cli.trace_file import read_trace, write_trace
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.engine import StalledError
 from mini_vllm.trace import StepRecord
+from mini_vllm.views.trace_file import read_trace, write_trace
 from mini_vllm.workload import SMALL_POOL, Run, make_workload
 
 

@@ -9,10 +9,10 @@ from mini_vllm.cli.console import make_console
 from mini_vllm.cli.demo import run
 from mini_vllm.cli.demo_script import plan_demo
 from mini_vllm.cli.options import open_llm
-from mini_vllm.cli.run_state import RunInfo, RunState, fold
-from mini_vllm.cli.sentences import describe_step
 from mini_vllm.cli.step_view import render_step
 from mini_vllm.trace import StepRecord
+from mini_vllm.views.run_state import RunInfo, RunState, fold
+from mini_vllm.views.sentences import describe_step
 from tests.cli.conftest import Commands
 
 
@@ -159,7 +159,7 @@ def test_the_clock_does_not_count_pauses() -> None:
 
 
 def test_more_requests_than_letters() -> None:
-    from mini_vllm.cli.console import label
+    from mini_vllm.views.palette import label
 
     assert [label(index) for index in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from mini_vllm import parse_lineup
-from mini_vllm.cli.trace_file import read_trace
 from mini_vllm.parity.scenario import PUBLIC_TRACES
+from mini_vllm.views.trace_file import read_trace
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 from tests.cli.conftest import Commands
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mini_vllm.cli.console import label
 from mini_vllm.trace import ScheduledRecord, StepRecord
+from mini_vllm.views.palette import label
+from mini_vllm.views.pool_state import PoolState
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,20 @@ class RunInfo:
     num_blocks: int
     block_size: int
     token_budget: int
+    prefix_caching: bool = True
 
     def index(self, request_id: str) -> int:
-        """Return the number of a request, which its color and its label follow from."""
+        """Return the number of a request, which its colour and its label follow from."""
         return list(self.titles).index(request_id)
 
     def label(self, request_id: str) -> str:
-        """Return the letter of a request."""
-        return label(self.index(request_id))
+        """Return the request's own id if all ids are short names such as `r3`, else its letter."""
+        return request_id if all(map(is_short_name, self.titles)) else label(self.index(request_id))
+
+
+def is_short_name(request_id: str) -> bool:
+    """Return whether an id fits in a block of a picture and cannot be taken for a number."""
+    return len(request_id) <= 3 and request_id[:1].isalpha()
 
 
 @dataclass
@@ -56,7 +63,11 @@ class RunState:
     chunked: set[str] = field(default_factory=set)
     blocks_in_use: list[int] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    pool: PoolState = field(init=False)
     _furthest: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pool = PoolState(self.info.num_blocks, self.info.block_size, self.info.prefix_caching)
 
     @property
     def hit_rate(self) -> float:
@@ -78,9 +89,10 @@ class RunState:
 
     def advance(self, record: StepRecord) -> None:
         """Take in the next step."""
-        held_before = self.record["running_after"] if self.record else []
-        alive = {request_id for request_id, *_ in held_before} - {victim for victim, *_ in record["preempted"]}
-        self.tables = {i: blocks for i, blocks in self.tables.items() if i in alive - set(record["aborted"])}
+        tables = self.tables_after_update()
+        self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
+        gone = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
+        self.tables = {i: blocks for i, blocks in tables.items() if i not in gone}
         self.record = record
         for victim, *_ in record["preempted"]:
             self.computed[victim] = 0
@@ -111,6 +123,15 @@ class RunState:
         self.num_recomputed_tokens += max(0, min(end, furthest) - share["computed"])
         self._furthest[request_id] = max(end, furthest)
 
+    def tables_after_update(self) -> dict[str, list[int]]:
+        """Return the block tables at the end of the step, when whoever finished has given back its blocks."""
+        running = {request_id for request_id, *_ in self.record["running_after"]} if self.record else set()
+        return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
+
+    def ref_counts(self) -> dict[int, int]:
+        """Return block id to number of holders while the step was computed, for the blocks somebody holds."""
+        return {block_id: len(holders) for block_id, holders in self.holders().items()}
+
     def holders(self) -> dict[int, list[str]]:
         """Return for each held block who holds it, in order of arrival."""
         holders: dict[int, list[str]] = {}
@@ -120,8 +141,8 @@ class RunState:
         return holders
 
     def cached(self) -> set[int]:
-        """Return the blocks in the prefix cache."""
-        return set(self.record["detail"].get("cached", [])) if self.record else set()
+        """Return the blocks in the prefix cache at the end of the step."""
+        return self.pool.cached
 
     def status(self, request_id: str) -> str:
         """Return one word for where a request is in the current step."""

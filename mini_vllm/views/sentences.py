@@ -1,7 +1,7 @@
 """What happened in a step, in words."""
 
-from mini_vllm.cli.run_state import RunState
 from mini_vllm.trace import ScheduledRecord, StepRecord
+from mini_vllm.views.run_state import RunState
 
 MOST_SENTENCES = 3
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.parity.scenario import read_scenarios
+from mini_vllm.parity.scenario import Scenario, read_scenarios
 from mini_vllm.trace import StepRecord
 
 
@@ -15,7 +15,16 @@ def write_trace(path: Path, records: list[StepRecord], token_budget: int | None)
 
 
 def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], int | None]:
-    """Return the steps of a trace file and its token budget, None if that is not known.
+    """Return the steps of a trace file and its token budget, None if that is not known. Like `open_trace`."""
+    found = open_trace(path, name)
+    if isinstance(found, Scenario):
+        records: list[StepRecord] = found.line["trace"]["steps"]
+        return records, int(found.line["config"]["max_num_batched_tokens"])
+    return found
+
+
+def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[StepRecord], int | None]:
+    """Return a recorded scenario, or the steps and the token budget of a trace of ours.
 
     Of a file of recorded scenarios it is the scenario called `name`, or the only one. Raises `ValueError`
     if the file holds no trace, `OSError` if it cannot be read.
@@ -32,9 +41,7 @@ def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], i
         raise ValueError(f"{path} has {len(scenarios)} scenarios; choose one with --name: {', '.join(scenarios)}")
     if name is not None and name not in scenarios:
         raise ValueError(f"{path} has no scenario {name!r}; it has {', '.join(scenarios)}")
-    scenario = scenarios[name] if name is not None else next(iter(scenarios.values()))
-    records: list[StepRecord] = scenario.line["trace"]["steps"]
-    return records, int(scenario.line["config"]["max_num_batched_tokens"])
+    return scenarios[name] if name is not None else next(iter(scenarios.values()))
 
 
 def read_steps(path: Path, lines: list[Any]) -> tuple[list[StepRecord], int | None]:

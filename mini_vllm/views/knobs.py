@@ -1,0 +1,73 @@
+"""What a reader can turn: numbers, choices and switches, and the check of what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Slide:
+    """A number between two ends. `unit` stands behind it."""
+
+    name: str
+    label: str
+    value: float
+    low: float
+    high: float
+    step: float = 1
+    unit: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"kind": "slide"}
+
+    def checked(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.low <= value <= self.high:
+            raise ValueError(f"{self.name} is {value!r}, but it must be a number from {self.low} to {self.high}")
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words or numbers, such as the powers of two."""
+
+    name: str
+    label: str
+    value: Any
+    options: Sequence[Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "label": self.label, "value": self.value, "options": list(self.options)} | {
+            "kind": "choice"
+        }
+
+    def checked(self, value: Any) -> Any:
+        if value not in self.options:
+            raise ValueError(f"{self.name} is {value!r}, but it must be one of {', '.join(map(str, self.options))}")
+        return value
+
+
+@dataclass(frozen=True)
+class Switch:
+    """On or off."""
+
+    name: str
+    label: str
+    value: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"kind": "switch"}
+
+    def checked(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{self.name} is {value!r}, but it must be True or False")
+        return value
+
+
+Knob = Slide | Choice | Switch
+
+
+def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values if the knobs can have them. Raises `ValueError` that names the knob and its range."""
+    if unknown := values.keys() - knobs.keys():
+        raise ValueError(f"there is no knob {', '.join(sorted(unknown))}; there are {', '.join(knobs)}")
+    return {name: knobs[name].checked(value) for name, value in values.items()}

@@ -1,0 +1,37 @@
+"""One colour and one label per request, in every picture."""
+
+from string import ascii_uppercase
+
+# Okabe and Ito's colours, which colour-blind people can tell apart, each with the ink that reads best on it.
+# Yellow comes last: as a foreground it is invisible on white.
+OKABE_ITO = (
+    ("#E69F00", "#000000"),
+    ("#56B4E9", "#000000"),
+    ("#009E73", "#000000"),
+    ("#CC79A7", "#000000"),
+    ("#0072B2", "#FFFFFF"),
+    ("#D55E00", "#000000"),
+    ("#999999", "#000000"),
+    ("#F0E442", "#000000"),
+)
+
+
+def label(index: int) -> str:
+    """Return the letter of request `index`: A to Z, then AA, AB, ..."""
+    rest, letter = divmod(index, len(ascii_uppercase))
+    return (label(rest - 1) if rest else "") + ascii_uppercase[letter]
+
+
+def color(index: int) -> str:
+    """Return the colour of request `index`. After eight requests the colours come round again."""
+    return OKABE_ITO[index % len(OKABE_ITO)][0]
+
+
+def ink_on(index: int) -> str:
+    """Return black or white, whichever reads better on the colour of request `index`."""
+    return OKABE_ITO[index % len(OKABE_ITO)][1]
+
+
+def lap(index: int) -> int:
+    """Return how often the colours had come round before request `index`: its number of marks."""
+    return index // len(OKABE_ITO)

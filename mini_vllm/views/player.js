@@ -1,0 +1,156 @@
+// Shows a film: swaps the layers that change, and nothing else. Python made every picture.
+
+function unfold(film) {
+  const now = [];
+  return film.frames.map(({ changes }) => {
+    for (let i = 0; i < changes.length; i += 2) now[changes[i]] = changes[i + 1];
+    return now.slice();
+  });
+}
+
+function make(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+function button(text, title, onclick) {
+  const made = make("button", { type: "button", textContent: text, title, onclick });
+  made.setAttribute("aria-label", title);
+  return made;
+}
+
+function followMenu(choices, onchange) {
+  const menu = make("select", { title: "follow a request or a block", onchange: () => onchange(menu.value) });
+  menu.setAttribute("aria-label", "follow a request or a block");
+  menu.append(make("option", { value: "", textContent: "follow ..." }));
+  for (const [key, name] of choices) menu.append(make("option", { value: key, textContent: name }));
+  return menu;
+}
+
+function mark(svg, key) {
+  const [kind, value] = key.split(":");
+  for (const part of svg.querySelectorAll("[data-request], [data-block]")) {
+    const names = part.getAttribute(`data-${kind}`)?.split(" ");
+    part.classList.toggle("mv-followed", Boolean(key && names?.includes(value)));
+    part.classList.toggle("mv-dim", Boolean(key && names && !names.includes(value)));
+  }
+}
+
+function about(svg, key) {
+  const told = [...svg.querySelectorAll("[data-about]")].filter((part) => part.getAttribute("data-about") === key);
+  return told.map((part) => part.querySelector("title")?.textContent ?? "").join(" / ");
+}
+
+function keyOf(target) {
+  const block = target.closest("[data-block]"), request = target.closest("[data-request]");
+  if (block) return `block:${block.getAttribute("data-block").split(" ")[0]}`;
+  return request ? `request:${request.getAttribute("data-request").split(" ")[0]}` : "";
+}
+
+function render({ model, el: root }) {
+  let film, states, svg, layers, shown = [], timer = null;
+  const last = () => film.frames.length - 1;
+  const save = (name, value) => { model.set(name, value); model.save_changes(); };
+  const go = (step) => save("step", Math.max(0, Math.min(last(), step)));
+  const move = (by) => go(model.get("step") + by);
+  const follow = (key) => save("follow", key === model.get("follow") ? "" : key);
+
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    play.textContent = "▶ play";
+  }
+  function toggle() {
+    if (timer) return stop();
+    if (model.get("step") >= last()) go(0);
+    play.textContent = "❚❚ pause";
+    timer = setInterval(() => (model.get("step") >= last() ? stop() : move(1)), 1000 / model.get("speed"));
+  }
+
+  const play = button("▶ play", "play or pause", toggle);
+  const range = make("input", { type: "range", min: 0, oninput: () => go(Number(range.value)) });
+  range.setAttribute("aria-label", "step");
+  const place = make("output", { className: "mvw-step" });
+  const bar = make("div", { className: "mvw-bar" },
+    button("|◀", "first step", () => go(0)), button("◀", "previous step", () => move(-1)), play,
+    button("▶", "next step", () => move(1)), button("▶|", "last step", () => go(last())), range, place);
+  const picture = make("div", { className: "mvw-picture" });
+  const following = make("div", { className: "mvw-about" });
+  const heard = make("div", { className: "mvw-heard" });
+  heard.setAttribute("aria-live", "polite");
+  const twin = make("pre"), summary = make("summary", { textContent: "In words" });
+  let menu = make("select");
+  root.classList.add("mvw");
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.replaceChildren(bar, picture, following, heard, make("details", {}, summary, twin));
+
+  function load() {
+    stop();
+    film = model.get("film");
+    states = unfold(film);
+    picture.innerHTML = film.svg;
+    svg = picture.firstElementChild;
+    layers = film.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
+    shown = [];
+    range.max = last();
+    menu.remove();
+    menu = followMenu(film.follow, (key) => save("follow", key));
+    if (film.follow.length) bar.append(menu);
+    for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
+      part.dataset.lmSuppressShortcuts = "true";
+    show();
+  }
+  function show() {
+    const step = Math.max(0, Math.min(last(), model.get("step"))), state = states[step], frame = film.frames[step];
+    state.forEach((fragment, i) => { if (fragment !== shown[i]) layers[i].innerHTML = film.fragments[fragment]; });
+    shown = state;
+    svg.setAttribute("aria-label", `${frame.title}. ${frame.sentence}`);
+    svg.querySelector("title").textContent = frame.title;
+    svg.querySelector("desc").textContent = frame.sentence;
+    root.setAttribute("aria-label", frame.title);
+    root.dataset.step = step;
+    range.value = step;
+    range.setAttribute("aria-valuetext", `step ${step} of ${last()}`);
+    place.textContent = `step ${step} of ${last()}`;
+    if (!timer) heard.textContent = frame.sentence;
+    twin.textContent = film.fragments[frame.twin];
+    showFollowed();
+  }
+  function showFollowed() {
+    const key = model.get("follow");
+    mark(svg, key);
+    following.textContent = key ? about(svg, key) || "not in this step" : "";
+    root.dataset.follow = key;
+    menu.value = key;
+  }
+
+  picture.onclick = ({ target }) => {
+    const place = target.closest("[data-go-to]"), key = keyOf(target);
+    if (place) go(Number(place.getAttribute("data-go-to")));
+    else follow(key);
+  };
+  root.onkeydown = (event) => {
+    const within = event.target !== root;
+    const keys = {
+      ArrowRight: () => move(1), ArrowLeft: () => move(-1), PageUp: () => move(-10), PageDown: () => move(10),
+      Home: () => go(0), End: () => go(last()), " ": toggle, Escape: () => save("follow", ""),
+    };
+    if (event.altKey || event.ctrlKey || event.metaKey || !keys[event.key]) return;
+    if (within && (event.key !== "Escape") && event.target.matches("input, select, button, summary")
+      && !(event.target.matches("button") && event.key.startsWith("Arrow"))) return;
+    keys[event.key]();
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  load();
+  const listeners = { "change:film": load, "change:step": show, "change:follow": showFollowed };
+  for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
+  return () => {
+    stop();
+    for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
+  };
+}
+
+export default { render };

@@ -1,0 +1,27 @@
+"""The three ways to show a film: a picture, HTML with a slider, a widget."""
+
+from typing import TYPE_CHECKING
+
+from mini_vllm.views.film import Film
+from mini_vllm.views.picture import Picture
+from mini_vllm.views.slider import Slider
+
+if TYPE_CHECKING:
+    from mini_vllm.views.widgets import Player
+
+
+def static(film: Film, step: int = 0) -> Picture:
+    """Return one step as a picture. It needs no kernel and no script."""
+    return film[step]
+
+
+def slider(film: Film, step: int = 0, speed: float = 4) -> Slider:
+    """Return the film as one piece of HTML, which still moves in an exported page. `speed` in steps per second."""
+    return Slider(film, step, speed)
+
+
+def player(film: Film, step: int = 0, speed: float = 4) -> "Player":
+    """Return the film as a widget: Python can set and watch `step` and `follow`. `speed` in steps per second."""
+    from mini_vllm.views.widgets import Player
+
+    return Player(film, step, speed)

@@ -1,0 +1,82 @@
+"""SVG as text, built from typed parts.
+
+A part is `Markup`; everything else is escaped. Pictures hold no ids, so that any number of them can share a
+page: what would need one (a hatch pattern, an arrow head) is drawn instead.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NewType
+from xml.sax.saxutils import escape, quoteattr
+
+Markup = NewType("Markup", str)
+Value = str | float | None
+
+NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def number(value: float) -> str:
+    """Return a length with at most two decimals and no idle zeros."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def plain(text: str) -> str:
+    """Return text without the characters that XML cannot hold."""
+    return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def element(name: str, *children: Markup, **attributes: Value) -> Markup:
+    """Return an element. `class_` is `class`, other underscores are hyphens; an attribute of None is left out."""
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}={quoteattr(plain(value) if isinstance(value, str) else number(value))}"
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>")
+
+
+def group(*children: Markup, **attributes: Value) -> Markup:
+    """Return a `<g>`."""
+    return element("g", *children, **attributes)
+
+
+def joined(parts: Iterable[Markup]) -> Markup:
+    """Return parts one after the other."""
+    return Markup("".join(parts))
+
+
+def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
+    """Return a rectangle by its upper left corner."""
+    return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)
+
+
+def text(x: float, y: float, content: str, **attributes: Value) -> Markup:
+    """Return text whose baseline starts at (x, y)."""
+    return element("text", Markup(escape(plain(content))), x=x, y=y, **attributes)
+
+
+def path(data: str, **attributes: Value) -> Markup:
+    """Return a path."""
+    return element("path", d=data, **attributes)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Markup:
+    """Return a straight line."""
+    return path(f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}", **attributes)
+
+
+def tooltip(content: str) -> Markup:
+    """Return a `<title>`: the words that a pointer over its parent brings up, and that a screen reader reads."""
+    return element("title", Markup(escape(plain(content))))
+
+
+def hatch(x: float, y: float, width: float, height: float, spacing: float = 6, **attributes: Value) -> Markup:
+    """Return slanted lines that fill a rectangle, cut at its edges."""
+    strokes = []
+    for k in range(1, int((width + height) / spacing) + 1):
+        reach = k * spacing
+        left, right = max(0.0, reach - height), min(reach, width)
+        if right > left:
+            start = f"M{number(x + left)} {number(y + reach - left)}"
+            strokes.append(f"{start}L{number(x + right)} {number(y + reach - right)}")
+    return path("".join(strokes), class_="mv-hatch", **attributes) if strokes else Markup("")

@@ -1,0 +1,240 @@
+"""The base of all views: well-formed SVG, films that hold everything once, fallbacks that show a picture."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.views import svg
+from mini_vllm.views.film import Film
+from mini_vllm.views.knobs import Choice, Slide, Switch
+from mini_vllm.views.palette import OKABE_ITO, color, ink_on, label, lap
+from mini_vllm.views.picture import Layer, Picture
+from mini_vllm.views.show import player, slider, static
+from mini_vllm.views.svg import Markup
+from mini_vllm.views.typeset import shorten, text_width, wrap
+from mini_vllm.views.widgets import Panel, Player
+
+ROOT = Path(__file__).parents[2]
+NASTY = "a<b>&\"'\x00 ]]> </script><script>alert(1)</script>"
+
+
+def counter(step: int, title: str = "counter") -> Picture:
+    """A view of a few lines: a number that grows, on a ground that never changes."""
+    ground = svg.rect(0, 0, 100, 40, class_="mv-panel")
+    digit = svg.group(
+        svg.tooltip(f"it is {step}"),
+        svg.text(10, 25, str(step), class_="mv-strong"),
+        data_request=str(step % 2),
+        data_about=f"request:{step % 2}",
+    )
+    return Picture(
+        title=f"{title}, step {step}",
+        height=60,
+        layers=(Layer("ground", ground), Layer("digit", digit, x=5, y=5)),
+        sentence=f"The counter shows {step}.",
+        twin=f"counter: {step}",
+    )
+
+
+def counting(num_steps: int) -> Film:
+    return Film([counter(step) for step in range(num_steps)], follow=[("request:0", "even"), ("request:1", "odd")])
+
+
+def parsed(markup: str) -> ElementTree.Element:
+    return ElementTree.fromstring(markup)
+
+
+def test_elements_are_escaped_and_well_formed() -> None:
+    made = svg.group(svg.tooltip(NASTY), svg.text(1, 2, NASTY), aria_label=NASTY, class_="x", fill=None)
+    root = parsed(f"<svg>{made}</svg>")
+    group = root[0]
+    assert set(group.attrib) == {"aria-label", "class"}
+    assert group.attrib["aria-label"].startswith("a<b>&\"'")
+    assert [child.text for child in group] == [NASTY.replace("\x00", "\N{REPLACEMENT CHARACTER}")] * 2
+
+
+@pytest.mark.parametrize("size", [(3, 9), (40, 14), (0.5, 14), (700, 22)])
+def test_hatching_stays_inside_its_rectangle(size: tuple[float, float]) -> None:
+    width, height = size
+    drawn = svg.hatch(10, 20, width, height)
+    points = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn)]
+    assert all(9.99 <= x <= 10.01 + width and 19.99 <= y <= 20.01 + height for x, y in points)
+    assert len(points) >= 2 or width < 1
+
+
+def luminance(hex_color: str) -> float:
+    channels = [int(hex_color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_every_label_reads_on_its_colour() -> None:
+    for index in range(20):
+        low, high = sorted([luminance(color(index)), luminance(ink_on(index))])
+        assert (high + 0.05) / (low + 0.05) >= 4.5, "the contrast that WCAG AA asks for"
+    assert len({(color(i), lap(i)) for i in range(30)}) == 30
+    assert len({label(i) for i in range(100)}) == 100
+    assert len(OKABE_ITO) == 8
+
+
+def test_text_is_shortened_and_wrapped_to_fit() -> None:
+    assert shorten("short", 100, 12) == "short"
+    long = shorten("What is the capital of Norway?", 80, 12)
+    assert long.endswith("…")
+    assert text_width(long, 12) <= 80
+    assert shorten("W", 1, 12) == ""
+    lines = wrap("word " * 100, 300, 12, 2)
+    assert len(lines) == 2
+    assert lines[-1].endswith("…")
+
+
+def test_a_picture_stands_alone_and_says_what_it_shows() -> None:
+    picture = counter(3)
+    root = parsed(picture.svg())
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == "counter, step 3. The counter shows 3."
+    assert root[0].text == "counter, step 3"
+    assert root[1].text == "The counter shows 3."
+    assert " id=" not in picture.svg()
+    assert "http" not in picture.svg().replace("http://www.w3.org/2000/svg", ""), "nothing is fetched"
+
+
+def test_a_picture_refuses_what_would_not_fit_or_not_swap() -> None:
+    with pytest.raises(ValueError, match="at most 720"):
+        Picture("x", 10, (), "", "", width=721)
+    with pytest.raises(ValueError, match="twice: a"):
+        Picture("x", 10, (Layer("a", Markup("")), Layer("a", Markup(""))), "", "")
+
+
+def test_bundles_show_a_picture_with_and_without_trust_and_no_address() -> None:
+    for shown in (counter(3), Player(counting(5), step=3), slider(counting(5), 3)):
+        bundle = shown._repr_mimebundle_()
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        assert data["text/plain"] == "counter: 3"
+        assert data["image/svg+xml"] == counter(3).svg()
+        (held,) = re.findall(r'<img src="data:image/svg\+xml;base64,([^"]+)"', data["text/html"])
+        assert base64.b64decode(held).decode() == counter(3).svg()
+        assert "<pre>counter: 3</pre>" in data["text/html"]
+        assert "0x" not in repr(shown) or isinstance(shown, Player)
+
+
+def test_the_widget_keeps_the_metadata_and_the_view_of_anywidget() -> None:
+    import anywidget
+
+    widget = Player(counting(3))
+    ours = widget._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in ours[0]
+    plain = anywidget.AnyWidget._repr_mimebundle_(widget)
+    assert ours[1] == (plain[1] if isinstance(plain, tuple) else {})
+
+
+def replayed(encoded: dict[str, Any]) -> list[list[str]]:
+    """Return the layers of every frame, as the player puts them together."""
+    now: dict[int, int] = {}
+    frames = []
+    for frame in encoded["frames"]:
+        changes = frame["changes"]
+        now |= dict(zip(changes[::2], changes[1::2], strict=True))
+        frames.append([encoded["fragments"][now[i]] for i in range(len(encoded["names"]))])
+    return frames
+
+
+def test_a_film_holds_what_does_not_change_once_and_loses_nothing() -> None:
+    film = counting(60)
+    encoded = json.loads(json.dumps(film.encode()))
+    assert replayed(encoded) == [[layer.content for layer in picture.layers] for picture in film.pictures]
+    assert sum("mv-panel" in fragment for fragment in encoded["fragments"]) == 1
+    assert [encoded["fragments"][frame["twin"]] for frame in encoded["frames"]][7] == "counter: 7"
+
+
+def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there() -> None:
+    other = Picture("x", 61, counter(0).layers, "", "")
+    with pytest.raises(ValueError, match="picture 1 differs"):
+        Film([counter(0), other])
+    with pytest.raises(ValueError, match="at least one"):
+        Film([])
+    with pytest.raises(ValueError, match="0 to 4"):
+        static(counting(5), 5)
+    with pytest.raises(ValueError, match="0 to 4"):
+        player(counting(5), -1)
+    widget = player(counting(5))
+    with pytest.raises(ValueError, match="0 to 4"):
+        widget.step = 9
+    with pytest.raises(ValueError, match="speed is 0"):
+        player(counting(5), speed=0)
+
+
+def test_a_slider_cannot_be_broken_out_of() -> None:
+    film = Film([Picture(NASTY, 10, (), NASTY, NASTY)])
+    html = slider(film).html()
+    assert html.count("<script>") == html.count("</script>") == 1
+
+
+KNOBS = (
+    Slide("budget", "token budget", 32, 8, 64, 8, "tokens"),
+    Choice("policy", "policy", "fcfs", ("fcfs", "priority")),
+    Switch("caching", "prefix caching", True),
+)
+
+
+def budget_picture(budget: float, policy: str, caching: bool) -> Picture:
+    if budget == 64:
+        raise ValueError("a budget of 64 does not fit")
+    drawn = svg.text(10, 20, f"{budget} {policy} {caching}")
+    return Picture(
+        "budget", 40, (Layer("all", drawn),), f"The budget is {budget}.", f"budget {budget} {policy} {caching}"
+    )
+
+
+def test_a_panel_answers_questions_and_explains_what_cannot_be() -> None:
+    panel = Panel(KNOBS, budget_picture)
+    assert panel.answer["twin"] == "budget 32 fcfs True"
+    panel.question = {"ticket": 1, "values": {"budget": 40, "policy": "priority", "caching": False}}
+    assert (panel.answer["ticket"], panel.answer["twin"]) == (1, "budget 40 priority False")
+    panel.set(budget=64)
+    assert panel.answer == {"ticket": 2, "error": "a budget of 64 does not fit"}
+    assert panel.picture().twin == "budget 40 priority False", "the last picture stays"
+    panel.question = {"ticket": 3, "values": panel.values | {"budget": 7}}
+    assert panel.answer["error"] == "budget is 7, but it must be a number from 8 to 64"
+    for wrong in ({"policy": "lifo"}, {"caching": 1}, {"budgets": 8}, {"budget": "8"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            panel.set(**wrong)
+    assert "<img" in panel._repr_mimebundle_()[0]["text/html"]
+
+
+def test_views_load_neither_torch_nor_widgets() -> None:
+    program = (
+        "import sys, mini_vllm.views.show, mini_vllm.views.recording, mini_vllm.views.sentences\n"
+        "heavy = {'torch', 'ipywidgets', 'anywidget', 'IPython', 'rich', 'typer', 'numpy'} & set(sys.modules)\n"
+        "print(sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_the_view_in_the_readme_works_as_it_stands() -> None:
+    text = (ROOT / "mini_vllm" / "views" / "README.md").read_text(encoding="utf-8")
+    view, knobs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"llm": small_run(), "draw": lambda budget, caching: counter(int(budget))}
+    exec(view, names)
+    exec(knobs, names)
+    film = names["free_blocks"](names["Recording"].of(names["llm"]))
+    assert film[0].twin == "step 0: 17 of 20 blocks free"
+
+
+def small_run() -> LLM:
+    llm = LLM(
+        config=EngineConfig(num_gpu_blocks=21, max_model_len=40, block_size=4),
+        lineup=parse_lineup("solution:1-5"),
+        record=True,
+    )
+    llm.generate(["hello mini"], SamplingParams(max_tokens=4))
+    return llm
