@@ -51,6 +51,9 @@ class BlockCountingKV:
         self.hits = dict(hits or {})
         self.num_held: dict[str, int] = {}
 
+    def __repr__(self) -> str:
+        return "the KV memory"
+
     def hold(self, requests: Iterable[Request]) -> None:
         """Give requests that run already the blocks of their computed tokens."""
         for request in requests:
@@ -113,6 +116,7 @@ class ScriptedChunks:
         self.not_now = frozenset(not_now)
         self.not_admitted = frozenset(not_admitted)
         self.clamp = clamp
+        self.asked_with: dict[str, dict[str, object]] = {}
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_wanted = request.num_tokens - num_computed_tokens
@@ -130,6 +134,11 @@ class ScriptedChunks:
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
+        self.asked_with[request.request_id] = {
+            "hit_blocks": hit_blocks if hit_blocks is None else list(hit_blocks),
+            "running": running if running is None else [other.request_id for other in running],
+            "kv": kv,
+        }
         admitted = request.request_id not in self.not_admitted
         self.log.note(f"chunks.admits({request.request_id}) -> {admitted}")
         return admitted

@@ -447,6 +447,25 @@ def test_a_waiter_that_may_not_come_in_stops_admission(phase1: ModuleType, why: 
 
 
 @pytest.mark.task1_3
+def test_admission_is_asked_about_with_the_hits_the_running_and_the_memory(phase1: ModuleType) -> None:
+    waiting = [make_request("A", 30), make_request("B", 3)]
+    scene = Scene(Situation([decoding("R")], waiting, block_size=4, hits={"A": [31, 32]}))
+    scene.take_step(phase1)
+    compare(
+        "`admits` is told the request's hit blocks, everybody who runs by then, and the memory: the guard of phase 5 "
+        "counts with all three.",
+        before=scene.before,
+        expected={
+            "for A": {"hit_blocks": [31, 32], "running": ["R"], "kv": scene.kv},
+            "for B": {"hit_blocks": [], "running": ["R", "A"], "kv": scene.kv},
+        },
+        yours={f"for {name}": scene.chunks.asked_with.get(name) for name in ("A", "B")},
+        hint="`admits` has four arguments; which of them do you pass on, and who runs when B's turn comes?",
+        calls=scene.log,
+    )
+
+
+@pytest.mark.task1_3
 def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> None:
     resumed = make_request("A", 5, num_output_tokens=3)
     resumed.status = RequestStatus.PREEMPTED

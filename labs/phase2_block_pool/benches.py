@@ -136,8 +136,9 @@ class ManagerBench:
         call += f", num_lookahead_tokens={lookahead}" if lookahead else ""
         call += f")   {request.request_id}: {request.num_computed_tokens} computed of {request.num_tokens} tokens"
         self.story.append(call)
+        extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
         with explained(self.story):
-            answer = self.kv.allocate_slots(request, num_new_tokens, list(hits), num_lookahead_tokens=lookahead)
+            answer = self.kv.allocate_slots(request, num_new_tokens, list(hits), **extra)
         self.answer = None if answer is None else [int(block_id) for block_id in answer]
         self.story[-1] += f"  -> {self.answer}"
         if self.answer is not None and advance:

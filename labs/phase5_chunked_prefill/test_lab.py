@@ -31,7 +31,9 @@ HINT_OF_CAPS = {
 def policy_of(
     phase5: ModuleType, *, threshold: int = 0, max_model_len: int = 1000, chunking: bool = True, guard: bool = False
 ) -> ChunkPolicy:
-    policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(plain_clamp, threshold, max_model_len, chunking, guard)
+    """Return your policy. A setting that has its default is not named."""
+    settings = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
+    policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(plain_clamp, threshold, max_model_len, **settings)
     return policy
 
 

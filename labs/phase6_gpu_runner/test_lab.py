@@ -374,6 +374,20 @@ def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
 
 
 @pytest.mark.task6_5
+def test_a_probability_that_is_just_top_p_reaches_it(phase6: ModuleType) -> None:
+    draws = [0.1, 0.9]
+    params = SamplingParams(temperature=1.0, top_p=0.5)
+    yours = sampled(phase6, [([0.0, -1000.0, 0.0], params, draw) for draw in draws])
+    expect_equal(
+        len(set(yours)),
+        1,
+        rule="top_p keeps the fewest tokens whose probabilities reach it: just as much is enough.",
+        situation=f"probabilities 0.5, 0, 0.5; top_p=0.5; draws {draws}; yours chose {yours}; counted: different ones",
+        hint="with the first 0.5 kept, how much is missing to top_p?",
+    )
+
+
+@pytest.mark.task6_5
 def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
     draws = [0.0, 0.25, 0.5, 0.75]
     yours = sampled(phase6, [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in draws])
