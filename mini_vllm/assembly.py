@@ -57,7 +57,7 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
         from mini_vllm.model.loading import load_model
         from mini_vllm.model.memory import size_kv_cache
 
-        loaded, tokenizer = load_model(model, config.dtype)
+        loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
         steps = runner_steps_for(lineup.runner)
         config = config.resolved(loaded.max_model_len, config.num_gpu_blocks or size_kv_cache(config, loaded, steps))
     watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, config)) if record else None

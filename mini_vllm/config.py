@@ -12,8 +12,9 @@ class EngineConfig:
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
     memory that is free then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory).
-    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `admission_guard` is
-    ours; vLLM 0.13.0 has no such setting.
+    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `admission_guard` and
+    `prepack_weights` (reorder the linear layers' weights for the CPU) are ours; vLLM 0.13.0 has no such
+    settings.
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """
@@ -30,6 +31,7 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
+    prepack_weights: bool = True
     admission_guard: bool = False
     check_invariants: bool = False
 

@@ -10,6 +10,7 @@ from mini_vllm.cli.console import fail, friendly, make_console
 from mini_vllm.cli.options import (
     AdmissionGuard,
     BlockSize,
+    Dtype,
     EnableChunkedPrefill,
     EnablePrefixCaching,
     LineupText,
@@ -19,6 +20,7 @@ from mini_vllm.cli.options import (
     MaxNumSeqs,
     ModelName,
     NumGpuBlocks,
+    PrepackWeights,
     SchedulingPolicy,
     engine_config,
     open_llm,
@@ -54,6 +56,8 @@ def generate(
     enable_chunked_prefill: EnableChunkedPrefill = None,
     admission_guard: AdmissionGuard = None,
     scheduling_policy: SchedulingPolicy = None,
+    dtype: Dtype = None,
+    prepack_weights: PrepackWeights = None,
 ) -> None:
     """Answer prompts. One prompt is printed while it grows, several when all are done."""
     params = SamplingParams(max_tokens, temperature, top_p, top_k, seed, tuple(stop or ()))
@@ -73,6 +77,8 @@ def generate(
         enable_chunked_prefill=enable_chunked_prefill,
         admission_guard=admission_guard,
         policy=scheduling_policy,
+        dtype=dtype,
+        prepack_weights=prepack_weights,
     )
     if team.runner == "absent":
         make_console(stderr=True).print("Phase 6 is absent: the toy model speaks, and its letters mean nothing.")

@@ -41,6 +41,19 @@ AdmissionGuard = Annotated[
     bool | None,
     typer.Option("--admission-guard/--no-admission-guard", show_default=False, rich_help_panel=_PANEL),
 ]
+Dtype = Annotated[
+    Literal["float32", "bfloat16"] | None,
+    typer.Option(help="What weights and cache are kept in. Default: float32.", rich_help_panel=_PANEL),
+]
+PrepackWeights = Annotated[
+    bool | None,
+    typer.Option(
+        "--prepack-weights/--no-prepack-weights",
+        help="Reorder the weights for this CPU at load.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
 SchedulingPolicy = Annotated[
     Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
 ]

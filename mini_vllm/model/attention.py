@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
+from mini_vllm.model.contract import refuse_what_is_not_served
 from mini_vllm.model.steps import FlatBatch, PagedAttention, WriteKV
 
 ATTENTION_NAME = "mini_vllm_paged"
@@ -47,8 +48,7 @@ def attend(
     """
     if paged is None:
         raise ValueError(f"attention {ATTENTION_NAME!r} needs paged=PagedContext(...) in the forward call")
-    if kwargs.get("sliding_window") is not None or kwargs.get("softcap") is not None:
-        raise ValueError("only full attention without a soft cap runs on the paged cache")
+    refuse_what_is_not_served(type(module).__name__, kwargs)
     flat_query, flat_key, flat_value = (x[0].transpose(0, 1) for x in (query, key, value))
     layer: int = module.layer_idx  # type: ignore[assignment]
     key_cache, value_cache = paged.key_caches[layer], paged.value_caches[layer]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from mini_vllm.model.contract import check_attention_contract
+from mini_vllm.model.packed_linear import pack_linear_layers
 from mini_vllm.tokenizer import Message
 
 SMALL_MODEL_PARAMETERS = 50_000_000
@@ -60,15 +62,19 @@ def pick_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def load_model(name_or_path: str | None = None, dtype: str = "float32") -> tuple[LoadedModel, ModelTokenizer]:
+def load_model(
+    name_or_path: str | None = None, dtype: str = "float32", *, prepack_weights: bool = False
+) -> tuple[LoadedModel, ModelTokenizer]:
     """Load a decoder-only model by `AutoModelForCausalLM`; None is the embedded one.
 
+    `prepack_weights` makes it faster on a CPU; then it can only compute, not be saved or trained.
     Raises `ValueError` if it cannot be found, or if it attends in a way that the paged cache cannot serve.
     """
     name = str(name_or_path or EMBEDDED_MODEL)
     if name_or_path is None:
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
+        require_decoder(AutoConfig.from_pretrained(name))
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
         tokenizer = AutoTokenizer.from_pretrained(name)
     except OSError as error:
@@ -81,6 +87,8 @@ def load_model(name_or_path: str | None = None, dtype: str = "float32") -> tuple
         logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     use_one_thread_if_small(model)
     loaded = describe_model(model.to(pick_device()).eval())
+    if prepack_weights:
+        pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
 
 
@@ -96,20 +104,30 @@ def use_one_thread_if_small(model: Any) -> None:
 
 
 def describe_model(model: Any) -> LoadedModel:
-    """Read off a model what the KV cache must know. Raises `ValueError` for what cannot run on it."""
+    """Find out of a model what the KV cache must know. Raises `ValueError` for what cannot run on it.
+
+    The model computes a few tokens, so that its attention is seen at work and not only read about.
+    """
     config = model.config
+    require_decoder(config)
     require_full_attention(config)
-    heads = config.num_attention_heads
+    attention = check_attention_contract(model)
     eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
     return LoadedModel(
         model=model,
         eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
         max_model_len=config.max_position_embeddings,
-        num_layers=config.num_hidden_layers,
-        num_kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        num_layers=len(attention.layers),
+        num_kv_heads=attention.num_kv_heads,
+        head_dim=attention.head_dim,
         vocab_size=config.vocab_size,
     )
+
+
+def require_decoder(config: Any) -> None:
+    """Raise `ValueError` if a model has an encoder too, and so attends to another text as well."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f"{config.model_type} is an encoder and a decoder; the engine serves decoder-only models")
 
 
 def require_full_attention(config: Any) -> None:

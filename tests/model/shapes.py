@@ -1,39 +1,98 @@
 """Tiny models with random weights, one per architecture, saved as a user would have them on disk."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BloomConfig,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    GraniteConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MistralConfig,
+    MptConfig,
+    Olmo2Config,
+    Phi3Config,
+    PreTrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    SmolLM3Config,
+    StableLmConfig,
+)
 
 from mini_vllm.model.loading import LoadedModel, describe_model
 
 VOCAB_SIZE = 97
+NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
 SMALL: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 48,
     "num_hidden_layers": 3,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,
-    "head_dim": 8,
     "intermediate_size": 64,
     "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": 0,
+    **NO_ENDS,
 }
+GPT2_SMALL: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "n_embd": 48, "n_layer": 3, "n_head": 6, **NO_ENDS}
+
+SERVED: dict[str, PreTrainedConfig] = {
+    "llama": LlamaConfig(**SMALL, head_dim=8, tie_word_embeddings=True),
+    "qwen2": Qwen2Config(**SMALL),
+    "qwen3": Qwen3Config(**SMALL, head_dim=16),
+    "mistral": MistralConfig(**SMALL, sliding_window=None),
+    "phi3": Phi3Config(**SMALL),
+    "olmo2": Olmo2Config(**SMALL),
+    "smollm3": SmolLM3Config(**SMALL),
+    "granite": GraniteConfig(**SMALL, attention_multiplier=0.2, residual_multiplier=0.5, logits_scaling=2.0),
+    "gpt2": GPT2Config(**GPT2_SMALL, n_positions=512),
+    "gpt_neox": GPTNeoXConfig(**{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
+}
+REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
+    "sliding window": (MistralConfig(**SMALL, sliding_window=128), "mistral attends in a sliding window of 128"),
+    "some sliding layers": (Gemma3TextConfig(**SMALL, head_dim=8), "gemma3_text has layers of type sliding_attention"),
+    "soft caps": (
+        Gemma2Config(**SMALL, head_dim=8, layer_types=["full_attention"] * 3, sliding_window=None),
+        "gemma2 caps its attention logits",
+    ),
+    "ALiBi": (BloomConfig(vocab_size=VOCAB_SIZE, hidden_size=48, n_layer=3, n_head=6), "bloom does not let"),
+    "ALiBi, another": (MptConfig(vocab_size=VOCAB_SIZE, d_model=48, n_layers=3, n_heads=6), "mpt does not let"),
+    "no batch": (StableLmConfig(**SMALL), "StableLmAttention does not pass on keyword arguments"),
+    "no attention": (MambaConfig(vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=3), "mamba"),
+    "both directions": (BertConfig(**SMALL, is_decoder=False), "bert says other things"),
+}
+
+
+def random_model(config: PreTrainedConfig) -> Any:
+    """A model with random weights, large enough that attention and positions decide about tokens."""
+    torch.manual_seed(7)
+    model = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.float32).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2 and "embed" not in name:
+                weight *= 3
+    return model
 
 
 def random_llama() -> LoadedModel:
     """A Llama: grouped-query attention, tied embeddings."""
     torch.manual_seed(7)
-    return describe_model(LlamaForCausalLM(LlamaConfig(**SMALL, tie_word_embeddings=True)).eval())
+    return describe_model(LlamaForCausalLM(deepcopy(SERVED["llama"])).eval())
 
 
 def random_qwen3() -> LoadedModel:
     """A Qwen3: norms on queries and keys, heads whose sizes do not add up to the hidden size."""
     torch.manual_seed(8)
-    return describe_model(Qwen3ForCausalLM(Qwen3Config(**{**SMALL, "head_dim": 16})).eval())
+    return describe_model(Qwen3ForCausalLM(deepcopy(SERVED["qwen3"])).eval())
 
 
 def save(loaded: LoadedModel, directory: Path) -> Path:

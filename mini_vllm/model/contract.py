@@ -1,0 +1,115 @@
+"""Does a model's attention go through the function that transformers lets us replace, and through nothing else?
+
+A paged model gives several requests in one row, with each token's position in its own request, and answers
+for attention alone. A model that adds biases on its own, counts positions itself or never calls the function
+would run all the same, and say something wrong. So before it is used it answers two short texts in one row,
+through an attention that knows nothing but what the function is given, and must say what it says by itself.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+CONTRACT_NAME = "mini_vllm_contract"
+TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
+"""Which of two texts each token of the row belongs to. They are mixed, so that no distance is that in the row."""
+NOT_SERVED = ("sliding_window", "softcap", "s_aux", "position_bias", "alibi")
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
+"""Largest difference of two logits, as a share of the largest logit."""
+
+
+@dataclass(slots=True)
+class AttentionShape:
+    """What the attention function was given: its layers in order, and the K/V heads and their size."""
+
+    layers: list[int] = field(default_factory=list)
+    num_kv_heads: int = 0
+    head_dim: int = 0
+
+
+def refuse_what_is_not_served(model_type: str, kwargs: dict[str, Any]) -> None:
+    """Raise `ValueError` if the attention function is asked for more than full attention with a scale."""
+    for name in NOT_SERVED:
+        if kwargs.get(name) is not None:
+            raise ValueError(f"{model_type} asks its attention for {name}; the paged cache serves full attention only")
+
+
+def attend_in_one_row(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    contract: AttentionShape | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend causally within each text of the row; shapes as in `attention.attend`. Raises `ValueError`."""
+    model_type = type(module).__name__
+    if contract is None:
+        raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")
+    refuse_what_is_not_served(model_type, kwargs)
+    if key.shape != value.shape or not hasattr(module, "layer_idx"):
+        raise ValueError(f"{model_type} has keys {tuple(key.shape)} and values {tuple(value.shape)} or no layer_idx")
+    contract.layers.append(int(str(module.layer_idx)))
+    contract.num_kv_heads, contract.head_dim = key.shape[1], key.shape[3]
+    text = torch.tensor(TEXT_OF_TOKEN, device=query.device)
+    mask = (text[:, None] == text).tril()
+    out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True)
+    return out.transpose(1, 2), None
+
+
+@torch.inference_mode()
+def check_attention_contract(model: Any) -> AttentionShape:
+    """Return the shape of a model's attention; raise `ValueError` with the reason if it cannot be paged."""
+    model_type = model.config.model_type
+    if not model._can_set_attn_implementation():
+        raise ValueError(f"{model_type} does not let its attention be replaced (no transformers AttentionInterface)")
+    contract = AttentionShape()
+    before = model.config._attn_implementation
+    try:
+        own, paged = _both_answers(model, contract)
+    finally:
+        model.set_attn_implementation(before)
+    if contract.layers != list(range(model.config.num_hidden_layers)):
+        raise ValueError(
+            f"{model_type} has {model.config.num_hidden_layers} layers, but its attention function was called in "
+            f"layers {contract.layers}: it is no plain stack of attention layers"
+        )
+    tolerance = TOLERANCE[own.dtype]
+    worst = float((paged - own).abs().max() / own.abs().max())
+    if not worst <= tolerance:
+        raise ValueError(
+            f"{model_type} says other things when several texts share a row (logits differ by {worst:.1%}): it "
+            f"counts positions itself, or attends to more than its attention function is told"
+        )
+    return contract
+
+
+def _both_answers(model: Any, contract: AttentionShape) -> tuple[Tensor, Tensor]:
+    """Return the logits [tokens, vocab] of each text by itself, and of both in one row."""
+    text_of_token = torch.tensor(TEXT_OF_TOKEN, device=model.device)
+    row = torch.arange(1, 1 + len(TEXT_OF_TOKEN), device=model.device)
+    own = torch.empty(len(row), model.config.vocab_size, dtype=model.dtype, device=model.device)
+    positions = torch.empty_like(row)
+    model.set_attn_implementation("eager")
+    for text in (text_of_token == 0, text_of_token == 1):
+        own[text] = model(input_ids=row[text][None], use_cache=False).logits[0]
+        positions[text] = torch.arange(int(text.sum()), device=model.device)
+    AttentionInterface.register(CONTRACT_NAME, attend_in_one_row)
+    model.set_attn_implementation(CONTRACT_NAME)
+    try:
+        paged = model(
+            input_ids=row[None],
+            position_ids=positions[None],
+            use_cache=False,
+            logits_to_keep=torch.arange(len(row), device=model.device),
+            contract=contract,
+        )
+    except TypeError as error:
+        raise ValueError(f"{model.config.model_type} cannot be given a batch by keyword: {error}") from error
+    return own, paged.logits[0]

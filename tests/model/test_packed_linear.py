@@ -1,0 +1,123 @@
+"""Packed linear layers compute what the plain ones compute, keep no weight twice, and can be done without."""
+
+import gc
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.model import packed_linear
+from mini_vllm.model.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
+from tests.model.shapes import SERVED, random_model
+
+CPU = torch.device("cpu")
+needs_operators = pytest.mark.skipif(
+    not can_pack(CPU, torch.float32), reason="this torch has no prepacked linear layers for this CPU"
+)
+QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a story about Mina and a kite."]
+
+
+def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:
+    llm = LLM(config=config, lineup=parse_lineup("solution"))
+    conversations = [[{"role": "user", "content": question}] for question in QUESTIONS]
+    outputs = llm.chat(conversations, SamplingParams(max_tokens=30))  # type: ignore[arg-type]
+    return llm, [output.outputs[0].token_ids for output in outputs]
+
+
+def kinds(llm: LLM) -> set[type]:
+    return {type(module) for module in llm.engine.runner.model.modules()}  # type: ignore[attr-defined]
+
+
+@needs_operators
+def test_packed_and_plain_say_the_same() -> None:
+    packed, said = answers(EngineConfig(num_gpu_blocks=64))
+    plain, expected = answers(EngineConfig(num_gpu_blocks=64, prepack_weights=False))
+    assert said == expected
+    assert {PackedLinear, SharedColumns} < kinds(packed)
+    assert nn.Linear not in kinds(packed)
+    assert nn.Linear in kinds(plain)
+    assert PackedLinear not in kinds(plain)
+
+
+def test_without_the_operators_the_model_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = answers(EngineConfig(num_gpu_blocks=64, prepack_weights=False))[1]
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    llm, said = answers(EngineConfig(num_gpu_blocks=64))
+    assert said == expected
+    assert PackedLinear not in kinds(llm)
+
+
+def test_a_gpu_and_other_dtypes_are_left_alone() -> None:
+    assert not can_pack(torch.device("cuda"), torch.float32)
+    assert not can_pack(CPU, torch.float64)
+
+
+@needs_operators
+@pytest.mark.parametrize("rows", [0, 1, 7, 33, 300])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_product_for_several_layers(rows: int, bias: bool) -> None:
+    torch.manual_seed(rows)
+    layers = [nn.Linear(24, size, bias=bias) for size in (40, 8, 8)]
+    inputs = torch.randn(1, rows, 48)[..., ::2]
+    with torch.inference_mode():
+        product = PackedLinear(layers)(inputs)
+        torch.testing.assert_close(product, torch.cat([layer(inputs) for layer in layers], dim=-1))
+
+
+class Asks(nn.Module):
+    """Three layers of which only some read the same input, in an order of their own."""
+
+    device, dtype = CPU, torch.float32
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = nn.Linear(6, 4), nn.Linear(6, 2), nn.Linear(6, 2)
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        asked = [self.v_proj(first), self.v_proj(first), self.k_proj(second), self.q_proj(second), self.k_proj(first)]
+        return torch.cat(asked, dim=-1)
+
+
+@needs_operators
+def test_shared_columns_are_always_those_of_the_input_given() -> None:
+    torch.manual_seed(1)
+    module, inputs = Asks(), (torch.randn(3, 6), torch.randn(3, 6))
+    with torch.inference_mode():
+        expected = module(*inputs)
+        assert pack_linear_layers(module) == 1
+        for _ in range(2):
+            torch.testing.assert_close(module(*inputs), expected)
+
+
+@needs_operators
+def test_nothing_is_kept_between_steps_and_no_weight_twice() -> None:
+    model: Any = random_model(SERVED["llama"])
+    weights = {name: weakref.ref(weight) for name, weight in model.named_parameters() if "_proj" in name}
+    assert len(weights) == 3 * 7
+    assert pack_linear_layers(model) == 3 * 4 + 1
+    gc.collect()
+    assert not [name for name, weight in weights.items() if weight() is not None]
+    assert model.get_input_embeddings().weight.shape == (97, 48)
+    with torch.inference_mode():
+        model(input_ids=torch.ones(1, 5, dtype=torch.int64))
+    shared = {id(m.shared): m.shared for m in model.modules() if isinstance(m, SharedColumns)}
+    assert len(shared) == 6
+    assert all(product.inputs is None and not product.columns for product in shared.values())
+
+
+@needs_operators
+def test_layers_that_only_look_linear_are_left_alone() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(input)
+
+    model = Asks()
+    model.k_proj = Doubled(6, 2)
+    assert pack_linear_layers(model) == 2
+    assert type(model.k_proj) is Doubled
+    assert not packed_linear._can_join([nn.Linear(6, 2), nn.Linear(4, 2)])
+    assert not packed_linear._can_join([nn.Linear(6, 2), nn.Linear(6, 2, bias=False)])
