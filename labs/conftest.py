@@ -1,11 +1,24 @@
-"""The code under test: each phase as the lineup says. `conftest.py` of the project reports whose it is."""
+"""The code under test: each phase as the lineup says, its limits, and how its failures are told.
 
+`conftest.py` of the project reports whose code it is.
+"""
+
+import os
+import sys
+from collections.abc import Generator
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from labs.answers import unusable_answer
+from labs.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, TimeLimit, limited_memory, seconds_for
+from labs.reports import phase_of, retell, tell_what_is_missing
+from mini_vllm.grading.starter_file import complaint_about_import
+from mini_vllm.grading.troubles import OutOfTime, StarterNotLoadedError
 from mini_vllm.lineup import PHASE_NAMES, Lineup, lineup_from_env
+from mini_vllm.written import starter_path
 
 FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(PHASE_NAMES, 1))
 
@@ -14,10 +27,118 @@ def phase_module(phase: int, lineup: Lineup) -> ModuleType:
     """Import the code of one phase, as the lineup says; an absent phase skips the test and says so."""
     match lineup[phase]:
         case "starter":
-            return import_module(f"labs.{FOLDERS[phase - 1]}.starter")
+            return import_starter(phase)
         case "solution":
             return import_module(f"solutions.{FOLDERS[phase - 1]}")
     pytest.skip(f"phase {phase} is not in the lineup {lineup}")
+
+
+def import_starter(phase: int) -> ModuleType:
+    """Import the learner's file; say in plain words if that cannot be done."""
+    try:
+        return import_module(f"labs.{FOLDERS[phase - 1]}.starter")
+    except (Exception, SystemExit, OutOfTime) as error:
+        raise StarterNotLoadedError(complaint_about_import(error, starter_path(phase))) from None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
+    asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
+    if asked or not config.pluginmanager.hasplugin("timeout"):
+        return
+    for item in items:
+        if phase := phase_of(item.nodeid):
+            item.add_marker(pytest.mark.timeout(seconds_for(phase)))
+
+
+time_limit_key = pytest.StashKey[TimeLimit]()
+num_late_key = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Stand in for the timer of pytest-timeout, which would show all stacks."""
+    if not phase_of(item.nodeid):
+        return None
+    from pytest_timeout import is_debugging
+
+    def is_off() -> bool:
+        return bool(not settings.disable_debugger_detection and is_debugging())
+
+    many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
+    seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
+
+    def give_up() -> None:
+        end_process(item, seconds)
+
+    limit = TimeLimit(seconds, by_signal=settings.method == "signal", is_off=is_off, give_up=give_up)
+    item.stash[time_limit_key] = limit
+    limit.start()
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
+    """End the limit that was set, if there is one."""
+    limit = item.stash.get(time_limit_key, None)
+    if limit is None:
+        return None
+    limit.cancel()
+    return True
+
+
+def end_process(item: pytest.Item, seconds: float) -> None:
+    """End pytest, because nothing else ends the learner's code."""
+    capture = item.config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend_global_capture(in_=True)
+    print(
+        f"\n{item.name}: your code was still running after {seconds:g} seconds, and cannot be stopped: it catches "
+        "every exception, or waits for something. The tests end here.\n"
+        "Hint: is there an `except` without the name of an exception in a loop of yours?",
+        file=sys.__stderr__,
+        flush=True,
+    )
+    os._exit(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a graded test within its memory; if its own code stumbles, look up what the learner's answered last."""
+    try:
+        with limited_memory(phase_of(pyfuncitem.nodeid)):
+            return (yield)
+    except Exception as error:
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        told = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
+        if told is None:
+            raise
+        raise told from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None and report.failed and phase_of(item.nodeid):
+        late = isinstance(call.excinfo.value, OutOfTime)
+        item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
+        retell(report, item, call.excinfo.value)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Count what is not written, or cannot be imported, apart from what is wrong."""
+    if hasattr(report, "not_written"):
+        return "not written", "-", ("NOT WRITTEN", {"yellow": True})
+    if hasattr(report, "not_loaded"):
+        return "not loaded", "E", ("NOT LOADED", {"red": True})
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tell_what_is_missing(terminalreporter)
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,13 @@ from typing import NoReturn
 
 import pytest
 
+from mini_vllm.grading.troubles import OutOfTime
 from mini_vllm.interfaces import Clamp, KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.request_queue import FCFSRequestQueue
 from mini_vllm.sampling_params import SamplingParams
+
+MOST_LINES = 12
 
 
 def make_request(
@@ -214,7 +217,9 @@ def explained(before: Sequence[str], calls: Sequence[str] = ()) -> Iterator[None
         yield
     except NotImplementedError:
         raise
-    except Exception as error:
-        lines = ["The situation:", *before, *(("Your calls, in order:", *calls) if calls else ())]
+    except (Exception, OutOfTime) as error:
+        lines = ["The situation:", *before[-MOST_LINES:]]
+        if calls:
+            lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
         error.add_note("\n  ".join(lines))
         raise

@@ -1,17 +1,26 @@
 """From an exception, or the death of a process, to words for the learner."""
 
-import linecache
 import re
 import signal
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
+from mini_vllm.grading.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
+from mini_vllm.grading.troubles import OutOfTime, StarterNotLoadedError, UnusableAnswerError
 from mini_vllm.lineup import CHECKOUT
 
 NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
+HINTS: dict[type[BaseException], str] = {
+    NameError: "where should that name have got its value, and was that line reached?",
+    AttributeError: "what is the thing in front of the dot here, and where did it come from?",
+    KeyError: "what are the keys at this moment, and who should have put this one in?",
+    IndexError: "how many entries are there at this moment?",
+    TypeError: "which of the values in this line is not what you thought, and where did it come from?",
+    ValueError: "which of the values in this line is not what you thought, and where did it come from?",
+    ZeroDivisionError: "when is there nothing to divide by, and what is the answer then?",
+}
 SIGNATURE_WORDS = re.compile(r"(?P<name>[\w.]+)\(\) (takes|missing|got|needs)")
 
 
@@ -27,27 +36,65 @@ def is_not_written(error: BaseException) -> bool:
 
 def explain(error: BaseException, names: Mapping[str, str]) -> str:
     """Return what an exception in a graded test means. `names` are the phase's names with their parameters."""
-    kind, text = type(error).__name__, said_by(error)
-    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
     if is_not_written(error):
-        return f"Not written yet: {text}"
-    if isinstance(error, RecursionError):
-        return f"The calls never came to an end (RecursionError).\n  {place_in(error)}"
-    if isinstance(error, SystemExit):
-        return f"Your code ended the program ({kind}: {text}).\n  {place_in(error)}{notes}"
-    if isinstance(error, EOFError) and "input" in place_in(error):
-        return f"Your code waits for input; nobody is there to type it.\n  {place_in(error)}"
-    lines = [f"{kind}: {text}" if text else kind]
+        return f"Not written yet: {said_by(error)}"
+    if isinstance(error, UnusableAnswerError | StarterNotLoadedError):
+        return said_by(error) + notes_of(error)
     if missing := missing_name(error):
-        return f"{missing} is missing from starter.py.{notes}"
-    if place := place_in(error):
-        lines.append(f"  {place}")
-    else:
-        lines.append(f"  raised outside your file, with what your code gave back: {last_place(error)}")
-    if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(text)):
+        return f"{missing} is missing from starter.py.{notes_of(error)}"
+    lines = [headline(error), *whereabouts(error)]
+    if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(said_by(error))):
         matches = [name for name in names if name == found["name"] or name.endswith(f".{found['name']}")]
         lines += [f"  expected: {name}{names[name]}" for name in matches]
-    return "\n".join(lines) + notes
+    hint = hint_for(error)
+    return "\n".join(lines) + notes_of(error) + (f"\nHint: {hint}" if hint else "")
+
+
+def headline(error: BaseException) -> str:
+    """Return in one line what happened."""
+    kind, text = type(error).__name__, said_by(error)
+    if isinstance(error, OutOfTime):
+        return f"Your code was {text}."
+    if isinstance(error, RecursionError):
+        return "The calls never came to an end (RecursionError)."
+    if isinstance(error, MemoryError):
+        return "Your code took more memory than a test may have (MemoryError)."
+    if isinstance(error, SystemExit):
+        return f"Your code ended the program ({kind}: {text})."
+    if isinstance(error, EOFError) and "input" in place_in(error):
+        return "Your code waits for input; nobody is there to type it."
+    return f"{kind}: {text}" if text else kind
+
+
+def whereabouts(error: BaseException) -> list[str]:
+    """Return the learner's line that the exception came from, its variables, and the call that led there."""
+    frames = learners_frames(error.__traceback__)
+    if not frames:
+        return []
+    if isinstance(error, RecursionError):
+        circle = dict.fromkeys(place_of(frame, line) for frame, line in frames[-20:])
+        return [f"  {here}" for here in circle] + [f"  first call: {call_of(frames[0][0])}"]
+    lines = [f"  {place_of(*frames[-1])}"]
+    if variables := variables_at(*frames[-1], in_loop=isinstance(error, OutOfTime)):
+        lines.append(f"  there: {', '.join(variables)}")
+    if len(frames) > 1:
+        lines += [f"  called in {place_of(*frame)}" for frame in frames[-2:-4:-1]]
+    return lines if notes_of(error) else [*lines, f"  the call: {call_of(frames[0][0])}"]
+
+
+def hint_for(error: BaseException) -> str:
+    """Return a question that leads on; empty if the message asks it already."""
+    if isinstance(error, OutOfTime):
+        return "what changes from one round of this loop to the next, and can that ever end it?"
+    if isinstance(error, RecursionError):
+        return "in which case does the function answer without calling itself, and does the call come closer to it?"
+    if isinstance(error, MemoryError):
+        return "what grows in this loop, and what should have ended it?"
+    return next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), "")
+
+
+def notes_of(error: BaseException) -> str:
+    return "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
 
 
 def said_by(error: BaseException) -> str:
@@ -69,29 +116,10 @@ def missing_name(error: BaseException) -> str:
     return f"{kind.__name__}.{error.name}" if kind.__module__.endswith(".starter") else ""
 
 
-def is_learners(file: str) -> bool:
-    """Return whether a file is one of those that the learner fills in."""
-    path = Path(file)
-    return path.name == "starter.py" and path.parent.parent == CHECKOUT / "labs"
-
-
 def place_in(error: BaseException) -> str:
     """Return the last place in the learner's files that the exception came through; empty if none."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_learners(frame.filename)]
-    return place(frames[-1].filename, frames[-1].lineno or 0, frames[-1].name) if frames else ""
-
-
-def last_place(error: BaseException) -> str:
-    """Return the line that raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"`{frames[-1].line}`" if frames else "nowhere"
-
-
-def place(file: str, line: int, function: str) -> str:
-    """Return a line of a learner's file in words."""
-    source = linecache.getline(file, line).strip()
-    inside = "" if function == "<module>" else f", in {function}"
-    return f"{Path(file).parent.name}/starter.py, line {line}{inside}" + (f": {source}" if source else "")
+    frames = learners_frames(error.__traceback__)
+    return place_of(*frames[-1]) if frames else ""
 
 
 def explain_death(status: int | None, trace: str, seconds: float) -> tuple[str, str]:

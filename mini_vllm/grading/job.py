@@ -7,7 +7,8 @@ from typing import Any
 
 from mini_vllm.grading.channel import Sender
 from mini_vllm.grading.engine_checks import Trouble, model_trouble, oracle_trouble, stack_trouble
-from mini_vllm.grading.explain import explain, is_learners, is_not_written
+from mini_vllm.grading.explain import explain, is_not_written
+from mini_vllm.grading.frames import is_learners
 from mini_vllm.grading.guard import Watch, limit_resources
 from mini_vllm.grading.plan import PlannedPhase, load_plan
 from mini_vllm.grading.starter_file import complaint_about_file, complaint_about_import, import_starter

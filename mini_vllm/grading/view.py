@@ -46,7 +46,7 @@ def summary(grade: Grade) -> Table:
     table.add_column("phase", no_wrap=True)
     num_tasks = max(len(phase.tasks) for phase in grade.phases)
     for task in range(1, num_tasks + 1):
-        table.add_column(f"task {task}", justify="right", no_wrap=True, min_width=6)
+        table.add_column(f"task{task}", justify="right", no_wrap=True)
     for heading in ("points", "alone", "stack"):
         table.add_column(heading, justify="right", no_wrap=True)
     for phase in grade.phases:
@@ -68,7 +68,7 @@ def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
         return status_text("error")
     if task.status == "not started":
         return status_text("not started")
-    return Text(f"{number(task.points)}/{task.plan.points}", STYLES[task.status])
+    return Text(number(task.points), STYLES[task.status])
 
 
 def status_text(status: str) -> Text:

@@ -35,6 +35,13 @@ class Checkout:
                 shutil.copytree(ROOT / name, folder / name, ignore=NOT_COPIED)
         (folder / "mini_vllm" / "embedded_model").symlink_to(ROOT / "mini_vllm" / "embedded_model")
 
+    @classmethod
+    def at(cls, folder: Path) -> "Checkout":
+        """Return a copy that is there already."""
+        checkout = cls.__new__(cls)
+        checkout.folder = folder
+        return checkout
+
     def starter(self, phase: int) -> Path:
         (folder,) = (self.folder / "labs").glob(f"phase{phase}_*")
         return folder / "starter.py"
@@ -70,6 +77,20 @@ class Checkout:
             text=True,
             check=False,
         )
+
+    def pytest(self, *arguments: str, **environment: str) -> str:
+        """Run the graded tests on the starters, as a learner does; return what is printed."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            cwd=self.folder,
+            env=kept | {"LAB_IMPL": "starter", "OMP_NUM_THREADS": "1", "COLUMNS": "100"} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode in (0, 1, 2), done.stdout + done.stderr
+        return done.stdout + done.stderr
 
     def grade(self, *arguments: str, engines: bool = True, **environment: str) -> dict[str, Any]:
         """Run `mini-vllm grade --json` and return the object."""
