@@ -24,8 +24,8 @@ def show_grade(console: Console, grade: Grade) -> None:
     """Print everything."""
     console.print(summary(grade))
     console.print()
-    console.print(f"{number(grade.points)} of {grade.max_points} points", style="bold")
-    console.print("- nothing yet    alone: your phase by itself    stack: your phases up to it", style="dim")
+    console.print(f"{number(grade.points)} of {grade.max_points} points, 10 a task", style="bold")
+    console.print("- nothing yet   alone: the phase by itself   stack: phases up to it", style="dim")
     for phase in grade.phases:
         show_verdict(console, phase)
     shown = {phase.plan.number for phase in grade.phases}
@@ -46,7 +46,7 @@ def summary(grade: Grade) -> Table:
     table.add_column("phase", no_wrap=True)
     num_tasks = max(len(phase.tasks) for phase in grade.phases)
     for task in range(1, num_tasks + 1):
-        table.add_column(f"task{task}", justify="right", no_wrap=True)
+        table.add_column("task 1" if task == 1 else str(task), justify="right", no_wrap=True, min_width=4)
     for heading in ("points", "alone", "stack"):
         table.add_column(heading, justify="right", no_wrap=True)
     for phase in grade.phases:
@@ -63,11 +63,9 @@ def summary(grade: Grade) -> Table:
 
 
 def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
-    """Return the points of a task; a dash if nothing of it is written."""
-    if phase.error:
-        return status_text("error")
-    if task.status == "not started":
-        return status_text("not started")
+    """Return the points of a task; a dash if nothing of it is written, or can be graded."""
+    if phase.error or task.status == "not started":
+        return Text("-", STYLES["error" if phase.error else "not started"])
     return Text(number(task.points), STYLES[task.status])
 
 

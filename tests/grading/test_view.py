@@ -1,0 +1,53 @@
+"""The summary of a grade on narrow and wide screens: nothing is cut, and it fits."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from mini_vllm.grading.plan import load_plan
+from mini_vllm.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+from mini_vllm.grading.view import show_grade
+from mini_vllm.lineup import PHASE_NAMES
+
+TALLEST = 24
+
+
+def grade(*, share: int, error: str) -> Grade:
+    """Return a grade in which every `share`-th test fails, phase 2 has an error, and all fail in the stack."""
+    phases = []
+    for plan in load_plan():
+        tasks = [
+            TaskGrade(
+                task,
+                [TestResult(test, "passed" if index % share else "failed") for index, test in enumerate(task.tests)],
+            )
+            for task in plan.tasks
+        ]
+        wrong = error if plan.number == 2 else ""
+        phases.append(PhaseGrade(plan, "", tasks, wrong, stack=Check("failed", culprits=[1])))
+    return Grade(phases)
+
+
+def shown(grade: Grade, width: int) -> list[str]:
+    stream = io.StringIO()
+    show_grade(Console(file=stream, width=width, force_terminal=False), grade)
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 120])
+@pytest.mark.parametrize(
+    "error", ["", "labs/phase2_block_pool/starter.py is missing."], ids=["graded", "with an error"]
+)
+def test_nothing_of_the_summary_is_cut(width: int, error: str) -> None:
+    lines = shown(grade(share=7, error=error), width)
+    assert lines[0].split() == ["phase", "task", *"123456", "points", "alone", "stack"]
+    for line, name in zip(lines[2:8], PHASE_NAMES, strict=True):
+        assert name in line
+        assert line.rstrip().endswith("fail")
+    end = next(index for index, line in enumerate(lines) if line.startswith("Phase 6 passes alone"))
+    summary = lines[: end + 1]
+    assert len(summary) <= TALLEST
+    assert all(len(line) <= width for line in summary)
+    assert not any("…" in line for line in summary)
+    assert "0/40" in lines[3] if error else "/40" in lines[3]
