@@ -61,7 +61,8 @@ def fail(message: str, code: int) -> NoReturn:
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Turn what people can mend into a message: bad values exit with 2, an engine that gave up with 1.
 
-    An exception out of a learner's own file keeps its traceback, because the line is what they look for.
+    An exception out of a learner's own file ends with 1 and its traceback from there on: the line is what they
+    look for, and the frames above it are ours.
     """
 
     @functools.wraps(command)
@@ -70,12 +71,14 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except NotImplementedError as error:
             fail(f"{error}: not written yet. Write it, or choose a lineup: {ways_without()}.", 1)
-        except ValueError as error:
-            if raised_in_labs(error):
-                raise
-            fail(str(error), 2)
         except (StalledError, RunnerError, InvariantError) as error:
             fail(str(error), 1)
+        except Exception as error:
+            if told := told_from_labs(error):
+                fail(f"your code raised {type(error).__name__}\n{told}", 1)
+            if isinstance(error, ValueError):
+                fail(str(error), 2)
+            raise
 
     return guarded
 
@@ -87,7 +90,16 @@ def ways_without() -> str:
     return "only the phases that you have written, as in --lineup starter:1"
 
 
-def raised_in_labs(error: BaseException) -> bool:
-    """Return whether the exception started in a file under `labs/`."""
+def told_from_labs(error: Exception) -> str | None:
+    """Return the traceback from the first frame under `labs/` on, None if the error was not raised there."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and "/labs/" in frames[-1].filename.replace("\\", "/")
+    mine = [in_labs(frame) for frame in frames]
+    if not any(mine) or (isinstance(error, ValueError) and not mine[-1]):
+        return None
+    lines = traceback.format_list(frames[mine.index(True) :]) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def in_labs(frame: traceback.FrameSummary) -> bool:
+    """Return whether a frame is in one of the six starters."""
+    return "/labs/" in frame.filename.replace("\\", "/")

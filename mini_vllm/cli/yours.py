@@ -2,6 +2,9 @@
 
 import os
 import re
+import shutil
+import sys
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -62,10 +65,20 @@ def next_steps(phase: int) -> str:
     tasks = unwritten_tasks(phase)
     path = starter_path(phase).relative_to(CHECKOUT)
     number = re.search(r"tasks? (\d)", tasks[0])
-    test = f"pytest labs -m task{phase}_{number[1]}" if number else f"pytest labs/{path.parent.name}"
+    test = f"pytest labs/{path.parent.name}" + (f" -m task{phase}_{number[1]}" if number else "")
     return (
+        f"{activation()}"
         f"\n  1. Read    {path.with_name('README.md').as_posix()}\n"
         f"  2. Write   {path.as_posix()}; next is {tasks[0]}\n"
         f"  3. Check   {test}\n"
         f"  4. Watch   make demo\n"
     )
+
+
+def activation() -> str:
+    """Return what makes `pytest` and `mini-vllm` commands of this terminal, empty if they are."""
+    found = shutil.which("mini-vllm")
+    if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
+        return ""
+    activate = r".venv\Scripts\activate" if os.name == "nt" else "source .venv/bin/activate"
+    return f"Once per terminal, for `mini-vllm` and `pytest`: {activate}\n"

@@ -35,12 +35,18 @@ def test_an_unwritten_phase_is_named_without_a_traceback(mini_vllm: Commands) ->
     assert "not written yet" in result.stderr
 
 
-def test_an_error_in_a_learners_file_keeps_its_traceback(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["ValueError", "NameError"])
+def test_an_error_in_a_learners_file_is_shown_from_there_on(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     from labs.phase1_scheduler_step import starter
 
-    source = compile("def broken(*a, **k): raise ValueError('mine')", starter.__file__, "exec")
+    source = compile(f"def broken(*a, **k): raise {kind}('mine')", starter.__file__, "exec")
     namespace: dict[str, object] = {}
     exec(source, namespace)
     monkeypatch.setattr(starter, "schedule_step", namespace["broken"])
     result = mini_vllm("trace", "--lineup", "starter:1", exit_code=1)
-    assert isinstance(result.exception, ValueError)
+    assert f"error: your code raised {kind}" in result.stderr
+    assert f"{kind}: mine" in result.stderr
+    assert 'phase1_scheduler_step/starter.py", line 1, in broken' in result.stderr.replace("\\", "/")
+    assert "mini_vllm/" not in result.stderr, "the frames above are ours"

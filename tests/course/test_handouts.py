@@ -3,9 +3,11 @@
 import ast
 import importlib
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 LABS = Path(__file__).parents[2] / "labs"
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
@@ -56,3 +58,15 @@ def numbers_claimed(expression: str) -> list[int]:
 def test_every_handout_checks_something() -> None:
     handouts = {path.parent.name for path in LABS.glob("phase*/README.md")}
     assert handouts == {place.split(":")[0] for place, _, _ in CHECKS if place.startswith("phase")}
+
+
+@pytest.mark.parametrize("path", sorted(LABS.rglob("README.md")), ids=lambda path: path.parent.name)
+def test_no_check_breaks_a_paragraph(path: Path) -> None:
+    """A line that begins with a comment ends a paragraph, and markdown leaves the rest of the line as it is."""
+    blocks = [token for token in MarkdownIt("commonmark").parse(path.read_text(encoding="utf-8")) if token.map]
+    for block in (block for block in blocks if block.type == "html_block"):
+        assert re.sub(r"<summary>.*?</summary>|<[^>]*>|<!--.*?-->|\s", "", CHECK.sub("", block.content)) == ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for before, line in pairwise(lines):
+        if line.lstrip().startswith("<!-- check") and before.strip():
+            assert before.startswith(("```", "<!-- check")), f"{path.parent.name}: {line}"

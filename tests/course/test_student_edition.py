@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 from mini_vllm.cli.main import app
+from mini_vllm.cli.yours import activation
 from mini_vllm.written import starter_path
 from tests.course.surface import solution_path
 
@@ -53,7 +54,16 @@ def test_the_demo_says_what_is_missing(student: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "phase 1, the scheduler, is not written" in done.stdout
     assert "labs/phase1_scheduler_step/starter.py; next is Phase 1, task 1: clamp" in done.stdout
-    assert "pytest labs -m task1_1" in done.stdout
+    assert "pytest labs/phase1_scheduler_step -m task1_1" in done.stdout
+
+
+def test_who_has_not_activated_the_environment_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("mini-vllm", "python"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert "activate" in activation()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert activation() == ""
 
 
 @pytest.mark.parametrize("command", ["trace", "generate hello", "parity", "bench scheduler", "bench scheduler --json"])
