@@ -3,6 +3,7 @@
 import typer
 
 from mini_vllm.cli.bench import bench_app
+from mini_vllm.cli.calibrate import calibrate
 from mini_vllm.cli.demo import demo
 from mini_vllm.cli.generate import generate
 from mini_vllm.cli.grade import grade
@@ -10,6 +11,7 @@ from mini_vllm.cli.info import info
 from mini_vllm.cli.oracle import oracle
 from mini_vllm.cli.parity import parity
 from mini_vllm.cli.release import release
+from mini_vllm.cli.simulate import simulate
 from mini_vllm.cli.stages import stages
 from mini_vllm.cli.trace import trace
 from mini_vllm.lineup import solutions_exist
@@ -21,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, stages, parity, grade, info):
+for command in (demo, generate, trace, stages, simulate, calibrate, parity, grade, info):
     app.command()(command)
 for needs_the_reference in (oracle, release):
     app.command(hidden=not solutions_exist())(needs_the_reference)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mini_vllm.simulator.gpus import Gpu
 from mini_vllm.simulator.model_shapes import ModelShape
@@ -56,14 +57,29 @@ class CostModel:
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
         """Return the seconds of a batch as a runner gets it."""
-        num_tokens = num_context_tokens = num_pairs = num_sampled = 0
-        for row in batch:
-            n = row.num_scheduled_tokens
-            num_tokens += n
-            num_context_tokens += row.num_computed_tokens + n
-            num_pairs += pairs(row.num_computed_tokens, n)
-            num_sampled += row.samples
-        return self.step_seconds(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
+        return self.step_seconds(*count_batch(batch))
+
+
+class StepCounts(NamedTuple):
+    """The counts of a step that its time depends on, in the order of `CostModel.step_seconds`."""
+
+    num_requests: int
+    num_tokens: int
+    num_context_tokens: int
+    num_pairs: int
+    num_sampled: int
+
+
+def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
+    """Return the counts of a batch as a runner gets it."""
+    num_tokens = num_context_tokens = num_pairs = num_sampled = 0
+    for row in batch:
+        n = row.num_scheduled_tokens
+        num_tokens += n
+        num_context_tokens += row.num_computed_tokens + n
+        num_pairs += pairs(row.num_computed_tokens, n)
+        num_sampled += row.samples
+    return StepCounts(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
 
 
 def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
@@ -82,14 +98,37 @@ def gpu_cost_model(
     seconds_per_request: float = GPU_SECONDS_PER_REQUEST,
 ) -> CostModel:
     """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs that work as one."""
-    return CostModel(
-        weight_bytes=model.num_parameters_read * BYTES_PER_NUMBER,
-        kv_bytes_per_token=kv_bytes_per_token(model),
-        flops_per_token=2 * model.num_matrix_parameters,
-        flops_per_logits_row=2 * model.num_embedding_parameters,
-        flops_per_pair=attention_flops_per_pair(model),
+    return model_cost(
+        model,
+        BYTES_PER_NUMBER,
         bandwidth=gpu.bandwidth * num_gpus * bandwidth_efficiency,
         flop_rate=gpu.peak_flops * num_gpus * compute_efficiency,
         seconds_per_step=seconds_per_step,
         seconds_per_request=seconds_per_request,
+        overlaps=True,
+    )
+
+
+def model_cost(
+    model: ModelShape,
+    bytes_per_number: int,
+    *,
+    bandwidth: float,
+    flop_rate: float,
+    seconds_per_step: float,
+    seconds_per_request: float,
+    overlaps: bool,
+) -> CostModel:
+    """Return the cost model of a model on a machine that reaches `bandwidth` and `flop_rate`."""
+    return CostModel(
+        weight_bytes=model.num_parameters_read * bytes_per_number,
+        kv_bytes_per_token=kv_bytes_per_token(model, bytes_per_number),
+        flops_per_token=2 * model.num_matrix_parameters,
+        flops_per_logits_row=2 * model.num_embedding_parameters,
+        flops_per_pair=attention_flops_per_pair(model),
+        bandwidth=bandwidth,
+        flop_rate=flop_rate,
+        seconds_per_step=seconds_per_step,
+        seconds_per_request=seconds_per_request,
+        overlaps=overlaps,
     )

@@ -1,6 +1,7 @@
 """The shapes of a few decoder-only models, from their published configs, and what follows from a shape."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +79,22 @@ def find_model_shape(name: str) -> ModelShape:
         if shape.name.lower() == name.lower():
             return shape
     raise ValueError(f"model must be one of {', '.join(shape.name for shape in MODEL_SHAPES)}, got {name!r}")
+
+
+def shape_of_config(name: str, config: Any) -> ModelShape:
+    """Return the shape of a transformers config. Raises `ValueError` that names what it does not say."""
+    try:
+        return ModelShape(
+            name,
+            num_layers=config.num_hidden_layers,
+            hidden_size=config.hidden_size,
+            num_heads=config.num_attention_heads,
+            num_kv_heads=config.num_key_value_heads,
+            head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+            intermediate_size=config.intermediate_size,
+            vocab_size=config.vocab_size,
+            max_model_len=config.max_position_embeddings,
+            tied_embeddings=bool(config.tie_word_embeddings),
+        )
+    except AttributeError as error:
+        raise ValueError(f"the config of {name} is not Llama-like: {error}") from error

@@ -72,7 +72,10 @@ class Simulation:
             before = request.arrival_time
             num_tokens = request.num_prompt_tokens + request.num_output_tokens
             if num_tokens > max_model_len:
-                raise ValueError(f"max_model_len must be at least {num_tokens}, got {max_model_len}")
+                raise ValueError(
+                    f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
+                    f"take a model that allows it, or scale the lengths down"
+                )
             if -(-(num_tokens - 1) // kv.block_size) > kv.num_usable_blocks:
                 raise ValueError(
                     f"num_gpu_blocks must hold a request of {num_tokens} tokens, got {kv.num_usable_blocks} usable "

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -96,6 +96,21 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
         case _:
             raise ValueError(f"workload must be one of {', '.join(WORKLOADS)}, got {name!r}")
     return requests
+
+
+def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
+    """Return the same requests with all lengths multiplied by `factor`, at least one token each, for a small model."""
+    if not 0 < factor < math.inf:
+        raise ValueError(f"scale must be a finite number over 0, got {factor}")
+    return [
+        replace(
+            request,
+            num_prompt_tokens=max(1, round(request.num_prompt_tokens * factor)),
+            num_output_tokens=max(1, round(request.num_output_tokens * factor)),
+            num_shared_tokens=round(request.num_shared_tokens * factor),
+        )
+        for request in requests
+    ]
 
 
 def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:

@@ -1,0 +1,136 @@
+"""`mini-vllm calibrate`: make the simulator agree with this machine, and see whether it does."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Annotated, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
+from mini_vllm.cli.options import LineupText, ModelName
+from mini_vllm.cli.step_view import FAINT
+from mini_vllm.cli.yours import lineup_to_run
+from mini_vllm.lineup import Lineup
+from mini_vllm.simulator.agreement import CHECKED_ON, ENGINE, FITTED_ON, TOLERANCE, Bench, Comparison
+from mini_vllm.simulator.calibration import NEVER, Calibration, write_calibration
+
+
+@friendly
+def calibrate(
+    model: ModelName = None,
+    output: Annotated[str, typer.Option(metavar="FILE", help="Where the fitted cost model goes.")] = "calibration.json",
+    check: Annotated[
+        bool, typer.Option("--check", help=f"Compare with the real engine on {', '.join(CHECKED_ON)}.")
+    ] = False,
+    requests: Annotated[int, typer.Option(min=4, help="Requests of each measured workload.")] = 100,
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of weights, K and V.")] = "float32",
+    cpu_time: Annotated[
+        bool, typer.Option("--cpu-time", help="Count CPU seconds: for one thread on a machine that is busy.")
+    ] = False,
+    lineup: LineupText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the real engine's steps here, fit the cost model of `mini-vllm simulate` to them, and write it.
+
+    Needs phase 6. Nothing else should run meanwhile. Time counts while the engine works; where nobody is
+    there it is skipped.
+    """
+    console = make_console(stderr=as_json)
+    team = lineup_to_run(lineup, console)
+    if team.runner == "absent":
+        raise ValueError("calibrate measures a real model, so it needs phase 6 in the lineup")
+    if is_live(console):
+        with console.status("Loading torch and the model ...") as status:
+            calibration, compared = run(model, dtype, team, requests, cpu_time, check, status.update)
+    else:
+        calibration, compared = run(model, dtype, team, requests, cpu_time, check, lambda text: None)
+    write_calibration(output, calibration)
+    if as_json:
+        typer.echo(json.dumps(as_record(calibration, compared)))
+        return
+    console.print(whose_code(team), markup=False)
+    show(console, calibration, output)
+    if check:
+        console.print(agreement_table(compared))
+        console.print(verdict(compared), style=FAINT, markup=False)
+
+
+def run(
+    model: str | None,
+    dtype: str,
+    lineup: Lineup,
+    num_requests: int,
+    cpu_time: bool,
+    check: bool,
+    say: Callable[[str], None],
+) -> tuple[Calibration, list[Comparison]]:
+    """Load the model, measure, fit, and compare if that is wanted."""
+    from transformers import AutoConfig
+
+    from mini_vllm.assembly import build_engine
+    from mini_vllm.model.loading import EMBEDDED_MODEL
+    from mini_vllm.simulator.model_shapes import shape_of_config
+
+    engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
+    shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
+    bench = Bench(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
+    calibration = bench.calibrate(say)
+    return calibration, bench.compare(calibration.cost, lineup, say) if check else []
+
+
+def show(console: Console, calibration: Calibration, path: str) -> None:
+    """Print what was fitted."""
+    cost = calibration.cost
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column()
+    for title, value in (
+        ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
+        ("bandwidth", "no limit seen" if cost.bandwidth >= NEVER else f"{cost.bandwidth / 1e9:,.1f} GB/s"),
+        ("arithmetic", "no limit seen" if cost.flop_rate >= NEVER else f"{cost.flop_rate / 1e9:,.1f} GFLOP/s"),
+        ("reading and computing", "overlap: the longer counts" if cost.overlaps else "one after the other: both count"),
+        ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
+        ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
+        ("typical error", f"{calibration.typical_error:.1%} of a step's time"),
+        ("written to", f"{path}: mini-vllm simulate --calibration {path} --scale 0.1"),
+    ):
+        table.add_row(title, value)
+    console.print(table)
+
+
+def agreement_table(compared: list[Comparison]) -> Table:
+    """Return measured and predicted side by side."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("workload", "figure", "measured", "predicted", "ratio", ""):
+        table.add_column(heading, justify="left" if heading in ("workload", "figure", "") else "right", no_wrap=True)
+    for row in compared:
+        unit, factor = ("", 1.0) if row.figure == "tokens/s" else (" ms", 1e3)
+        table.add_row(
+            row.workload,
+            row.figure,
+            f"{factor * row.measured:,.2f}{unit}",
+            f"{factor * row.predicted:,.2f}{unit}",
+            f"{row.ratio:.2f}",
+            "" if row.agrees else "off",
+        )
+    return table
+
+
+def verdict(compared: list[Comparison]) -> str:
+    """Return how many predictions are near enough."""
+    num_agreeing = sum(row.agrees for row in compared)
+    return f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured."
+
+
+def as_record(calibration: Calibration, compared: list[Comparison]) -> dict[str, object]:
+    """Return the numbers for programs: seconds, tokens per second."""
+    return {
+        "calibration": asdict(calibration),
+        "tolerance": TOLERANCE,
+        "agreement": [{**asdict(row), "ratio": row.ratio, "agrees": row.agrees} for row in compared],
+    }

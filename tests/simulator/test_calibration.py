@@ -1,0 +1,147 @@
+"""A fit finds the cost model that made the steps, and a measurement is what the simulation would say."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.assembly import build_engine
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.simulated_time import TimedRunner, VirtualClock
+from mini_vllm.simulator.agreement import Bench
+from mini_vllm.simulator.calibration import (
+    Calibration,
+    MeasuredStep,
+    fit,
+    read_calibration,
+    typical_error,
+    write_calibration,
+)
+from mini_vllm.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
+from mini_vllm.simulator.echo_runner import EchoRunner
+from mini_vllm.simulator.measurement import measure, spoken_prompt
+from mini_vllm.simulator.model_shapes import find_model_shape
+from mini_vllm.simulator.simulation import simulate
+from mini_vllm.simulator.workloads import make_requests, scaled
+
+LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
+
+
+def machine(*, overlaps: bool) -> CostModel:
+    return model_cost(
+        EMBEDDED,
+        4,
+        bandwidth=8e9,
+        flop_rate=4e10,
+        seconds_per_step=5e-4,
+        seconds_per_request=2e-5,
+        overlaps=overlaps,
+    )
+
+
+def random_steps(cost: CostModel, noise: float, seed: int = 0) -> list[MeasuredStep]:
+    rng, steps = random.Random(seed), []
+    for _ in range(400):
+        num_decodes, context, chunk = rng.randrange(1, 32), rng.randrange(20, 2_000), rng.choice([0, 0, 0, 100, 256])
+        decodes = num_decodes * context
+        counts = StepCounts(
+            num_decodes + (chunk > 0),
+            num_decodes + chunk,
+            decodes + chunk,
+            decodes + pairs(0, chunk),
+            num_decodes + (chunk > 0),
+        )
+        outlier = 5.0 if rng.random() < 0.05 and noise else 1.0
+        steps.append(MeasuredStep(counts, cost.step_seconds(*counts) * rng.uniform(1 - noise, 1 + noise) * outlier))
+    return steps
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_fit_finds_the_machine_behind_the_steps(overlaps: bool) -> None:
+    cost = machine(overlaps=overlaps)
+    fitted = fit(random_steps(cost, noise=0.0), EMBEDDED, 4)
+    assert fitted.overlaps == overlaps
+    for name in ("bandwidth", "flop_rate", "seconds_per_step", "seconds_per_request"):
+        assert getattr(fitted, name) == pytest.approx(getattr(cost, name), rel=0.02), name
+
+
+def test_noise_and_a_few_outliers_do_not_mislead_it() -> None:
+    cost = machine(overlaps=False)
+    fitted = fit(random_steps(cost, noise=0.1), EMBEDDED, 4)
+    assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 0.03
+
+
+def test_nothing_that_is_fitted_is_below_zero() -> None:
+    steps = [MeasuredStep(StepCounts(1, n, n, pairs(0, n), 1), 1.0 / n) for n in range(1, 50)]
+    fitted = fit(steps, EMBEDDED, 4)
+    assert min(fitted.seconds_per_step, fitted.seconds_per_request, fitted.bandwidth, fitted.flop_rate) >= 0
+
+
+def test_too_few_steps_are_refused() -> None:
+    with pytest.raises(ValueError, match="needs at least 20 steps, got 3"):
+        fit(random_steps(machine(overlaps=True), 0.0)[:3], EMBEDDED, 4)
+
+
+def test_a_calibration_comes_back_from_its_file(tmp_path: Path) -> None:
+    calibration = Calibration("embedded", "float32", 2048, 100, 400, 0.02, machine(overlaps=False))
+    path = str(tmp_path / "calibration.json")
+    write_calibration(path, calibration)
+    assert read_calibration(path) == calibration
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cost": {"bandwidth": 1}}', '{"cost": 3}'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="is no calibration of `mini-vllm calibrate`"):
+        read_calibration(str(path))
+    with pytest.raises(ValueError, match="is no calibration"):
+        read_calibration(str(tmp_path / "missing.json"))
+
+
+def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> object:
+    engine = build_engine(config, LINEUP)
+    engine.runner = TimedRunner(EchoRunner(), clock, cost)
+    engine.runner.vocab_size = 1_000
+    return engine
+
+
+@pytest.mark.parametrize("workload", ["burst", "documents", "shared-prefix"])
+def test_a_measured_machine_that_is_the_model_gives_what_the_simulation_says(workload: str) -> None:
+    """Shared prefixes, hits and preemptions included: only the stopwatch differs from a real measurement."""
+    config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, max_model_len=2048, num_gpu_blocks=80)
+    cost, clock = machine(overlaps=True), VirtualClock()
+    requests = scaled(make_requests(workload, 40, rate=400.0), 0.1)
+    measured, steps = measure(requests, engine_on(clock, cost, config), "m", stopwatch=clock)  # type: ignore[arg-type]
+    predicted = simulate(requests, config, cost, LINEUP)
+    assert measured.first_token_times == pytest.approx(predicted.first_token_times)
+    assert measured.finished_times == pytest.approx(predicted.finished_times)
+    assert (len(steps), measured.num_preemptions) == (predicted.num_steps, predicted.num_preemptions)
+    assert measured.num_computed_tokens == predicted.num_computed_tokens
+    assert sum(count for _, count in measured.gaps) == sum(count for _, count in predicted.gaps)
+    assert measured.peak_context_tokens == predicted.peak_context_tokens
+    if workload == "shared-prefix":
+        assert predicted.hit_rate > 0.1
+    if workload == "documents":
+        assert predicted.num_preemptions > 0
+
+
+def test_a_bench_on_such_a_machine_predicts_everything() -> None:
+    config = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
+    cost, clock = machine(overlaps=False), VirtualClock()
+    bench = Bench(engine_on(clock, cost, config), EMBEDDED, 30, stopwatch=clock)  # type: ignore[arg-type]
+    calibration = bench.calibrate(lambda text: None)
+    assert calibration.typical_error < 0.01
+    compared = bench.compare(calibration.cost, LINEUP, lambda text: None)
+    assert len(compared) == 9
+    assert [row for row in compared if not 0.97 < row.ratio < 1.03] == []
+
+
+def test_spoken_prompts_agree_as_far_as_the_text_is_shared() -> None:
+    one, two = make_requests("shared-prefix", 200, 1.0, seed=1)[:2]
+    first, second = spoken_prompt(one, 50), spoken_prompt(two, 50)
+    assert len(first) == one.num_prompt_tokens
+    assert (first[:2048] == second[:2048]) == (one.shared_prefix == two.shared_prefix)
+    assert first == spoken_prompt(one, 50)
+    assert max(first) < 50

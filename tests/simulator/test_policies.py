@@ -1,0 +1,61 @@
+"""Policies on one arrival trace: who is favoured, and at whose cost."""
+
+from statistics import fmean
+
+import pytest
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.simulator.cost_model import gpu_cost_model
+from mini_vllm.simulator.gpus import find_gpu
+from mini_vllm.simulator.model_shapes import find_model_shape
+from mini_vllm.simulator.policies import NORMAL, POLICIES, URGENT, under_policy
+from mini_vllm.simulator.served import Served
+from mini_vllm.simulator.simulation import simulate
+from mini_vllm.simulator.workloads import make_requests
+
+COST = gpu_cost_model(find_gpu("L4"), find_model_shape("Qwen2.5-7B"))
+CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, max_model_len=32_768, num_gpu_blocks=600)
+REQUESTS = make_requests("burst", 200, rate=4.0)
+
+
+@pytest.fixture(scope="module")
+def served() -> dict[str, Served]:
+    found = {}
+    for name in POLICIES:
+        requests, config = under_policy(name, REQUESTS, CONFIG)
+        found[name] = simulate(requests, config, COST, parse_lineup("solution:1-5"))
+    return found
+
+
+def test_only_priorities_differ(served: dict[str, Served]) -> None:
+    for found in served.values():
+        assert [r.arrival_time for r in found.requests] == [r.arrival_time for r in REQUESTS]
+        assert [r.num_output_tokens for r in found.requests] == [r.num_output_tokens for r in REQUESTS]
+
+
+def test_shortest_first_serves_more_of_them_soon(served: dict[str, Served]) -> None:
+    fcfs, shortest = (fmean(served[name].times_to_first_token) for name in ("fcfs", "shortest-first"))
+    assert shortest < 0.9 * fcfs
+
+
+def test_the_urgent_go_before_the_others(served: dict[str, Served]) -> None:
+    found = served["priority"]
+    times = {
+        priority: fmean(
+            t for r, t in zip(found.requests, found.times_to_first_token, strict=True) if r.priority == priority
+        )
+        for priority in (URGENT, NORMAL)
+    }
+    assert times[URGENT] < 0.5 * times[NORMAL]
+
+
+def test_a_prophet_orders_by_the_true_length() -> None:
+    requests, config = under_policy("shortest-first", REQUESTS, CONFIG, prediction_sigma=0.0)
+    assert config.policy == "priority"
+    assert [request.priority for request in requests] == [request.num_output_tokens for request in REQUESTS]
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="policy must be one of fcfs, priority, shortest-first, got 'lifo'"):
+        under_policy("lifo", REQUESTS, CONFIG)
