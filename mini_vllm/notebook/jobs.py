@@ -1,0 +1,67 @@
+"""What a notebook asks of an engine, as functions that a new process can run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import StalledError
+from mini_vllm.lineup import Lineup
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.stages import Stage, make_visits, run_stage
+from mini_vllm.views.recording import Recording
+from mini_vllm.workload import Arrival, Run
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run: its recording, the tokens that each request said, and why it ended early if it did."""
+
+    recording: Recording
+    token_ids: Mapping[str, list[int]]
+    stalled: str = ""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A run with a real model: its recording, and the outputs in the order of the questions."""
+
+    recording: Recording
+    outputs: Sequence[RequestOutput]
+
+
+def play_toy(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> Played:
+    """Run a workload on the toy model. Raises `ValueError` if the config cannot serve it."""
+    run = Run(arrivals, config, lineup)
+    stalled = ""
+    try:
+        while not run.finished:
+            run.step()
+    except StalledError as error:
+        stalled = str(error)
+    recording = Recording.of(run.engine)
+    return Played(recording, tokens_said(recording), stalled)
+
+
+def tokens_said(recording: Recording) -> dict[str, list[int]]:
+    """Return the output tokens of each request."""
+    said: dict[str, list[int]] = {}
+    for record in recording.steps:
+        for request_id, token_ids in record["output"]:
+            said.setdefault(request_id, []).extend(token_ids)
+    return said
+
+
+def speak(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> Spoken:
+    """Ask all questions at once, of the embedded model if the lineup has phase 6, else of the toy."""
+    from mini_vllm.llm import LLM
+
+    llm = LLM(config=config, lineup=lineup, record=True)
+    outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
+    titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}
+    return Spoken(Recording.of(llm, titles), outputs)
+
+
+def run_stages(lineups: Sequence[Lineup]) -> list[Stage]:
+    """Serve the workload of `mini-vllm stages` with each lineup, in simulated time."""
+    return [run_stage(lineup, make_visits()) for lineup in lineups]

@@ -1,0 +1,118 @@
+"""The learner's engine in a notebook: run anew for each cell, cut to the phases that the cell is about."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from typing import TypeVar
+
+from mini_vllm.cli.absences import make_possible
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_exist
+from mini_vllm.notebook.fresh import FreshError, in_fresh_process
+from mini_vllm.notebook.graded_tests import GradedTests
+from mini_vllm.notebook.jobs import Played, Spoken, play_toy, run_stages, speak
+from mini_vllm.notebook.notice import Notice
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.stages import Stage
+from mini_vllm.workload import SMALL_POOL, Arrival
+from mini_vllm.written import starter_path, unwritten_tasks
+
+T = TypeVar("T")
+
+
+class Lab:
+    """What a phase's notebook looks at: phases 1 to `phase`, the learner's unless `LAB_IMPL` says otherwise.
+
+    `lineup` is text as in `LAB_IMPL`, and counts before it. Every call runs in a new process, so an edited
+    starter needs no new kernel. Where something is missing or breaks, the answer is a `Notice`.
+    Raises `ValueError` if `phase` is not 1 to 6 or the lineup is none.
+    """
+
+    def __init__(self, phase: int, lineup: str | None = None) -> None:
+        if not 1 <= phase <= len(PHASE_NAMES):
+            raise ValueError(f"phase must be 1 to {len(PHASE_NAMES)}, got {phase}")
+        self.phase = phase
+        self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
+
+    def __repr__(self) -> str:
+        return f"Whose code runs: {self.lineup().describe()}"
+
+    def lineup(self, phases: int | None = None) -> Lineup:
+        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent."""
+        last = self.phase if phases is None else phases
+        absent: Impl = "absent"
+        impls: tuple[Impl, ...] = astuple(self.whole)
+        return Lineup(*(impl if phase <= last else absent for phase, impl in enumerate(impls, start=1)))
+
+    def test(self, task: int | None = None) -> GradedTests:
+        """Run the graded tests of this phase, or of one of its tasks."""
+        return GradedTests.run(self.phase, task, self.whole)
+
+    def play(
+        self, arrivals: Sequence[Arrival], config: EngineConfig = SMALL_POOL, phases: int | None = None
+    ) -> Played | Notice:
+        """Run a workload on the toy model with phases 1 to `phases`."""
+        lineup = self.lineup(min(5, self.phase if phases is None else phases))
+        possible, remarks = make_possible(config, lineup)
+        played = self._ask(lineup, play_toy, arrivals, possible, lineup)
+        for line in (*remarks, played.stalled if isinstance(played, Played) else ""):
+            if line:
+                print(line)
+        return played
+
+    def speak(
+        self, questions: Sequence[str], config: EngineConfig, params: SamplingParams, phases: int | None = None
+    ) -> Spoken | Notice:
+        """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy."""
+        lineup = self.lineup(phases)
+        return self._ask(lineup, speak, questions, config, params, lineup)
+
+    def stages(self, *phases: int) -> list[Stage] | Notice:
+        """Serve the workload of `mini-vllm stages` in simulated time with phases 1 to each of `phases`."""
+        lineups = [self.lineup(last) for last in phases]
+        return self._ask(lineups[-1], run_stages, lineups)
+
+    def _ask(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
+        """Return the function's value, or words about what is missing in the lineup or broke."""
+        missing = missing_task(lineup)
+        if missing is not None:
+            return missing
+        try:
+            return in_fresh_process(function, *arguments)
+        except FreshError as error:
+            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not get through"
+            return Notice(title, f"{error}\n\n{whose_turn(lineup)}")
+
+
+def missing_task(lineup: Lineup) -> Notice | None:
+    """Return words about the first task of the lineup's starters that is not written, None if all are."""
+    for phase in range(1, len(PHASE_NAMES) + 1):
+        tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
+        if tasks:
+            return Notice(f"This needs phase {phase} ({PHASE_NAMES[phase - 1]})", what_to_do(phase, tasks[0]))
+    return None
+
+
+def what_to_do(phase: int, task: str) -> str:
+    """Return what the learner does about a task that is not written."""
+    folder = starter_path(phase).parent.name
+    lines = [
+        f"Next is {task}.",
+        f"Read   labs/{folder}/README.md",
+        f"Write  labs/{folder}/starter.py",
+        "Then run this cell again.",
+    ]
+    if solutions_exist():
+        lines.append(f"To look on without writing it, borrow the reference: Lab(..., lineup={borrowed(phase)!r})")
+    return "\n".join(lines)
+
+
+def borrowed(phase: int) -> str:
+    """Return a lineup in which `phase`, and all before it, are the reference's."""
+    mine = f",starter:{phase + 1}-6" if phase < len(PHASE_NAMES) else ""
+    return f"solution:1-{phase}{mine}" if phase > 1 else f"solution:1{mine}"
+
+
+def whose_turn(lineup: Lineup) -> str:
+    """Return whose code ran, and that the graded tests explain what is wrong with it."""
+    return f"It ran with {lineup.describe()}.\nThe graded tests say more: lab.test()"

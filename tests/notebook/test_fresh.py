@@ -1,0 +1,67 @@
+"""A function in a new process: its value, its words when it fails, and no harm to the caller."""
+
+import os
+import time
+
+import pytest
+
+from mini_vllm.notebook.fresh import LONGEST_OUTPUT, FreshError, in_fresh_process
+
+
+def add(a: int, b: int) -> int:
+    print("adding")
+    return a + b
+
+
+def end_the_process() -> None:
+    os._exit(7)
+
+
+def leave() -> None:
+    raise SystemExit("bye")
+
+
+def sleep_long() -> None:
+    time.sleep(60)
+
+
+def flood() -> None:
+    print("x" * (3 * LONGEST_OUTPUT))
+
+
+def refuse() -> None:
+    raise ValueError("block_size must be at least 1, got 0")
+
+
+def test_the_value_comes_back_and_what_was_printed_appears(capsys: pytest.CaptureFixture[str]) -> None:
+    assert in_fresh_process(add, 2, 3) == 5
+    assert capsys.readouterr().out == "adding\n"
+
+
+def test_the_function_runs_in_another_process() -> None:
+    assert in_fresh_process(os.getpid) != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (end_the_process, "exit code 7"),
+        (leave, "bye"),
+        (refuse, "block_size must be at least 1, got 0"),
+    ],
+)
+def test_an_early_end_is_told_in_words(function: object, words: str) -> None:
+    with pytest.raises(FreshError, match=words):
+        in_fresh_process(function)  # type: ignore[arg-type]
+
+
+def test_what_takes_too_long_is_stopped() -> None:
+    with pytest.raises(FreshError, match=r"No answer within 1\.5 seconds"):
+        in_fresh_process(sleep_long, seconds=1.5)
+
+
+def test_a_flood_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    in_fresh_process(flood)
+    printed = capsys.readouterr().out
+    assert len(printed) < LONGEST_OUTPUT + 100
+    assert "left out" in printed

@@ -1,0 +1,111 @@
+"""What a notebook's cells get: results, or words about what is missing."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.notebook import Lab, Notice, show
+from mini_vllm.notebook.jobs import Played
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.written import starter_path
+
+WORKLOAD = make_workload(seed=1, num_requests=4)
+
+
+def test_a_lab_is_cut_to_its_phases() -> None:
+    lab = Lab(3, "solution")
+    assert str(lab.lineup()) == "solution:1-3"
+    assert str(lab.lineup(1)) == "solution:1"
+    assert "3 preemption: reference, 4 prefix cache: absent" in repr(lab)
+
+
+def test_lab_impl_names_the_code_unless_the_cell_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_IMPL", "solution:1-2,starter:3")
+    assert str(Lab(3).lineup()) == "solution:1-2,starter:3"
+    assert str(Lab(3, "starter").lineup()) == "starter:1-3"
+    monkeypatch.delenv("LAB_IMPL")
+    assert str(Lab(2).lineup()) == "starter:1-2"
+
+
+def test_a_phase_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="phase must be 1 to 6, got 7"):
+        Lab(7)
+
+
+def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
+    lab = Lab(5, "solution")
+    played = lab.play(WORKLOAD)
+    assert isinstance(played, Played)
+    assert list(played.recording.steps) == run_workload(WORKLOAD, SMALL_POOL, lab.lineup())
+    assert played.token_ids.keys() == {arrival.request_id for arrival in WORKLOAD}
+
+
+def test_more_phases_change_the_steps_and_not_the_answers() -> None:
+    lab = Lab(5, "solution")
+    first, last = lab.play(WORKLOAD, phases=1), lab.play(WORKLOAD)
+    assert isinstance(first, Played)
+    assert isinstance(last, Played)
+    assert first.token_ids == last.token_ids
+    assert first.recording.steps != last.recording.steps
+
+
+EDITING = """
+import shutil
+from mini_vllm.notebook import Lab
+from mini_vllm.workload import make_workload
+from mini_vllm.written import starter_path
+
+lab, workload = Lab(1, "starter"), make_workload(1, 4)
+print("untouched:", repr(lab.play(workload)))
+shutil.copy("solutions/phase1_scheduler_step.py", starter_path(1))
+print("written:", type(lab.play(workload)))
+starter_path(1).write_text("def broken(:")
+print("broken:", repr(lab.play(workload)))
+"""
+
+
+def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
+    """The same `Lab` sees no code, then the code that was saved meanwhile, then a file that Python cannot read."""
+    for name in ("mini_vllm", "labs", "solutions"):
+        shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-c", EDITING]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    untouched, written, broken = re.split("written:|broken:", printed)
+    assert "Phase 1, task 1: clamp" in untouched
+    assert "Played" in written
+    assert "starter.py, line 1 cannot be read" in broken
+
+
+def test_a_task_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_vllm.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 2: evict"])
+    notice = Lab(3, "solution:1-2,starter:3").play(WORKLOAD)
+    assert isinstance(notice, Notice)
+    assert "phase 3 (preemption)" in notice.title
+    assert "Phase 3, task 2: evict" in notice.text
+    assert "labs/phase3_preemption/starter.py" in notice.text
+    assert "solution:1-3,starter:4-6" in notice.text
+
+
+def test_show_passes_a_notice_on() -> None:
+    notice = Notice("title", "<b>text</b>")
+    assert show(len, notice) is notice
+    assert show(len, [1, 2]) == 2
+    bundle = notice._repr_mimebundle_()
+    assert "&lt;b&gt;" in bundle["text/html"]
+    assert bundle["text/plain"] == "title\n<b>text</b>"
+
+
+def test_graded_tests_say_what_they_graded() -> None:
+    graded = Lab(1, "solution").test(1)
+    assert graded
+    assert "LAB_IMPL=solution pytest labs/phase1_scheduler_step -m task1_1" in repr(graded)
+    assert "REFERENCE" in graded.text
+
+
+def test_all_phases_have_a_starter_to_name() -> None:
+    assert all(starter_path(phase).exists() for phase in range(1, len(PHASE_NAMES) + 1))
