@@ -21,6 +21,7 @@ CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", "
 EDITS = {
     "pyproject.toml": (
         (', "solutions*"]', "]"),
+        ('mutants = ["mutmut==3.8.1"]\n', ""),
         ('packages = ["mini_vllm", "labs", "solutions"]', 'packages = ["mini_vllm", "labs"]'),
         ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
         (

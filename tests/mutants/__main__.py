@@ -5,13 +5,16 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import count, groupby
 
-from tests.mutants.bench import bench
+from tests.mutants import mutmut_table
+from tests.mutants.bench import Bench, bench
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
+from tests.mutants.made_by_mutmut import NoMutmutError, require_mutmut
 from tests.mutants.verdict import Verdict
 
-CAUGHT = ("failed", "endless", "died")
 NAME_WIDTH = 72
 
 
@@ -20,45 +23,74 @@ def main() -> int:
     options = _options()
     if not hasattr(os, "fork"):
         sys.exit("this command needs os.fork, which this system has not (Linux and macOS have it)")
+    if options.mutmut:
+        try:
+            require_mutmut()
+        except NoMutmutError as error:
+            sys.exit(str(error))
+    with bench(options.jobs) as workers:
+        num_tests = _num_tests_that_pass(workers, options.phases)
+        if num_tests is None:
+            return 1
+        is_well = True
+        if options.mutmut != "only":
+            is_well &= _try_catalog(workers, options, num_tests)
+        if options.mutmut:
+            is_well &= mutmut_table.try_mutmut(workers, options.phases, options.only)
+    return 0 if is_well else 1
+
+
+def _num_tests_that_pass(workers: Bench, phases: Sequence[int]) -> dict[int, int] | None:
+    """Run the reference of each phase; return how many tests it passes, or None if it fails one."""
+    num_tests: dict[int, int] = {}
+    references = [reference(phase) for phase in phases]
+    for subject, verdict in zip(references, workers.examine(references, stop_at_first=False), strict=True):
+        print(f"phase {subject.phase}: on the reference {verdict.describe()}", flush=True)
+        if verdict.outcome != "passed" or not verdict.num_passed:
+            print(verdict.detail)
+            return None
+        num_tests[subject.phase] = verdict.num_passed
+    return num_tests
+
+
+@dataclass(slots=True)
+class Score:
+    """What became of the catalog: `good` counts by phase and kind, `bad` are those that went wrong."""
+
+    good: Counter[tuple[int, str]] = field(default_factory=Counter)
+    bad: list[tuple[Subject, Verdict]] = field(default_factory=list)
+
+
+def _try_catalog(workers: Bench, options: argparse.Namespace, num_tests: dict[int, int]) -> bool:
     start = time.monotonic()
-    references = [reference(phase) for phase in options.phases]
     subjects = [
         subject
         for phase in options.phases
         for subject in mutants(phase) + alternatives(phase)
         if options.only in subject.name
     ]
-    bad: list[tuple[Subject, Verdict]] = []
-    good: Counter[tuple[int, str]] = Counter()
-    with bench(options.jobs) as workers:
-        num_tests: dict[int, int] = {}
-        for subject, verdict in zip(references, workers.examine(references, stop_at_first=False), strict=True):
-            print(f"phase {subject.phase}: on the reference {verdict.describe()}", flush=True)
-            if verdict.outcome != "passed" or not verdict.num_passed:
-                print(verdict.detail)
-                return 1
-            num_tests[subject.phase] = verdict.num_passed
-        judged = zip(subjects, workers.examine(subjects, stop_at_first=not options.count), strict=True)
-        numbers = count(1)
-        for (phase, kind), group in groupby(judged, key=lambda pair: (pair[0].phase, pair[0].kind)):
-            print(f"\nPhase {phase}, {kind}s", flush=True)
-            for subject, verdict in group:
-                well = is_well(subject, verdict, num_tests[phase])
-                good[phase, kind] += well
-                if not well:
-                    bad.append((subject, verdict))
-                print(
-                    f"{next(numbers):4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
-                    flush=True,
-                )
-    _summarize(options.phases, subjects, good, bad, time.monotonic() - start)
-    return 1 if bad else 0
+    score = Score()
+    judged = zip(subjects, workers.examine(subjects, stop_at_first=not options.count), strict=True)
+    numbers = count(1)
+    for (phase, kind), group in groupby(judged, key=lambda pair: (pair[0].phase, pair[0].kind)):
+        print(f"\nPhase {phase}, {kind}s", flush=True)
+        for subject, verdict in group:
+            well = is_well(subject, verdict, num_tests[phase])
+            score.good[phase, kind] += well
+            if not well:
+                score.bad.append((subject, verdict))
+            print(
+                f"{next(numbers):4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
+                flush=True,
+            )
+    _summarize(options.phases, subjects, score, time.monotonic() - start)
+    return not score.bad
 
 
 def is_well(subject: Subject, verdict: Verdict, num_tests: int) -> bool:
     """Return whether a mutant was caught, or an alternative passed every test that the reference passes."""
     if subject.kind == "mutant":
-        return verdict.outcome in CAUGHT
+        return verdict.is_caught
     return verdict.outcome == "passed" and verdict.num_passed == num_tests
 
 
@@ -74,26 +106,27 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--only", default="", metavar="WORDS", help="only names that contain this")
     parser.add_argument("--count", action="store_true", help="count all tests that catch a mutant, not just the first")
+    parser.add_argument(
+        "--mutmut",
+        nargs="?",
+        const="also",
+        choices=("also", "only"),
+        help="then try the mutants that mutmut makes of the solutions, or only these",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
     options = parser.parse_args()
     options.phases = options.phases or list(PHASES)
     return options
 
 
-def _summarize(
-    phases: list[int],
-    subjects: list[Subject],
-    good: Counter[tuple[int, str]],
-    bad: list[tuple[Subject, Verdict]],
-    seconds: float,
-) -> None:
+def _summarize(phases: Sequence[int], subjects: Sequence[Subject], score: Score, seconds: float) -> None:
     total = Counter((subject.phase, subject.kind) for subject in subjects)
     print("\nphase   mutants caught   alternatives passed")
     for phase in phases:
-        caught, passed = ((good[phase, kind], total[phase, kind]) for kind in ("mutant", "alternative"))
+        caught, passed = ((score.good[phase, kind], total[phase, kind]) for kind in ("mutant", "alternative"))
         print(f"{phase:5}   {caught[0]:6} of {caught[1]:<5}   {passed[0]:8} of {passed[1]}")
     print(f"{len(subjects)} implementations in {seconds:.0f} s")
-    for subject, verdict in bad:
+    for subject, verdict in score.bad:
         print(f"\nphase {subject.phase}, {subject.kind} {subject.name!r}: {verdict.describe()}\n{verdict.detail}")
 
 

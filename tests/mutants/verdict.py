@@ -19,6 +19,11 @@ class Verdict:
     failed: list[str] = field(default_factory=list)
     detail: str = ""
 
+    @property
+    def is_caught(self) -> bool:
+        """Whether the tests met the code and did not let it pass."""
+        return self.outcome in ("failed", "endless", "died")
+
     def describe(self) -> str:
         """Return the verdict in a line: who failed first, and how many."""
         first = self.failed[0] if self.failed else "no test"
