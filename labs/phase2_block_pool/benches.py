@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from labs.phase2_block_pool.doubles import RecordingPrefixCache
-from labs.support import compare, explained
+from labs.support import compare, explained, make_request
 from mini_vllm.block import KVCacheBlock
 from mini_vllm.request import Request
 
@@ -36,6 +36,13 @@ class QueueBench:
             self.popped = int(self.queue.popleft().block_id)
         self.story[-1] += f" -> {self.popped}"
         return self.popped
+
+    def use_another(self) -> None:
+        """Make a second queue, of other blocks, and use both of its ends."""
+        self.story.append("another queue is made of the blocks 91 to 93: popleft() and append(91) there")
+        with explained(self.story):
+            another = type(self.queue)([KVCacheBlock(block_id) for block_id in (91, 92, 93)])
+            another.append(another.popleft())
 
     def state(self) -> dict[str, object]:
         """Return what the queue says of itself."""
@@ -96,6 +103,15 @@ class PoolBench:
         with explained(self.story):
             self.pool.free_blocks(list(block_ids))
 
+    def use_another(self) -> None:
+        """Make a second pool, and use it."""
+        self.story.append("another pool of 4 blocks is made: get_new_blocks(2), touch(1), free_blocks([2]) there")
+        with explained(self.story):
+            another = type(self.pool)(4, RecordingPrefixCache())
+            another.get_new_blocks(2)
+            another.touch(1)
+            another.free_blocks([2])
+
     def check_handed_out(self, rule: str, hint: str, num_blocks: int, expected: Sequence[int]) -> None:
         """Take blocks, compare which, and whether the prefix cache was told of just these, in order."""
         self.cache.take_calls()
@@ -118,6 +134,7 @@ class ManagerBench:
         self.kv = phase2.PagedKVCacheManager(num_usable_blocks + 1, block_size, self.cache)
         self.names: list[str] = []
         self.answer: list[int] | None = None
+        self.given_hits: list[int] = []
 
     def allocate(
         self,
@@ -137,8 +154,9 @@ class ManagerBench:
         call += f")   {request.request_id}: {request.num_computed_tokens} computed of {request.num_tokens} tokens"
         self.story.append(call)
         extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
+        self.given_hits = list(hits)
         with explained(self.story):
-            answer = self.kv.allocate_slots(request, num_new_tokens, list(hits), **extra)
+            answer = self.kv.allocate_slots(request, num_new_tokens, self.given_hits, **extra)
         self.answer = None if answer is None else [int(block_id) for block_id in answer]
         self.story[-1] += f"  -> {self.answer}"
         if self.answer is not None and advance:
@@ -146,9 +164,19 @@ class ManagerBench:
         return self.answer
 
     def free(self, request: Request) -> None:
-        self.story.append(f"free({request.request_id})   {request.request_id}: {request.num_computed_tokens} computed")
+        name = request.request_id
+        self.story.append(f"free({name})   {name}: {request.status.name}, {request.num_computed_tokens} computed")
         with explained(self.story):
             self.kv.free(request)
+
+    def use_another(self) -> None:
+        """Make a second manager, and let it serve a request of the same name as one here."""
+        self.story.append("another manager of 3 usable blocks is made: allocate_slots(A, 3) and free(A) there")
+        with explained(self.story):
+            another = type(self.kv)(4, 2, RecordingPrefixCache())
+            request = make_request("A", 3)
+            another.allocate_slots(request, 3)
+            another.free(request)
 
     def tables(self) -> dict[str, list[int]]:
         """Return the block tables of all requests that were ever here, without the empty ones."""

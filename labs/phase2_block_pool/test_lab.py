@@ -11,12 +11,14 @@ from types import ModuleType
 import pytest
 
 from labs.phase2_block_pool.benches import ManagerBench, PoolBench, QueueBench, check_value_error
+from labs.phase2_block_pool.doubles import CountedBlock, LookCounter
 from labs.phase2_block_pool.model import ListPool
 from labs.support import compare, difference, fail_with_smallest, make_request
-from mini_vllm.request import Request
+from mini_vllm.request import Request, RequestStatus
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
+WAYS_OUT = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
 
 
 # Task 2.1: FreeKVCacheBlockQueue
@@ -138,6 +140,8 @@ def _queue_differs(phase2: ModuleType, rng: random.Random) -> str:
     free, out = rng.sample(range(1, 20), rng.randint(0, 6)), rng.sample(range(20, 30), 3)
     bench = QueueBench(phase2, free)
     for _ in range(rng.randint(4, 14)):
+        if rng.random() < 0.05:
+            bench.use_another()
         act = rng.choice(("append", "remove", "popleft"))
         popped: object = None
         wanted: object = None
@@ -162,6 +166,36 @@ def _queue_differs(phase2: ModuleType, rng: random.Random) -> str:
         if report:
             return report
     return ""
+
+
+@pytest.mark.task2_1
+@pytest.mark.parametrize("use", ["remove", "append", "popleft"])
+def test_a_long_queue_costs_no_more_than_a_short_one(phase2: ModuleType, use: str) -> None:
+    looks = {length: _looks_at_blocks(phase2, use, length) for length in (9, 900)}
+    compare(
+        "Every use of the queue takes the same time, however long the queue is: it looks at the same few blocks.",
+        before=[
+            f"{use} on a queue of 9 blocks, and on one of 900 (the removed block lies in the middle)",
+            f"times that your queue looked at a block: {looks[9]} of 9, {looks[900]} of 900",
+        ],
+        expected={"looks more at the long queue": False},
+        yours={"looks more at the long queue": looks[900] > looks[9]},
+        hint="a block that knows its neighbors can leave without anybody searching for it. Where do you search?",
+    )
+
+
+def _looks_at_blocks(phase2: ModuleType, use: str, length: int) -> int:
+    looks = LookCounter()
+    blocks = [CountedBlock(block_id, looks) for block_id in range(length + 1)]
+    queue = phase2.FreeKVCacheBlockQueue(blocks[:-1])
+    looks.count = 0
+    if use == "remove":
+        queue.remove(blocks[length // 2])
+    elif use == "append":
+        queue.append(blocks[-1])
+    else:
+        queue.popleft()
+    return looks.count
 
 
 # Task 2.2: BlockPool
@@ -281,6 +315,8 @@ def _pool_differs(phase2: ModuleType, rng: random.Random) -> str:
     bench = PoolBench(phase2, num_gpu_blocks)
     free, held = list(range(1, num_gpu_blocks)), list[int]()  # a block with two holders is in `held` twice
     for turn in range(rng.randint(3, 12), -1, -1):
+        if rng.random() < 0.05:
+            bench.use_another()
         act = rng.choice(("get", "touch", "free")) if turn else "get"
         given: list[int] = []
         yours: list[int] = []
@@ -831,10 +867,15 @@ def _manager_differs(phase2: ModuleType, rng: random.Random, *, with_free: bool)
     model = ListPool(num_usable + 1, block_size)
     requests: dict[str, Request] = {}
     for _ in range(rng.randint(4, 12)):
+        if with_free and rng.random() < 0.05:
+            bench.use_another()
         name = rng.choice("ABCD")
         request = requests.get(name)
         answer: list[int] | None = None
+        hits: Sequence[int] = ()
         if request is not None and with_free and rng.random() < 0.35:
+            request.status = rng.choice(WAYS_OUT)
+            bench.given_hits = []
             bench.free(request)
             calls = model.free(name, request.num_computed_tokens)
             del requests[name]
@@ -851,7 +892,7 @@ def _manager_differs(phase2: ModuleType, rng: random.Random, *, with_free: bool)
         report = difference(
             "After these uses your manager and a slow model of it do not hold the same.",
             before=bench.story,
-            expected=_expected(model, answer, calls, with_free),
+            expected=_expected(model, answer, calls, with_free) | {"hit_blocks afterwards": list(hits)},
             yours=_held(bench, with_free),
             hint="go through the numbered rules of allocate_slots and of free with the last use: where do you part?",
         )
@@ -903,6 +944,7 @@ def _held(bench: ManagerBench, with_free: bool) -> dict[str, object]:
         "block tables": dict(sorted(bench.tables().items())),
         "num_free_blocks": kv.num_free_blocks,
         "cache calls": bench.cache.take_calls(),
+        "hit_blocks afterwards": bench.given_hits,
     }
     if with_free:
         counts = kv.ref_counts()
