@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import NoReturn
 
 import pytest
@@ -36,6 +37,11 @@ def make_request(
     if num_computed_tokens:
         request.status = RequestStatus.RUNNING
     return request
+
+
+def fields_of(request: Request) -> dict[str, object]:
+    """Return a copy of everything a request consists of, by name."""
+    return {name: copy(getattr(request, name)) for name in Request.__slots__}
 
 
 def waiting_queue(requests: Iterable[Request]) -> FCFSRequestQueue:

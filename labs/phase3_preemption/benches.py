@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from labs.phase3_preemption.doubles import SharedBlocksKV
-from labs.support import compare, explained, waiting_queue
+from labs.support import compare, explained, make_request, waiting_queue
 from mini_vllm.interfaces import RequestQueue
 from mini_vllm.request import Request
 from mini_vllm.step import SchedulerOutput
@@ -38,6 +38,12 @@ class QueueBench:
         self.story.append(f"remove_request({request.request_id})")
         with explained(self.story):
             self.queue.remove_request(request)
+
+    def use_another(self) -> None:
+        """Make a second queue and leave a request in it."""
+        self.story.append("another queue is made: add_request(Z(priority -9, arrived 0)) there")
+        with explained(self.story):
+            type(self.queue)().add_request(make_request("Z", 4, priority=-9))
 
     def pop(self) -> Request:
         self.story.append("pop_request()")

@@ -6,13 +6,14 @@
 
 import random
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from labs.phase3_preemption.benches import QueueBench, RoomBench, expected_state, own_blocks, rank
 from labs.phase3_preemption.doubles import ScriptedKV, SharedBlocksKV
 from labs.phase3_preemption.model import PlainRequest, PlainRoom
-from labs.support import compare, difference, explained, fail_with_smallest, make_request, waiting_queue
+from labs.support import compare, difference, explained, fail_with_smallest, fields_of, make_request, waiting_queue
 from mini_vllm.config import Policy
 from mini_vllm.interfaces import RequestQueue
 from mini_vllm.request import Request, RequestStatus
@@ -20,6 +21,7 @@ from mini_vllm.step import SchedulerOutput
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
+VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
 
 
 def waiter(name: str, priority: int = 0, arrival_time: float = 0.0) -> Request:
@@ -166,6 +168,8 @@ def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
     inside: list[Request] = []
     outside = [waiter(str(i), rng.randint(0, 2), rng.choice((0.0, 1.0, 2.0))) for i in range(4, 16)]
     for _ in range(rng.randint(4, 20)):
+        if rng.random() < 0.05:
+            bench.use_another()
         act = rng.choice(("add", "add", "prepend", "pop", "remove"))
         popped: object = None
         wanted: object = None
@@ -278,7 +282,7 @@ def check_preempt(
     phase3: ModuleType, request: Request, waiting: RequestQueue, rule: str, hint: str, **expected: object
 ) -> None:
     kv = SharedBlocksKV(9, 4, {**own_blocks([request], 4), "Z": [9]})
-    tokens = list(request.all_token_ids)
+    tokens, fields = list(request.all_token_ids), fields_of(request)
     before = [
         f"preempt {request.request_id}: {request.num_computed_tokens} of {request.num_tokens} tokens computed, "
         f"{request.num_output_tokens} of them outputs, preempted {request.num_preemptions}x so far",
@@ -286,14 +290,16 @@ def check_preempt(
     ]
     with explained(before):
         phase3.preempt(request, waiting, kv)
-    yours = {
+    yours: dict[str, Any] = {
         "status": request.status.name,
         "computed tokens": request.num_computed_tokens,
         "preemptions": request.num_preemptions,
         "WAITING": "".join(r.request_id for r in waiting),
         "kv calls": kv.calls,
         "tokens kept": request.all_token_ids == tokens,
+        "also changed": [name for name, value in fields_of(request).items() if value != fields[name]],
     }
+    yours["also changed"] = [name for name in yours["also changed"] if name not in VICTIM_CHANGES]
     wanted = {label.replace("_", " "): value for label, value in expected.items()}
     compare(rule, before=before, expected=wanted, yours=yours, hint=hint)
 
@@ -327,6 +333,23 @@ def test_preemptions_add_up(phase3: ModuleType) -> None:
         "do you set the counter, or add to it?",
         status="PREEMPTED",
         preemptions=3,
+    )
+
+
+@pytest.mark.task3_3
+@pytest.mark.parametrize("num_outputs", [0, 3])
+def test_nothing_else_about_a_victim_changes(phase3: ModuleType, num_outputs: int) -> None:
+    request = make_request(
+        "A", 9, num_computed_tokens=9, num_output_tokens=num_outputs, priority=2, arrival_time=3.0, max_tokens=20
+    )
+    request.num_cached_tokens, request.block_hashes = 4, [b"of its first block"]
+    check_preempt(
+        phase3,
+        request,
+        waiting_queue([]),
+        "Status, computed tokens and preemptions change; prompt, outputs, rank, hashes and all the rest stay.",
+        "five things happen to a victim. Which line of yours is a sixth?",
+        also_changed=[],
     )
 
 
@@ -600,6 +623,8 @@ def _room_differs(phase3: ModuleType, policy: Policy, rng: random.Random) -> str
     """Let running requests ask for memory over two steps; return the report of the first call that differs."""
     bench, model = _random_room(phase3, policy, rng)
     preemption = phase3.RecomputePreemption(policy)
+    other_policy: Policy = "priority" if policy == "fcfs" else "fcfs"
+    phase3.RecomputePreemption(other_policy)
     for _ in range(2):
         bench.step = SchedulerOutput(rng.randint(5, 30))
         model.plan, model.budget, model.preempted = [], bench.step.token_budget, []
@@ -644,7 +669,10 @@ def _one_call_differs(
     served = model.make_room(name, amount)
     report = difference(
         "A random call of make_room does not follow the numbered rules in the starter.",
-        before=[*before, f"make_room({name}, {amount}), policy {model.policy}"],
+        before=[
+            *before,
+            f"make_room({name}, {amount}), policy {model.policy} (an object for the other policy was made since)",
+        ],
         expected=model.outcome(served),
         yours=bench.outcome(answer),
         hint="who gives way first, and what has changed before memory is asked again?",

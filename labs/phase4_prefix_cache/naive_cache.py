@@ -6,9 +6,9 @@ Slow and obviously right: for every block it keeps all the tokens from the first
 import random
 from collections.abc import Mapping, Sequence
 
-from labs.support import as_ints, expect_equal, make_request
+from labs.support import as_ints, expect_equal, fields_of, make_request
 from mini_vllm.interfaces import PrefixCache
-from mini_vllm.request import Request
+from mini_vllm.request import Request, RequestStatus
 
 Prefix = tuple[str | None, str | None, tuple[int, ...]]
 
@@ -95,7 +95,8 @@ class RandomWorkload:
 
     def play(self, num_events: int) -> None:
         for _ in range(num_events):
-            event = self.random.choices([self.admit, self.grow, self.leave, self.look], [5, 5, 3, 2])[0]
+            events = [self.admit, self.grow, self.leave, self.look, self.use_another_cache]
+            event = self.random.choices(events, [10, 10, 6, 4, 1])[0]
             event()
             self.compare_state()
 
@@ -146,16 +147,27 @@ class RandomWorkload:
     def look(self) -> None:
         self.compare_hit(self.random.choice(self.live) if self.live else self.new_request())
 
+    def use_another_cache(self) -> None:
+        self.log.append("another cache of the same class is made, and block 1 is committed and adopted there")
+        another = type(self.cache)(self.block_size)  # type: ignore[call-arg]
+        request = make_request(f"r{self.num_requests}", self.block_size + 1)
+        another.cache_full_blocks(request, [1], 0, 1)
+        another.adopt(request, [1], RecordingPool())
+
     def new_request(self) -> Request:
         self.num_requests += 1
         tokens = [self.random.randint(0, 1) for _ in range(self.random.randint(1, 14))]
         if self.live:
             known = self.random.choice(self.live).all_token_ids
             tokens = (known[: self.random.randint(0, len(known))] + tokens)[: self.random.randint(1, 16)]
-        request = make_request(f"r{self.num_requests}", 0, token_ids=tokens)
+        num_prompt = self.random.choice([len(tokens), self.random.randint(1, len(tokens))])
+        request = make_request(f"r{self.num_requests}", 0, token_ids=tokens[:num_prompt])
+        request.all_token_ids += tokens[num_prompt:]
+        if num_prompt < len(tokens):
+            request.status, request.num_preemptions = RequestStatus.PREEMPTED, 1
         request.cache_salt = self.random.choice([None, None, None, "t"])
         request.adapter_id = self.random.choice([None, None, None, "t"])
-        keys = f" salt={request.cache_salt} adapter={request.adapter_id}"
+        keys = f" ({len(tokens) - num_prompt} generated) salt={request.cache_salt} adapter={request.adapter_id}"
         self.log.append(f"{request.request_id} arrives with tokens {tokens}{keys}")
         return request
 
@@ -183,7 +195,11 @@ class RandomWorkload:
     def compare_hit(self, request: Request) -> list[int]:
         expected = self.naive.hit(request)
         self.log.append(f"find_longest_cache_hit({request.request_id}), whose tokens are {request.all_token_ids}")
+        before = fields_of(request)
         yours = as_ints(self.cache.find_longest_cache_hit(request), "find_longest_cache_hit")
+        changed = [name for name, value in fields_of(request).items() if value != before[name]]
+        rule = "A lookup may bring a request's block_hashes up to date, and changes nothing else about it."
+        self.expect([name for name in changed if name != "block_hashes"], [], rule, "who admits the request?")
         rule = "A hit is the longest run of cached blocks from the first token on, of at most num_tokens - 1 tokens."
         self.expect(yours, expected, rule, "which block of yours is the first that differs, and who cached it first?")
         self.num_hits_seen += bool(expected)

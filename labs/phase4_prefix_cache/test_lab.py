@@ -128,7 +128,8 @@ def test_hash_depends_on_the_parent(phase4: ModuleType) -> None:
 
 @pytest.mark.task4_1
 def test_hash_is_the_same_in_every_process(phase4: ModuleType) -> None:
-    calls = "[f(bytes(32), [1, 2, 3]), f(bytes(range(32)), [70000, 2], ('salt', None))]"
+    keys = [("salt", None), (None, "adapter"), *((f"salt {n}", f"adapter {n}") for n in range(9))]
+    calls = f"[f(bytes(32), [1, 2, 3]), *(f(bytes(range(32)), [70000, 2], keys) for keys in {keys})]"
     here = [digest.hex() for digest in eval(calls, {"f": phase4.hash_block})]
     script = (
         f"import runpy; f = runpy.run_path({str(phase4.__file__)!r})['hash_block']; print(*[d.hex() for d in {calls}])"
@@ -140,7 +141,7 @@ def test_hash_is_the_same_in_every_process(phase4: ModuleType) -> None:
         other.stdout.split(),
         here,
         rule="A block has the same hash in every process and on every day.",
-        situation=f"two blocks hashed here and in another Python process {other.stderr[-300:]}",
+        situation=f"some blocks, with keys and without, hashed here and in another Python process {other.stderr[-300:]}",
         hint="which functions of Python give other values after a restart?",
     )
 
@@ -409,6 +410,24 @@ def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
         rule="Two blocks may hold the same content; the cache knows both.",
         situation="A, B, C are in blocks 7, 5, 9; a twin hits A, computes B again and commits it as block 3",
         hint="does the second block with a hash replace the first in your map, or join it?",
+    )
+
+
+@pytest.mark.task4_3
+def test_what_cached_blocks_gave_is_a_copy(phase4: ModuleType) -> None:
+    cache = cache_with_abc(phase4)
+    earlier = cache.cached_blocks()
+    cache.cache_full_blocks(request_of("other", [1, 2, 3, 4]), [2], 0, 1)
+    after_a_commit = sorted(earlier)
+    earlier.clear()
+    expect_rows(
+        {
+            "the earlier answer, after one more commit": (after_a_commit, [5, 7, 9]),
+            "cached, after the earlier answer was emptied": (cached_ids(cache), [2, 5, 7, 9]),
+        },
+        rule="cached_blocks gives a copy: it stays as it was, and who changes it does not change the cache.",
+        situation="blocks 7, 5, 9 are cached, cached_blocks is asked, block 2 is cached, and the answer is emptied",
+        hint="whose dict do you hand out?",
     )
 
 

@@ -118,7 +118,9 @@ def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request]
         num_tokens = rng.randint(1, 5 * block_size)
         num_held = min(rng.randint(1, -(-num_tokens // block_size)), len(unused))
         if num_held:
-            tables[name] = [unused.pop() for _ in range(num_held)]
+            other = rng.choice([[], *tables.values()])
+            shared = other[: rng.randint(0, min(len(other), num_held))]
+            tables[name] = shared + [unused.pop() for _ in range(num_held - len(shared))]
             computed = min(num_held * block_size, num_tokens) - (num_held * block_size >= num_tokens)
             num_outputs = rng.choice([0, rng.randint(0, num_tokens - 1)])
             running.append(
@@ -127,6 +129,8 @@ def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request]
     status = rng.choice([RequestStatus.WAITING, RequestStatus.PREEMPTED])
     num_outputs = rng.randint(1, block_size) if status is RequestStatus.PREEMPTED else 0
     request = request_in(status, "W", rng.randint(1, 6 * block_size), num_outputs)
+    for one in (request, *running):
+        one.num_preemptions = rng.choice([0, 0, 2])
     max_num_hits = (request.num_tokens - 1) // block_size
     held = tables[rng.choice(running).request_id] if running else []
     hit_blocks = [*held[: rng.randint(0, len(held))], *rng.sample(unused, rng.randint(0, min(2, len(unused))))]

@@ -31,9 +31,11 @@ HINT_OF_CAPS = {
 def policy_of(
     phase5: ModuleType, *, threshold: int = 0, max_model_len: int = 1000, chunking: bool = True, guard: bool = False
 ) -> ChunkPolicy:
-    """Return your policy. A setting that has its default is not named."""
+    """Return your policy; one with other settings is made behind it. A setting that has its default is not named."""
     settings = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
     policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(plain_clamp, threshold, max_model_len, **settings)
+    others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
+    phase5.ChunkedPrefillPolicy(plain_clamp, threshold + 7, max_model_len + 9, **others)
     return policy
 
 
@@ -60,7 +62,8 @@ def check_caps(
         situation=f"{request.status.name} request of {request.num_tokens} tokens, "
         f"argument num_computed_tokens={num_computed}\n"
         f"token_budget={budget}  threshold={threshold or 'off'}  max_model_len={max_model_len}  "
-        f"chunked prefill {'on' if chunking else 'off'}",
+        f"chunked prefill {'on' if chunking else 'off'}  preempted {request.num_preemptions}x so far\n"
+        "another policy, with other settings, was made after this one",
         hint=HINT_OF_CAPS[request.status],
     )
 
@@ -143,6 +146,7 @@ def compare_random_caps(phase5: ModuleType, seed: int, *, chunking: bool) -> Non
         num_outputs = 0 if status is WAITING else rng.randint(0, max_model_len + 1 - num_prompt)
         num_computed = rng.randint(0, min(num_prompt + num_outputs, max_model_len) - 1)
         request = request_in(status, "A", num_prompt, num_outputs, computed=num_computed)
+        request.num_preemptions = rng.choice([0, 2]) if num_outputs or status is PREEMPTED else 0
         budget, threshold = rng.randint(1, 40), rng.choice([0, 0, rng.randint(1, 30)])
         expected = naive_num_new_tokens(
             request, num_computed, budget, threshold=threshold, max_model_len=max_model_len, chunking=chunking
