@@ -110,11 +110,13 @@ class ScriptedChunks:
         not_now: Iterable[str] = (),
         not_admitted: Iterable[str] = (),
         clamp: Clamp | None = None,
+        whole_or_not: Iterable[str] = (),
     ) -> None:
         self.log = log
         self.threshold = threshold
         self.not_now = frozenset(not_now)
         self.not_admitted = frozenset(not_admitted)
+        self.whole_or_not = frozenset(whole_or_not)
         self.clamp = clamp
         self.asked_with: dict[str, dict[str, object]] = {}
 
@@ -126,6 +128,8 @@ class ScriptedChunks:
             num_granted = self.clamp(num_wanted, token_budget, self.threshold)
         else:
             num_granted = max(0, min(num_wanted, token_budget, self.threshold or num_wanted))
+        if request.request_id in self.whole_or_not and num_granted < num_wanted:
+            num_granted = 0
         self.log.note(
             f"chunks.num_new_tokens({request.request_id}, {num_computed_tokens}, {token_budget}) -> {num_granted}"
         )

@@ -101,7 +101,7 @@ class PlainScheduler:
         caps = [self.of[name].num_tokens - num_computed, self.budget]
         if self.given.threshold:
             caps.append(self.given.threshold)
-        return min(caps)
+        return 0 if name in self.given.whole_or_not and min(caps) < caps[0] else min(caps)
 
     def _take(self, name: str, amount: int, num_computed: int, num_hits: int = 0, even_if_full: bool = False) -> str:
         held = num_hits or self.of[name].num_blocks

@@ -32,6 +32,7 @@ class Situation:
     evictions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     not_now: Sequence[str] = ()
     not_admitted: Sequence[str] = ()
+    whole_or_not: Sequence[str] = ()
     reserved: Mapping[str, int] = field(default_factory=dict)
 
     def describe(self) -> list[str]:
@@ -47,6 +48,8 @@ class Situation:
         lines += [f"memory  {name} holds {count} blocks already" for name, count in self.reserved.items()]
         if self.not_now:
             lines.append(f"chunks  gives 0 tokens to {' '.join(self.not_now)}")
+        if self.whole_or_not:
+            lines.append(f"chunks  gives all it wants or 0 tokens to {' '.join(self.whole_or_not)}")
         if self.not_admitted:
             lines.append(f"chunks  does not admit {' '.join(self.not_admitted)}")
         return lines
@@ -71,7 +74,11 @@ class Scene:
         self.kv.hold(situation.running)
         self.kv.num_held |= situation.reserved
         self.chunks = ScriptedChunks(
-            self.log, situation.threshold, not_now=situation.not_now, not_admitted=situation.not_admitted
+            self.log,
+            situation.threshold,
+            not_now=situation.not_now,
+            not_admitted=situation.not_admitted,
+            whole_or_not=situation.whole_or_not,
         )
         self.preemption = ScriptedPreemption(self.log, situation.evictions)
 
@@ -255,6 +262,7 @@ def random_situation(rng: random.Random, *, anybody_waits: bool = True) -> Situa
         evictions=evictions,
         not_now=[name for name in names if rng.random() < 0.07],
         not_admitted=[r.request_id for r in waiting if rng.random() < 0.07],
+        whole_or_not=[name for name in names if rng.random() < 0.15],
     )
 
 

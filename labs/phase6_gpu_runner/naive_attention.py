@@ -5,7 +5,8 @@ Slow and obviously right: every request keeps its K and V in a list, every token
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ def row_of(
     first_token = 100 * (ord(name) - ord("A") + 1)
     request = make_request(name, 0, token_ids=range(first_token, first_token + num_prompt))
     request.all_token_ids += range(first_token + 50, first_token + 50 + num_outputs)
-    request.num_computed_tokens = num_computed
+    request.num_computed_tokens = num_computed + num_scheduled  # it advances when the step is planned
     return ScheduledRequest(request, num_computed, num_scheduled, list(block_ids), samples)
 
 
@@ -148,6 +149,7 @@ class AttentionSteps:
         self.block_size = block_size
         self.num_kv_heads, self.num_heads, self.head_dim = num_kv_heads, num_kv_heads * group, head_dim
         self.scale = self.random.choice([0.3, 0.4, 0.9])
+        self.loudness = self.random.choice([1, 1, 300])  # 300: scores whose exponential is no number any more
         num_blocks = 6 * (-(-40 // block_size) + 1)
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
         self.key_cache = self.numbers(*shape) * 5  # what earlier requests left behind
@@ -190,7 +192,7 @@ class AttentionSteps:
         batch = [row_of(one.name, len(one.keys), n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
         flat = naive_flat_batch(batch, self.block_size)
         num_tokens = sum(flat.query_lens)
-        query = self.numbers(num_tokens, self.num_heads, self.head_dim)
+        query = self.numbers(num_tokens, self.num_heads, self.head_dim) * self.loudness
         key, value = (self.numbers(num_tokens, self.num_kv_heads, self.head_dim) for _ in range(2))
         expected = torch.empty_like(query)
         token = 0
@@ -209,9 +211,34 @@ class AttentionSteps:
             layout = as_the_model_gives_it
             all_parts.write_kv(layout(key), layout(value), self.key_cache, self.value_cache, given.slot_mapping)
         layers = self.key_cache, self.value_cache
+        before = [layer.clone() for layer in layers], deepcopy(given)
         yours = paged_attention(as_the_model_gives_it(query), *layers, given, self.scale)
         situation = f"{self.num_heads} query heads, {self.num_kv_heads} K/V heads, scale={self.scale}"
+        if self.loudness > 1:
+            situation += ", scores of some hundreds"
         expect_attention(yours, expected, situation, batch, self.block_size)
+        expect_only_read(before, layers, given, f"{situation}\n{describe_rows(batch, self.block_size)}")
+
+
+def expect_only_read(
+    before: tuple[Sequence[Tensor], FlatBatch], layers: Sequence[Tensor], batch: FlatBatch, situation: str
+) -> None:
+    """Go on if the caches and the batch are as they were before `paged_attention` was called."""
+    pairs = dict(zip(("K cache", "V cache"), zip(before[0], layers, strict=True), strict=True))
+    pairs |= {part.name: (getattr(before[1], part.name), getattr(batch, part.name)) for part in fields(batch)}
+    changed = [
+        name
+        for name, (old, new) in pairs.items()
+        if not (torch.equal(old, new) if isinstance(old, Tensor) else old == new)
+    ]
+    if changed:
+        lab_failure(
+            rule="paged_attention only reads the caches and the batch: the next layer gets the same batch.",
+            situation=situation,
+            expected="nothing has changed",
+            yours=f"changed: {', '.join(changed)}",
+            hint="which of your operations works in place, and on whose tensor?",
+        )
 
 
 def naive_write(numbers: Tensor, cache: Tensor, flat: FlatBatch) -> None:

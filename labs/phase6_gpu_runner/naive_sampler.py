@@ -43,7 +43,8 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
 
 def random_row(rng: random.Random, vocab_size: int) -> tuple[list[float], SamplingParams, float]:
     """Return logits, settings and a draw."""
-    logits = [rng.gauss(0, 2) for _ in range(vocab_size)]
+    spread = rng.choice([2, 2, 2, 500])  # 500: logits whose exponential is no number any more
+    logits = [rng.gauss(0, spread) for _ in range(vocab_size)]
     params = SamplingParams(
         temperature=rng.choice([0.0, 0.3, 0.7, 1.0, 1.7]),
         top_k=rng.choice([0, 0, 1, 2, 3, 5, vocab_size, vocab_size + 5]),
