@@ -141,7 +141,7 @@ def test_hash_is_the_same_in_every_process(phase4: ModuleType) -> None:
         other.stdout.split(),
         here,
         rule="A block has the same hash in every process and on every day.",
-        situation=f"some blocks, with keys and without, hashed here and in another Python process {other.stderr[-300:]}",
+        situation=f"blocks with keys and without, hashed here and in another Python process {other.stderr[-300:]}",
         hint="which functions of Python give other values after a restart?",
     )
 
