@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm import LLM, SamplingParams
 from mini_vllm.model.loading import EMBEDDED_MODEL
 from mini_vllm.tokenizer import Message
 from tools.tiny_model.corpus import Turn, copy_words, fact, notes, record, small_sum
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", type=Path, default=EMBEDDED_MODEL)
     parser.add_argument("--write", action="store_true", help="put the table into the model's README")
     arguments = parser.parse_args()
-    table = as_table(grade(LLM(str(arguments.model), lineup=parse_lineup("solution"))))
+    table = as_table(grade(LLM(str(arguments.model))))
     print(table)
     if arguments.write:
         readme = arguments.model / "README.md"
