@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from mini_vllm.llm import LLM
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recording:
-    """The steps of a run, and what does not change during it."""
+    """The steps of a run from its first one on, and what does not change during it.
+
+    Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
+    """
 
     info: RunInfo
     steps: Sequence[StepRecord]
+
+    def __post_init__(self) -> None:
+        require_whole(self.steps)
+
+    def __repr__(self) -> str:
+        return f"Recording({len(self.info.titles)} requests, {len(self.steps)} steps)"
 
     @classmethod
     def of(cls, source: "LLM | LLMEngine", titles: Mapping[str, str] | None = None) -> Self:
@@ -78,6 +87,7 @@ class Recording:
 
         Raises `ValueError` if there are none.
         """
+        require_whole(steps)
         if not steps:
             raise ValueError("a trace needs at least one step")
         shares = [share for record in steps for share in record["scheduled"]]
@@ -96,6 +106,13 @@ class Recording:
     def state(self, step: int) -> RunState:
         """Return the state in a step, counted from 0."""
         return fold(self.info, self.steps[: step + 1])
+
+
+def require_whole(steps: Sequence[StepRecord]) -> None:
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: what came before is needed to draw a step."""
+    for place, record in enumerate(steps):
+        if record["step"] != place:
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:

@@ -1,0 +1,51 @@
+"""Runs to draw: small and tight, many requests in a large pool, and what the course recorded."""
+
+import random
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.views.recording import Recording
+from mini_vllm.workload import SMALL_POOL, Arrival, Run, make_workload
+
+OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
+LARGE = EngineConfig(
+    max_num_seqs=8,
+    max_num_batched_tokens=256,
+    long_prefill_token_threshold=128,
+    max_model_len=1024,
+    num_gpu_blocks=201,
+)
+
+
+def played(arrivals: list[Arrival], config: EngineConfig, lineup: str = "solution:1-5") -> Recording:
+    run = Run(arrivals, config, parse_lineup(lineup))
+    while not run.finished:
+        run.step()
+    return Recording.of(run.engine)
+
+
+@cache
+def small(seed: int = 0, num_requests: int = 4, caching: bool = True) -> Recording:
+    """Four requests, 20 blocks of 4 tokens, preemptions and hits."""
+    return played(make_workload(seed, num_requests), replace(SMALL_POOL, enable_prefix_caching=caching))
+
+
+@cache
+def large(num_requests: int = 12) -> Recording:
+    """Twelve requests of some hundred tokens, 200 blocks of 16 tokens."""
+    rng = random.Random(1)
+    shared = [rng.randrange(256) for _ in range(160)]
+    arrivals = []
+    for index in range(num_requests):
+        prompt = shared * (index % 2) + [rng.randrange(256) for _ in range(rng.randrange(60, 420))]
+        arrivals.append(Arrival(index // 2, f"r{index}", prompt, rng.randrange(8, 40), 0))
+    return played(arrivals, LARGE)
+
+
+@cache
+def observed(name: str = "all_phases") -> Recording:
+    """A trace that the course ships."""
+    return Recording.read(OBSERVED / f"{name}.jsonl")
