@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mini_vllm.trace import ScheduledRecord, StepRecord
 from mini_vllm.views.palette import label
@@ -25,11 +26,19 @@ class RunInfo:
 
     def index(self, request_id: str) -> int:
         """Return the number of a request, which its colour and its label follow from."""
-        return list(self.titles).index(request_id)
+        return self._indices[request_id]
 
     def label(self, request_id: str) -> str:
         """Return the request's own id if all ids are short names such as `r3`, else its letter."""
-        return request_id if all(map(is_short_name, self.titles)) else label(self.index(request_id))
+        return request_id if self._has_short_names else label(self.index(request_id))
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {request_id: index for index, request_id in enumerate(self.titles)}
+
+    @cached_property
+    def _has_short_names(self) -> bool:
+        return all(map(is_short_name, self.titles))
 
 
 def is_short_name(request_id: str) -> bool:

@@ -233,7 +233,7 @@ def test_more_requests_than_rows_and_colours() -> None:
 
 def test_recorded_vllm_runs_can_be_drawn_whatever_they_use() -> None:
     named = list(read_scenarios(PUBLIC_TRACES / "named.jsonl"))
-    others = {scenario.kind: scenario for scenario in read_scenarios(PUBLIC_TRACES / "random.jsonl.gz")}
+    others = {s.kind: s for s in read_scenarios(PUBLIC_TRACES / "random.jsonl.gz") if len(s.steps) < 60}
     assert set(others) == {"base", "spec", "async", "async_spec"}
     for scenario in [*named[::13], *others.values()]:
         recording = Recording.of_scenario(scenario)

@@ -39,7 +39,7 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)
         width = max(28, text_width(label, 12, bold=True) + 10)
-        if x + width > SPAN - 60:
+        if x + width > SPAN - 84:
             parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
             break
         outline = svg.rect(x - 1, -1, width + 2, HIGH + 2, rx=4, class_="mv-changed") if request_id in new else None

@@ -84,6 +84,7 @@ class Timeline:
         title = "" if self.info.titles[request_id] in (request_id, label) else f" ({self.info.titles[request_id]})"
         drawn = svg.group(
             svg.tooltip(words + (f", {past}" if past else "") + title),
+            svg.rect(0, 0, LEFT - 20, high, fill="transparent"),
             tile(index, label, 0, 1.5, 30, high - 3, size=min(12, high - 4)),
             svg.text(LEFT - 20, high / 2 + 3.5, f"{reached}/{known}", class_="mv-end mv-small"),
             data_request=str(index),
