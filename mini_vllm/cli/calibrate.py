@@ -13,11 +13,12 @@ from rich.table import Table
 
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import LineupText, ModelName
+from mini_vllm.cli.simulation_report import speed
 from mini_vllm.cli.step_view import FAINT
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.lineup import Lineup
 from mini_vllm.simulator.agreement import CHECKED_ON, ENGINE, FITTED_ON, TOLERANCE, Bench, Comparison
-from mini_vllm.simulator.calibration import NEVER, Calibration, write_calibration
+from mini_vllm.simulator.calibration import Calibration, write_calibration
 
 
 @friendly
@@ -91,9 +92,9 @@ def show(console: Console, calibration: Calibration, path: str) -> None:
     table.add_column()
     for title, value in (
         ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
-        ("bandwidth", "no limit seen" if cost.bandwidth >= NEVER else f"{cost.bandwidth / 1e9:,.1f} GB/s"),
-        ("arithmetic", "no limit seen" if cost.flop_rate >= NEVER else f"{cost.flop_rate / 1e9:,.1f} GFLOP/s"),
-        ("reading and computing", "overlap: the longer counts" if cost.overlaps else "one after the other: both count"),
+        ("bandwidth", speed(cost.bandwidth, "B/s")),
+        ("arithmetic", speed(cost.flop_rate, "FLOP/s")),
+        ("together", "they overlap: the longer counts" if cost.overlaps else "one after the other: both count"),
         ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
         ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
         ("typical error", f"{calibration.typical_error:.1%} of a step's time"),

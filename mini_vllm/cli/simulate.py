@@ -5,13 +5,12 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import (
@@ -27,7 +26,8 @@ from mini_vllm.cli.options import (
     NumGpuBlocks,
     engine_config,
 )
-from mini_vllm.cli.step_view import FAINT, STRONG
+from mini_vllm.cli.simulation_report import conditions, latency_table, legend, sweep_table, totals
+from mini_vllm.cli.step_view import FAINT
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.lineup import Lineup
 from mini_vllm.simulator.calibration import read_calibration
@@ -35,12 +35,9 @@ from mini_vllm.simulator.experiment import ENGINE, Experiment, parse_sweep
 from mini_vllm.simulator.gpus import GPUS
 from mini_vllm.simulator.model_shapes import MODEL_SHAPES
 from mini_vllm.simulator.policies import POLICIES
-from mini_vllm.simulator.served import Served, Slo, percentiles, weighted_mean, weighted_percentiles
+from mini_vllm.simulator.served import Slo
+from mini_vllm.simulator.summary import Summary, summarize
 from mini_vllm.simulator.workloads import WORKLOADS
-from mini_vllm.views.palette import OKABE_ITO
-
-PERCENTS = (50, 90, 95, 99)
-BAR_LENGTH = 10
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Result:
     """One simulation that has been run. `wall_seconds` is what it took here."""
 
     experiment: Experiment
-    served: Served
+    summary: Summary
     wall_seconds: float
 
 
@@ -116,173 +113,55 @@ def simulate(
     if not as_json:
         console.print(whose_code(team), markup=False)
         console.print(conditions(base, setting), style=FAINT, markup=False)
-    results = run_all(experiments, team, console)
+    results = run_all(experiments, team, slo, console)
     if as_json:
         records = [as_record(result, slo) for result in results]
         typer.echo(json.dumps({"sweep": setting, "values": values, "runs": records} if setting else records[0]))
     elif setting:
-        console.print(sweep_table(setting, values, results, slo))
+        console.print(sweep_table(setting, values, [result.summary for result in results]))
         console.print(legend(slo), style=FAINT)
     else:
-        show(console, results[0], slo)
+        console.print(latency_table(results[0].summary))
+        console.print(totals(results[0].summary, results[0].wall_seconds))
+        console.print(legend(slo), style=FAINT)
 
 
-def run_all(experiments: list[Experiment], lineup: Lineup, console: Console) -> list[Result]:
+def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo, console: Console) -> list[Result]:
     """Run the experiments one after the other, with a progress bar on a terminal."""
-    total = sum(experiment.num_requests for experiment in experiments)
-    columns = (TextColumn("Simulating"), BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests"))
-    bar = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not is_live(console),
-        transient=True,
-    )
-    results, done = [], 0
-    with bar:
-        task = bar.add_task("", total=total)
+    counted = TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests")
+    columns = (TextColumn("Simulating"), BarColumn(), counted, TimeElapsedColumn(), TimeRemainingColumn())
+    results, num_done = [], 0
+    with Progress(*columns, console=console, disable=not is_live(console), transient=True) as bar:
+        task = bar.add_task("", total=sum(experiment.num_requests for experiment in experiments))
         for experiment in experiments:
-            before = done
-
-            def report(num_finished: int, before: int = before) -> None:
-                bar.update(task, completed=before + num_finished)
-
-            results.append(run_one(experiment, lineup, report))
-            done += experiment.num_requests
+            report = partial(_show_progress, bar, task, num_done)
+            results.append(run_one(experiment, lineup, slo, report))
+            num_done += experiment.num_requests
     return results
 
 
-def run_one(experiment: Experiment, lineup: Lineup, on_progress: Callable[[int], None]) -> Result:
+def _show_progress(bar: Progress, task: TaskID, num_before: int, num_finished: int) -> None:
+    bar.update(task, completed=num_before + num_finished)
+
+
+def run_one(experiment: Experiment, lineup: Lineup, slo: Slo, on_progress: Callable[[int], None]) -> Result:
     """Run one experiment and take its time."""
     started = time.perf_counter()
     gc.freeze()
     try:
-        served = experiment.run(lineup, on_progress)
+        summary = summarize(experiment.run(lineup, on_progress), slo)
     finally:
         gc.unfreeze()
-    return Result(experiment, served, time.perf_counter() - started)
+    return Result(experiment, summary, time.perf_counter() - started)
 
 
-def conditions(base: Experiment, setting: str) -> str:
-    """Return what runs where, in words."""
-    cost = base.cost
-    if base.calibrated is None:
-        where = f"{base.model} on {base.num_gpus} x {base.gpu}"
-        what = " (80% of the bandwidth, 60% of the arithmetic: assumed, not measured)"
-    else:
-        where, what = f"{base.calibrated.model} as calibrated", ""
-    config = base.resolved_engine()
-    return (
-        f"{where}{what}: {cost.bandwidth / 1e9:,.0f} GB/s, {cost.flop_rate / 1e12:,.3g} TFLOP/s, "
-        f"{cost.seconds_per_step * 1e3:.3g} ms a step, {(config.num_gpu_blocks or 1) - 1:,} blocks of "
-        f"{config.block_size}. {base.num_requests:,} requests of {base.workload!r} at {base.rate:g} a second"
-        + (f", for each value of {setting}." if setting else ".")
-    )
-
-
-def show(console: Console, result: Result, slo: Slo) -> None:
-    """Print one simulation."""
-    served, numbers = result.served, as_record(result, slo)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("ms")
-    for heading in ("mean", *(f"p{percent}" for percent in PERCENTS)):
-        table.add_column(heading, justify="right")
-    for title, key in (
-        ("time to first token", "time_to_first_token"),
-        ("inter-token latency", "inter_token_latency"),
-        ("whole request", "e2e_latency"),
-    ):
-        table.add_row(title, *(f"{1e3 * value:,.1f}" for value in numbers[key].values()))
-    console.print(table)
-    totals = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    totals.add_column(style=STRONG)
-    totals.add_column()
-    for title, value in (
-        ("throughput", f"{served.output_tokens_per_second:,.0f} output tokens/s over {served.seconds:,.0f} s"),
-        ("goodput", f"{served.goodput(slo):,.2f} requests/s: {served.share_good(slo):.1%} kept the SLO"),
-        ("most at once", f"{served.most_running} requests, {served.peak_context_tokens:,} tokens of context"),
-        ("preemptions", f"{served.num_preemptions:,}"),
-        ("prefix cache", f"{served.hit_rate:.1%} of the tokens were found"),
-        ("steps", f"{served.num_steps:,}, {served.num_computed_tokens / served.num_steps:,.1f} tokens each"),
-        ("this took", f"{result.wall_seconds:,.1f} s here"),
-    ):
-        totals.add_row(title, value)
-    console.print(totals)
-    console.print(legend(slo), style=FAINT)
-
-
-def legend(slo: Slo) -> str:
-    """Return what the words mean."""
-    return (
-        f"\nSLO: first token within {slo.time_to_first_token:g} s, then {slo.inter_token_latency * 1e3:g} ms from "
-        f"token to token on average. Goodput counts who kept both. Seconds of simulated time."
-    )
-
-
-def sweep_table(setting: str, values: list[str], results: list[Result], slo: Slo) -> Table:
-    """Return one row per value. It fits 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=setting, title_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in (
-        "TTFT\np50 ms",
-        "TTFT\np99 ms",
-        "ITL\np50 ms",
-        "ITL\np99 ms",
-        "output\ntok/s",
-        "pre-\nempted",
-        "hits",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("kept\nthe SLO", no_wrap=True)
-    for value, result in zip(values, results, strict=True):
-        served, numbers = result.served, as_record(result, slo)
-        share = served.share_good(slo)
-        table.add_row(
-            value,
-            *(
-                f"{1e3 * numbers[key][f'p{percent}']:,.1f}"
-                for key in ("time_to_first_token", "inter_token_latency")
-                for percent in (50, 99)
-            ),
-            f"{served.output_tokens_per_second:,.0f}",
-            f"{served.num_preemptions:,}",
-            f"{served.hit_rate:.0%}",
-            f"[{OKABE_ITO[1][0]}]{'█' * round(BAR_LENGTH * share)}[/] {share:.0%}",
-        )
-    return table
-
-
-def as_record(result: Result, slo: Slo) -> dict[str, Any]:
+def as_record(result: Result, slo: Slo) -> dict[str, object]:
     """Return the numbers for programs: seconds of simulated time, tokens, requests."""
-    served, experiment = result.served, result.experiment
-    firsts, wholes = served.times_to_first_token, served.e2e_latencies
+    experiment = result.experiment
     return {
         "experiment": {**asdict(experiment), "engine": asdict(experiment.resolved_engine())},
         "cost_model": asdict(experiment.cost),
         "slo": asdict(slo),
-        "time_to_first_token": _spread(firsts),
-        "inter_token_latency": {
-            "mean": weighted_mean(served.gaps),
-            **_named(weighted_percentiles(served.gaps, PERCENTS)),
-        },
-        "e2e_latency": _spread(wholes),
-        "simulated_seconds": served.seconds,
-        "output_tokens_per_second": served.output_tokens_per_second,
-        "goodput": served.goodput(slo),
-        "share_good": served.share_good(slo),
-        "num_preemptions": served.num_preemptions,
-        "hit_rate": served.hit_rate,
-        "most_running": served.most_running,
-        "num_steps": served.num_steps,
-        "num_computed_tokens": served.num_computed_tokens,
+        **asdict(result.summary),
         "wall_seconds": result.wall_seconds,
     }
-
-
-def _spread(seconds: list[float]) -> dict[str, float]:
-    return {"mean": sum(seconds) / len(seconds), **_named(percentiles(seconds, PERCENTS))}
-
-
-def _named(values: list[float]) -> dict[str, float]:
-    return {f"p{percent}": value for percent, value in zip(PERCENTS, values, strict=True)}

@@ -91,7 +91,7 @@ class Experiment:
         if self.num_gpus < 1:
             raise ValueError(f"num_gpus must be at least 1, got {self.num_gpus}")
         requests = scaled(
-            make_requests(self.workload, self.num_requests and 1, self.rate or 1.0, self.seed), self.scale
+            make_requests(self.workload, min(1, self.num_requests), self.rate or 1.0, self.seed), self.scale
         )
         under_policy(self.policy, requests, self.resolved_engine())
 

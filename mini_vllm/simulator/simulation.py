@@ -65,6 +65,8 @@ class Simulation:
         return self.served
 
     def _require_servable(self) -> None:
+        if not self.requests:
+            raise ValueError("requests must hold at least one request, got none")
         kv, max_model_len, before = self.scheduler.kv, self.scheduler.max_model_len, 0.0
         for request in self.requests:
             if request.arrival_time < before:

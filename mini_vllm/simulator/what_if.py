@@ -26,7 +26,7 @@ def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostMo
     requests out of order, and for a prompt that could never be admitted.
     """
     if config.policy != "fcfs":
-        raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: use simulate")
+        raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: simulate() knows both")
     return _WhatIf(requests, config, cost).run()
 
 
@@ -54,7 +54,7 @@ class _WhatIf:
     def __init__(self, requests: Sequence[TimedRequest], config: EngineConfig, cost: CostModel) -> None:
         self.requests, self.config, self.cost = requests, config, cost
         self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
-        self.threshold = config.long_prefill_token_threshold or max(r.num_prompt_tokens for r in requests)
+        self.threshold = config.long_prefill_token_threshold or max((r.num_prompt_tokens for r in requests), default=0)
         self.now = 0.0
         self.next_waiting = 0
         self.prefills: list[_Prefill] = []
@@ -73,6 +73,8 @@ class _WhatIf:
         return self.served
 
     def _require_legal(self) -> None:
+        if not self.requests:
+            raise ValueError("requests must hold at least one request, got none")
         before = 0.0
         most = self.config.max_num_batched_tokens
         for request in self.requests:
@@ -127,7 +129,6 @@ class _WhatIf:
         if num_steps:
             served.num_steps += num_steps
             served.num_computed_tokens += num_steps * count
-            served.peak_context_tokens = max(served.peak_context_tokens, context - count)
             self.now, self.decode_context = now, context
 
     def _plan(self) -> _Load:

@@ -39,6 +39,7 @@ def test_a_sweep_has_a_row_and_a_record_per_value(mini_vllm: Commands, monkeypat
     monkeypatch.setenv("COLUMNS", "80")
     arguments = ("simulate", "documents", "--requests", 40, "--sweep", "max-num-batched-tokens=512,4096")
     shown = mini_vllm(*arguments).output
+    assert "…" not in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
     assert [sum(line.split()[:1] == [value] for line in shown.splitlines()) for value in ("512", "4096")] == [1, 1]
     record = json.loads(mini_vllm(*arguments, "--json").stdout)

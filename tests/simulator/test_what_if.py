@@ -139,3 +139,11 @@ def test_requests_out_of_order_are_refused() -> None:
         what_if(requests, config, COSTS[0])
     with pytest.raises(ValueError, match="in order of arrival_time"):
         simulate(requests, config, COSTS[0], LINEUP)
+
+
+def test_nobody_is_no_workload() -> None:
+    config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
+    with pytest.raises(ValueError, match="at least one request"):
+        what_if([], config, COSTS[0])
+    with pytest.raises(ValueError, match="at least one request"):
+        simulate([], config, COSTS[0], LINEUP)
