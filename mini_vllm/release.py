@@ -12,7 +12,7 @@ from mini_vllm.written import touched_functions
 RELEASED = (
     *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "pyproject.toml", "conftest.py"),
     *("lab.py", "labs/", "mini_vllm/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
-    *("tools/__init__.py", "tools/tiny_model/"),
+    *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
 )
 TEMPLATES = "tools/student_edition/"
 CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")

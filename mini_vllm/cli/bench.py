@@ -12,6 +12,8 @@ from rich.text import Text
 
 from mini_vllm.bench import scheduler as measured
 from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
+from mini_vllm.cli.bench_features import bench_chunked, bench_preemption, bench_prefix
+from mini_vllm.cli.bench_throughput import bench_throughput
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.step_view import FAINT, STRONG
@@ -24,12 +26,18 @@ VLLM_PER_ADMISSION = 107.0
 BAR_LENGTH = 28
 OURS, THEIRS = color(1), color(6)
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure what the engine itself costs.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine: its speed, its features, its own cost.")
 
 
 @bench_app.callback()
 def bench() -> None:
-    """Measure what the engine itself costs."""
+    """Measure the engine: its speed, its features, its own cost."""
+
+
+bench_app.command("throughput")(bench_throughput)
+bench_app.command("prefix")(bench_prefix)
+bench_app.command("chunked")(bench_chunked)
+bench_app.command("preemption")(bench_preemption)
 
 
 @bench_app.command("scheduler")

@@ -1,0 +1,76 @@
+"""The requests of a benchmark: many short chats, a few long documents, and when they arrive."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+DOCUMENT_EVERY = 8
+BLOCK_TOKENS = 32
+"""A multiple of every contender's block size: room is counted in these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Ranges of lengths in tokens, both ends included."""
+
+    chat_prompt: tuple[int, int] = (16, 128)
+    chat_output: tuple[int, int] = (16, 128)
+    document_prompt: tuple[int, int] = (512, 1024)
+    document_output: tuple[int, int] = (32, 96)
+
+
+FULL = Sizes()
+QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """A prompt, exactly how many tokens are said to it, and the second in which it arrives.
+
+    `limit` is how many tokens the engine must expect; None: just as many. Beyond our own engine it is not used.
+    """
+
+    prompt: list[int]
+    num_output_tokens: int
+    arrival: float = 0.0
+    limit: int | None = None
+
+
+def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[BenchRequest]:
+    """Draw requests. Every round has the same lengths and other token ids, so that no cache helps the next.
+
+    Chat lengths are drawn evenly on a logarithmic scale (short ones are common); every eighth request is a
+    document.
+    """
+    lengths, tokens = random.Random(f"lengths {count}"), random.Random(f"tokens {round_number}")
+    requests = []
+    for index in range(count):
+        is_document = index % DOCUMENT_EVERY == DOCUMENT_EVERY // 2
+        prompt_range = sizes.document_prompt if is_document else sizes.chat_prompt
+        output_range = sizes.document_output if is_document else sizes.chat_output
+        prompt_len = _draw(lengths, prompt_range)
+        prompt = [tokens.randrange(4, vocab_size) for _ in range(prompt_len)]
+        requests.append(BenchRequest(prompt, _draw(lengths, output_range)))
+    return requests
+
+
+def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
+    low, high = ends
+    length: float = low * (high / low) ** rng.random()
+    return round(length)
+
+
+def poisson_stream(requests: Sequence[BenchRequest], requests_per_second: float) -> list[BenchRequest]:
+    """Return the requests with arrivals of a Poisson process; the first arrives at 0."""
+    rng, now, stream = random.Random("arrivals"), 0.0, []
+    for request in requests:
+        stream.append(replace(request, arrival=now))
+        now += rng.expovariate(requests_per_second)
+    return stream
+
+
+def room_needed(requests: Sequence[BenchRequest]) -> int:
+    """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
+    return sum(
+        -(-(len(request.prompt) + request.num_output_tokens) // BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
+    )

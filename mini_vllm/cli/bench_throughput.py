@@ -1,0 +1,181 @@
+"""`mini-vllm bench throughput`: whole workloads against what a user would run instead."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mini_vllm.bench.peer_process import CONTENDERS, PeerError, embedded_model_path
+from mini_vllm.bench.requests import FULL, QUICK
+from mini_vllm.bench.throughput import OURS, Plan, Results, Say, as_record, run_throughput
+from mini_vllm.cli.charts import duration, measured_bar
+from mini_vllm.cli.console import fail, friendly, is_live, make_console
+from mini_vllm.cli.options import LineupText
+from mini_vllm.cli.step_view import FAINT, STRONG
+from mini_vllm.cli.yours import lineup_to_run
+
+if TYPE_CHECKING:
+    from mini_vllm.bench.roofline import MachineRates
+
+RANDOM = "random-150m"
+
+
+@friendly
+def bench_throughput(
+    model: Annotated[
+        str, typer.Option(help=f"'embedded', '{RANDOM}' (random weights), or the path of a model directory.")
+    ] = "embedded",
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 64,
+    peers: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(CONTENDERS[1:])}; 'none'.")
+    ] = ",".join(CONTENDERS[1:]),
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the quickest of each counts.")] = 2,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every contender.", show_default=False)] = None,
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="What weights and cache are kept in.")
+    ] = "float32",
+    lineup: LineupText = None,
+    quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: does it work?")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Serve many short chats and a few long documents, and let transformers and OpenVINO GenAI do the same.
+
+    Everybody has a process of his own, the same requests, threads and room for K and V; rounds are taken in turns.
+    """
+    names = (OURS, *chosen_peers(peers))
+    console = make_console(stderr=as_json)
+    team = lineup_to_run(lineup, console)
+    if team.runner == "absent":
+        raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
+    with tempfile.TemporaryDirectory() as folder:
+        console.print(f"Model: {model}, {dtype}. Loading torch ...", style=FAINT, markup=False)
+        directory, vocab_size = open_model(model, Path(folder))
+        plan = Plan(
+            directory,
+            vocab_size,
+            min(requests, 12) if quick else requests,
+            1 if quick else rounds,
+            threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
+            names,
+            dtype,
+            str(team),
+            QUICK if quick else FULL,
+        )
+        try:
+            with progress(console, plan.num_requests) as say:
+                results = run_throughput(plan, say)
+        except PeerError as error:
+            fail(str(error), 1)
+        record = {"model": model, **as_record(plan, results), "explained": explain_ours(plan, results)}
+    if as_json:
+        typer.echo(json.dumps(record))
+    else:
+        show(console, record)
+
+
+def chosen_peers(text: str) -> list[str]:
+    """Read `--peers`. Raises `ValueError` for a name that nobody has."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in CONTENDERS[1:]:
+            raise ValueError(f"--peers {name}: choose from {', '.join(CONTENDERS[1:])}, or 'none'")
+    return names
+
+
+def open_model(model: str, folder: Path) -> tuple[Path, int]:
+    """Return the directory of a model and the size of its vocabulary. Raises `ValueError` if there is none."""
+    from mini_vllm.bench.models import model_size, save_random_model
+
+    directory = embedded_model_path() if model == "embedded" else Path(model)
+    if model == RANDOM:
+        directory = save_random_model(folder / RANDOM)
+    if not (directory / "config.json").exists():
+        raise ValueError(f"--model {model}: there is no config.json in {directory}; or use 'embedded' or '{RANDOM}'")
+    return directory.resolve(), model_size(directory).vocab_size
+
+
+def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:
+    """Return what there is to say about our own time, by workload."""
+    from mini_vllm.bench.explain import explain, machine_rates
+
+    rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
+    return {
+        workload: explain(entries[OURS].served, plan.model, plan.dtype, rates)
+        for workload, entries in results.entries.items()
+    }
+
+
+@contextmanager
+def progress(console: Console, num_requests: int) -> Iterator[Say]:
+    """Show who is at work and how far while the block runs, if there is a terminal."""
+    if not is_live(console):
+        yield lambda workload, name, done: None
+        return
+    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("", total=num_requests)
+        yield lambda workload, name, done: bars.update(task, description=f"{workload}: {name}", completed=done)
+
+
+def show(console: Console, record: dict[str, Any]) -> None:
+    """Print a chart per workload, what was missing, and where our time goes."""
+    for workload, entries in record["workloads"].items():
+        console.print(f"\n{workload}: output tokens per second", style=STRONG)
+        scale = max(entry["output_tokens_per_second"] for entry in entries.values())
+        for name, entry in entries.items():
+            console.print(
+                measured_bar(name, entry["output_tokens_per_second"], scale, figures(entry), ours=name == OURS)
+            )
+        console.print(f"{'':23} first token p50, p99; between tokens p50, p99; peak", style=FAINT)
+        for name, entry in entries.items():
+            console.print(f"{name:>23} {latencies(entry)}", markup=False)
+        console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
+    for name, reason in record["missing"].items():
+        console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
+    console.print(
+        "\nx: our tokens per second over theirs. equal: requests with the same tokens as ours, in all rounds. "
+        "One-by-one serves only the first requests. In a stream nobody can be quicker than the arrivals: look at "
+        "the latencies.",
+        style=FAINT,
+    )
+
+
+def figures(entry: dict[str, Any]) -> str:
+    """Return the numbers beside a bar."""
+    same, both = entry["equal_requests"]
+    faster = f"x{entry['ours_is_faster_by']:.2f}"
+    return f"{entry['output_tokens_per_second']:6.0f} {faster:>7}  {same}/{both} equal"
+
+
+def latencies(entry: dict[str, Any]) -> str:
+    """Return the latencies and the memory of a contender."""
+    first, between = entry["time_to_first_token"], entry["inter_token_latency"]
+    gaps = "none" if between is None else f"{duration(between['p50']):>7} {duration(between['p99']):>7}"
+    return (
+        f"{duration(first['p50']):>7} {duration(first['p99']):>7}   {gaps}   {entry['peak_rss_bytes'] / 2**20:,.0f} MiB"
+    )
+
+
+def explanation(explained: dict[str, Any]) -> str:
+    """Return where our time goes, in one sentence or two."""
+    seconds, overhead = explained["seconds"], explained["overhead"]
+    shares = ", ".join(
+        f"{seconds[name] / seconds['all']:.1%} {words}"
+        for name, words in (
+            ("forward_pass", "forward pass"),
+            ("batch_and_sampling", "batch and sampling"),
+            ("scheduling_and_outputs", "scheduling and outputs"),
+        )
+    )
+    return (
+        f"Our time: {shares}. {explained['share_of_roofline']:.0%} of the roofline "
+        f"({explained['read_bytes_per_second'] / 1e9:.1f} GB/s, {explained['flops_per_second'] / 1e9:.0f} GFLOP/s). "
+        f"Steps of {overhead['at_least_requests']} requests and more: {overhead['share']:.1%} is not the forward pass."
+    )

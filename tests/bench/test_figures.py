@@ -1,0 +1,99 @@
+"""The figures of the benchmarks, on numbers that can be checked by hand."""
+
+from pathlib import Path
+
+import pytest
+from transformers import LlamaConfig
+
+from mini_vllm.bench.explain import explain
+from mini_vllm.bench.models import RANDOM_MODEL, model_size
+from mini_vllm.bench.peer_process import embedded_model_path
+from mini_vllm.bench.requests import BenchRequest, poisson_stream, room_needed, skewed_requests
+from mini_vllm.bench.roofline import MachineRates, least_seconds, where_time_goes
+from mini_vllm.bench.served import Served, num_equal, percentile, require_complete, summary
+
+REQUESTS = [BenchRequest([1, 2, 3], 3), BenchRequest([4], 1, arrival=2.0)]
+SERVED = Served([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert [percentile(values, percent) for percent in (50, 90, 99, 100)] == [50, 90, 99, 100]
+    assert percentile([3.0], 50) == 3.0
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 50)
+
+
+def test_summary() -> None:
+    figures = summary(REQUESTS, SERVED)
+    assert figures["output_tokens_per_second"] == 1.0
+    assert figures["time_to_first_token"] == {"p50": 0.25, "p90": 0.5, "p99": 0.5}
+    assert figures["inter_token_latency"] == {"p50": 0.5, "p90": 2.0, "p99": 2.0}
+
+
+def test_equal_requests_are_counted_over_those_that_both_served() -> None:
+    assert num_equal(SERVED, Served([[7, 8, 0]], [[1.0, 2.0, 3.0]], 1.0)) == (0, 1)
+    assert num_equal(SERVED, SERVED) == (2, 2)
+
+
+def test_a_contender_that_says_too_little_is_no_contender() -> None:
+    with pytest.raises(RuntimeError, match="peer said 2 tokens to request 0 instead of 3"):
+        require_complete(REQUESTS, Served([[7, 8]], [[0.5, 1.0]], 1.0), "peer")
+
+
+def test_rounds_have_the_same_lengths_and_other_tokens() -> None:
+    first, second = (skewed_requests(64, 1000, number) for number in (0, 1))
+    assert [len(r.prompt) for r in first] == [len(r.prompt) for r in second]
+    assert all(one.prompt != other.prompt for one, other in zip(first, second, strict=True))
+    documents = [r for r in first if len(r.prompt) > 500]
+    assert len(documents) == 8
+    assert sum(len(r.prompt) for r in documents) > sum(len(r.prompt) for r in first) / 2
+    assert room_needed(first) % 32 == 0
+
+
+def test_a_stream_has_the_rate_it_was_given() -> None:
+    stream = poisson_stream(skewed_requests(64, 1000) * 20, requests_per_second=4.0)
+    assert stream[0].arrival == 0
+    assert len(stream) / stream[-1].arrival == pytest.approx(4.0, rel=0.1)
+
+
+def test_model_sizes_by_hand() -> None:
+    size = model_size(embedded_model_path())
+    hidden, inner, layers, vocab = 256, 512, 4, size.vocab_size
+    assert size.layer_weights == layers * (2 * hidden * hidden + 2 * hidden * 64 + 3 * hidden * inner)
+    assert size.head_weights == vocab * hidden
+    assert size.kv_numbers_per_token == 2 * layers * 64
+    assert size.attention_width == layers * 256
+
+
+def test_the_roofline_takes_the_slower_of_reading_and_computing() -> None:
+    size = model_size(embedded_model_path())
+    decode = {"num_tokens": 1.0, "num_samples": 1.0, "num_context": 0.0, "num_attended": 0.0}
+    weights = size.layer_weights + size.head_weights
+    reading, computing = MachineRates(weights * 4.0, 1e30), MachineRates(1e30, 2.0 * weights)
+    assert least_seconds([decode], size, 4, reading) == pytest.approx(1.0)
+    assert least_seconds([decode, decode], size, 4, computing) == pytest.approx(2.0)
+    prefill = {**decode, "num_tokens": 10.0, "num_samples": 0.0}
+    assert least_seconds([prefill], size, 4, computing) == pytest.approx(10 * size.layer_weights / weights)
+
+
+def test_where_time_goes() -> None:
+    steps = [
+        {"num_requests": 40, "step_seconds": 10.0, "runner_seconds": 9.0, "forward_seconds": 8.0},
+        {"num_requests": 1, "step_seconds": 5.0, "runner_seconds": 5.0, "forward_seconds": 1.0},
+    ]
+    assert where_time_goes(steps, 32) == {
+        "num_steps": 1,
+        "forward_pass": 8.0,
+        "batch_and_sampling": 1.0,
+        "scheduling_and_outputs": 1.0,
+        "all": 10.0,
+    }
+    full = [{**step, "num_tokens": 1, "num_samples": 1, "num_context": 1, "num_attended": 1} for step in steps]
+    told = explain(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
+    assert told["overhead"]["share"] == pytest.approx(0.2)
+
+
+def test_the_random_model_has_about_150_million_parameters(tmp_path: Path) -> None:
+    LlamaConfig(**RANDOM_MODEL).save_pretrained(tmp_path)
+    assert 140e6 < model_size(tmp_path).num_parameters < 160e6

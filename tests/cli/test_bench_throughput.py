@@ -1,0 +1,112 @@
+"""`mini-vllm bench throughput` and the features: everybody is really run, and what is said is what was measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.bench import peer_process
+from mini_vllm.bench.features import FEATURES, measure_feature, require_phases
+from mini_vllm.bench.throughput import Plan, as_record, run_throughput
+from mini_vllm.lineup import parse_lineup
+from tests.cli.conftest import Commands
+
+
+def test_everybody_serves_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
+    result = mini_vllm("bench", "throughput", "--quick", "--requests", 6, "--json", "--threads", 1)
+    record = json.loads(result.stdout)
+    assert list(record["missing"]) == ["openvino"]
+    assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
+    for workload, entries in record["workloads"].items():
+        assert list(entries) == [
+            "mini-vllm",
+            "transformers-continuous",
+            "transformers-static",
+            "transformers-one-by-one",
+        ]
+        for entry in entries.values():
+            assert entry["equal_requests"] == [6, 6]
+            assert entry["output_tokens_per_second"] > 0
+            assert entry["peak_rss_bytes"] > 50 * 2**20
+            assert entry["time_to_first_token"]["p50"] <= entry["time_to_first_token"]["p99"] <= entry["seconds"]
+        explained = record["explained"][workload]
+        assert 0 < explained["share_of_roofline"] < 1
+        seconds = explained["seconds"]
+        parts = seconds["forward_pass"] + seconds["batch_and_sampling"] + seconds["scheduling_and_outputs"]
+        assert parts == pytest.approx(seconds["all"])
+
+
+def test_the_chart_fits_and_names_what_is_missing(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", tmp_path / "nowhere")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = mini_vllm("bench", "throughput", "--quick", "--requests", 2, "--peers", "openvino").output
+    assert "openvino is missing" in shown
+    bars = [line for line in shown.splitlines() if "█" in line]
+    assert len(bars) == 2
+    assert all("2/2 equal" in line and len(line) <= 80 for line in bars)
+    assert "of the roofline" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--peers", "vllm"), "choose from transformers-continuous"),
+        (("--model", "nowhere"), "there is no config.json"),
+        (("--lineup", "solution:1-5"), "throughput needs phase 6"),
+    ],
+)
+def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str, str], reason: str) -> None:
+    shown = mini_vllm("bench", "throughput", "--quick", *arguments, exit_code=2).output
+    assert reason in " ".join(shown.split())
+
+
+def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such processor')")
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(peer_process.sys.executable))
+    monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
+    plan = Plan(peer_process.embedded_model_path(), 1000, 2, 2, 1, ("mini-vllm", "openvino"))
+    record = as_record(plan, run_throughput(plan))
+    assert record["missing"] == {"openvino": "openvino broke off; it said last: no such processor"}
+    assert len(record["workloads"]["stream"]["mini-vllm"]["all_seconds"]) == 2
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_changes_times_and_no_token(mini_vllm: Commands, name: str) -> None:
+    record = json.loads(mini_vllm("bench", name, "--quick", "--json").stdout)
+    same, both = record["equal_requests"]
+    assert same == both > 3
+    assert record["with"]["num_output_tokens"] == record["without"]["num_output_tokens"]
+    assert record["ratios"]["output tokens per second"] > 0
+
+
+def test_each_feature_really_is_on_and_off() -> None:
+    lineup = parse_lineup("solution")
+    prefix, chunked, preemption = (measure_feature(name, lineup, 0.1, 1) for name in FEATURES)
+    num_tokens = [
+        [sum(step["num_tokens"] for step in served.steps) for served in (c.with_it, c.without)]
+        for c in (prefix, chunked)
+    ]
+    assert num_tokens[0][0] < num_tokens[0][1] / 2
+    assert num_tokens[1][0] == num_tokens[1][1]
+    largest = [max(step["num_tokens"] for step in served.steps) for served in (chunked.with_it, chunked.without)]
+    assert largest[0] <= 128 < largest[1]
+    together = [max(step["num_requests"] for step in s.steps) for s in (preemption.with_it, preemption.without)]
+    assert together[0] > together[1]
+
+
+def test_a_feature_needs_its_phase() -> None:
+    with pytest.raises(ValueError, match=r"Chunked prefill cannot be measured .* chunking absent"):
+        require_phases(parse_lineup("solution:1-4,solution:6"), FEATURES["chunked"])
+
+
+def test_features_are_drawn_in_pairs(mini_vllm: Commands) -> None:
+    shown = mini_vllm("bench", "chunked", "--quick").output
+    assert shown.count("with it ") == shown.count("without ") == 5
+    assert "between tokens, p99" in shown
+    assert "max_num_batched_tokens=128" in shown

@@ -1,0 +1,1 @@
+"""OpenVINO GenAI as a peer of the benchmarks, in a virtual environment of its own."""

@@ -1,0 +1,28 @@
+"""`python -m tools.openvino_peer`: make `.venv-openvino`, so that `mini-vllm bench throughput` finds the peer."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from mini_vllm.bench.peer_process import OPENVINO_PYTHON
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+UNWANTED = "torchvision"
+"""optimum-intel asks for it. Text needs none of it, and where its build is not that of torch, nothing loads."""
+
+
+def main() -> None:
+    """Make the environment and install the pinned packages. Exits with pip's code if it fails."""
+    folder = OPENVINO_PYTHON.parents[1]
+    if not OPENVINO_PYTHON.exists():
+        print(f"making {folder}", flush=True)
+        venv.create(folder, with_pip=True)
+    pip = [str(OPENVINO_PYTHON), "-m", "pip"]
+    for arguments in (["install", "-r", str(REQUIREMENTS)], ["uninstall", "-y", UNWANTED]):
+        if code := subprocess.run([*pip, *arguments], check=False).returncode:
+            sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
