@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from operator import attrgetter
 
 from mini_vllm.assembly import build_scheduler
@@ -50,6 +51,7 @@ class Simulation:
         self._last_token_times: dict[str, float] = {}
 
     def run(self, on_progress: Callable[[int], None]) -> Served:
+        """Serve everybody. Raises like `simulate`."""
         self._require_servable()
         scheduler, clock = self.scheduler, self.clock
         while self._coming or scheduler.has_unfinished_requests():
@@ -67,11 +69,13 @@ class Simulation:
     def _require_servable(self) -> None:
         if not self.requests:
             raise ValueError("requests must hold at least one request, got none")
-        kv, max_model_len, before = self.scheduler.kv, self.scheduler.max_model_len, 0.0
+        for before, after in pairwise(self.requests):
+            if after.arrival_time < before.arrival_time:
+                raise ValueError(
+                    f"requests must come in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
+                )
+        kv, max_model_len = self.scheduler.kv, self.scheduler.max_model_len
         for request in self.requests:
-            if request.arrival_time < before:
-                raise ValueError(f"requests must come in order of arrival_time, got {request.arrival_time} last")
-            before = request.arrival_time
             num_tokens = request.num_prompt_tokens + request.num_output_tokens
             if num_tokens > max_model_len:
                 raise ValueError(

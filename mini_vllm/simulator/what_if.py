@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import pairwise
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.simulator.cost_model import CostModel, pairs
@@ -75,17 +76,19 @@ class _WhatIf:
     def _require_legal(self) -> None:
         if not self.requests:
             raise ValueError("requests must hold at least one request, got none")
-        before = 0.0
-        most = self.config.max_num_batched_tokens
-        for request in self.requests:
-            if request.arrival_time < before:
-                raise ValueError(f"requests must come in order of arrival_time, got {request.arrival_time} last")
-            before = request.arrival_time
-            if not self.config.enable_chunked_prefill and min(request.num_prompt_tokens, self.threshold) > most:
+        for before, after in pairwise(self.requests):
+            if after.arrival_time < before.arrival_time:
                 raise ValueError(
-                    f"max_num_batched_tokens must be at least {request.num_prompt_tokens}, the longest prompt, "
-                    f"because enable_chunked_prefill is False; got {most}"
+                    f"requests must come in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
                 )
+        if self.config.enable_chunked_prefill:
+            return
+        longest = min(self.threshold, max(request.num_prompt_tokens for request in self.requests))
+        if longest > self.config.max_num_batched_tokens:
+            raise ValueError(
+                f"max_num_batched_tokens must be at least {longest}, what the longest prompt needs in one step because "
+                f"enable_chunked_prefill is False; got {self.config.max_num_batched_tokens}"
+            )
 
     def _step(self) -> None:
         """Plan, let the time pass, and count the tokens that came."""
