@@ -279,6 +279,7 @@ def _waiting_request(rng: random.Random, name: str) -> Request:
     request = make_request(name, rng.randint(1, 12), num_output_tokens=num_output)
     if num_output:
         request.status = RequestStatus.PREEMPTED
+        request.num_preemptions = 1
     return request
 
 

@@ -19,11 +19,13 @@ from labs.phase1_scheduler_step.situations import (
     Update,
     caught_up,
     describe,
+    describe_plan,
     random_situation,
     random_update,
 )
 from labs.support import compare, difference, fail_with_smallest, make_request
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
@@ -567,6 +569,7 @@ def test_steps_agree_with_a_slow_model(phase1: ModuleType, seed: int) -> None:
 def _steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> str:
     """Take steps beside the slow model; return the report of the first that differs."""
     model, scene = PlainScheduler(situation), Scene(situation)
+    plans: list[tuple[SchedulerOutput, str]] = []
     for number in range(1, num_steps + 1):
         queues = f"before  RUNNING {describe(scene.running)}  WAITING {describe(list(scene.waiting))}"
         scene.log.clear()
@@ -575,13 +578,15 @@ def _steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> s
         report = difference(
             f"Step {number} of a random case does not follow the numbered rules in the starter.",
             before=[queues, *scene.before[1:]],
-            expected=model.outcome(),
-            yours=scene.outcome(step),
+            expected=model.outcome() | {"plans of earlier steps": [plan for _, plan in plans]},
+            yours=scene.outcome(step)
+            | {"plans of earlier steps": [describe_plan(one.num_scheduled_tokens.items()) for one, _ in plans]},
             hint="go through the numbered rules with these requests; at which of your calls do you leave them?",
             calls=scene.log,
         )
         if report:
             return report
+        plans.append((step, describe_plan(model.plan)))
         model.advance()
         scene.advance(step)
     return ""

@@ -166,7 +166,8 @@ def test_queue_agrees_with_a_sorted_list(phase3: ModuleType, seed: int) -> None:
 def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
     bench = QueueBench(phase3)
     inside: list[Request] = []
-    outside = [waiter(str(i), rng.randint(0, 2), rng.choice((0.0, 1.0, 2.0))) for i in range(4, 16)]
+    ranks = rng.choice((((0, 1, 2), (0.0, 1.0, 2.0)), ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6))))
+    outside = [waiter(str(i), rng.choice(ranks[0]), rng.choice(ranks[1])) for i in range(4, 16)]
     for _ in range(rng.randint(4, 20)):
         if rng.random() < 0.05:
             bench.use_another()
@@ -260,7 +261,8 @@ def test_victim_agrees_with_a_slow_search(phase3: ModuleType, seed: int) -> None
     rng = random.Random(seed)
     for _ in range(NUM_STATES):
         names = rng.sample("ABCDEF", rng.randint(1, 6))
-        running = [runner(name, 8, rng.randint(0, 2), rng.choice((0.0, 1.0, 2.0))) for name in names]
+        ranks = rng.choice((((0, 1, 2), (0.0, 1.0, 2.0)), ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6))))
+        running = [runner(name, 8, rng.choice(ranks[0]), rng.choice(ranks[1])) for name in names]
         latest = max((r.priority, r.arrival_time) for r in running)
         least_urgent = [r.request_id for r in running if (r.priority, r.arrival_time) == latest]
         victims: dict[Policy, str] = {"fcfs": names[-1], "priority": least_urgent[0]}

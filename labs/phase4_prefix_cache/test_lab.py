@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
@@ -109,6 +110,22 @@ def test_hash_depends_on(
         situation=f"hash_block(ROOT_HASH, {one[0]}, {one[1]})\nhash_block(ROOT_HASH, {other[0]}, {other[1]})",
         hint="which bytes of yours differ between these two blocks?",
     )
+
+
+@pytest.mark.task4_1
+def test_no_two_contents_have_one_hash(phase4: ModuleType) -> None:
+    numbers = (0, 1, 2, 10, 255, 256, 257, 65_535, 65_536, 2**31)
+    contents = [list(tokens) for length in (1, 2, 3) for tokens in product(numbers, repeat=length)]
+    first_with: dict[bytes, list[int]] = {}
+    for tokens in contents:
+        other = first_with.setdefault(phase4.hash_block(phase4.ROOT_HASH, tokens), tokens)
+        expect_equal(
+            other,
+            tokens,
+            rule="Blocks with different tokens have different hashes. (Compared: the first block with this hash.)",
+            situation=f"hash_block(ROOT_HASH, tokens) gives the same for {other} and {tokens}",
+            hint="can the tokens be read back from the bytes that you hash?",
+        )
 
 
 @pytest.mark.task4_1
