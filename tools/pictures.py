@@ -1,4 +1,4 @@
-"""Make the pictures of the README: `python -m tools.pictures` writes `docs/pictures/*.svg`."""
+"""Make the pictures of the docs: `python -m tools.pictures` writes `docs/pictures/*.svg`."""
 
 import io
 import re
@@ -10,9 +10,13 @@ from mini_vllm import LLM, SamplingParams, parse_lineup
 from mini_vllm.cli.demo import run_info
 from mini_vllm.cli.demo_script import plan_demo
 from mini_vllm.cli.step_view import render_step
+from mini_vllm.views.picture import Picture
+from mini_vllm.views.recording import Recording
 from mini_vllm.views.run_state import RunInfo, RunState, fold
+from mini_vllm.views.time_machine import time_machine
 
-PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+ROOT = Path(__file__).parents[1]
+PICTURES, OBSERVED = ROOT / "docs" / "pictures", ROOT / "labs" / "observed"
 WIDTH = 92
 
 
@@ -47,11 +51,23 @@ def svg_of(state: RunState) -> str:
     return re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
 
 
+def time_machine_step() -> Picture:
+    """Return the first step of the recorded run in which somebody is preempted."""
+    recording = Recording.read(OBSERVED / "all_phases.jsonl")
+    step = next(record["step"] for record in recording.steps if record["preempted"])
+    return time_machine(recording)[step]
+
+
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
-    path = PICTURES / "demo.svg"
-    path.write_text(svg_of(interesting_step(*demo_run())), encoding="utf-8")
-    print(path.relative_to(PICTURES.parents[1]))
+    pictures = {
+        "demo": svg_of(interesting_step(*demo_run())),
+        "time_machine": time_machine_step().svg() + "\n",
+    }
+    for name, svg in pictures.items():
+        path = PICTURES / f"{name}.svg"
+        path.write_text(svg, encoding="utf-8")
+        print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

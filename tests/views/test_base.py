@@ -222,7 +222,7 @@ def test_views_load_neither_torch_nor_widgets() -> None:
 
 def test_the_view_in_the_readme_works_as_it_stands() -> None:
     text = (ROOT / "mini_vllm" / "views" / "README.md").read_text(encoding="utf-8")
-    view, knobs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    _, view, knobs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"llm": small_run(), "draw": lambda budget, caching: counter(int(budget))}
     exec(view, names)
     exec(knobs, names)

@@ -1,6 +1,5 @@
 """The block pool while a step is computed: who holds which block, and what moved."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -136,30 +135,34 @@ def row_numbers(grid: Grid) -> Markup:
 
 @lru_cache(maxsize=4096)
 def draw_block(block: Block, side: float) -> Markup:
-    """Return one cell."""
-    drawn = [svg.tooltip(block.words)]
+    """Return one cell, with what a pointer and a click find out about it."""
+    names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
+    return svg.group(svg.tooltip(block.words), *cell(block, side), class_="mv-link", data_request=names or None)
+
+
+def cell(block: Block, side: float) -> list[Markup]:
+    """Return the drawing of one block."""
     if block.block_id == 0:
-        drawn += [
+        drawn = [
             svg.rect(0, 0, side, side, rx=3, class_="mv-panel"),
             svg.line(2, side - 2, side - 2, 2, class_="mv-rule"),
         ]
     elif block.holders:
-        drawn += held(block, side)
+        drawn = held(block, side)
     elif block.owner is not None:
-        drawn += kept(block, side)
+        drawn = kept(block, side)
     else:
-        drawn += [svg.rect(0.5, 0.5, side - 1, side - 1, rx=3, class_="mv-panel")]
+        drawn = [svg.rect(0.5, 0.5, side - 1, side - 1, rx=3, class_="mv-panel")]
     if side + GAP >= NUMBERED:
         drawn.append(block_number(block, side))
     if block.taken:
         drawn.append(svg.rect(-0.5, -0.5, side + 1, side + 1, rx=3, class_="mv-changed"))
     if block.evicted:
         drawn.append(svg.path(f"M0 0H{side * 0.42:.1f}L0 {side * 0.42:.1f}Z", class_="mv-alert"))
-    names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
-    return svg.group(*drawn, class_="mv-link", data_request=names or None)
+    return drawn
 
 
-def held(block: Block, side: float) -> Sequence[Markup]:
+def held(block: Block, side: float) -> list[Markup]:
     """Return a held block: its holder's colour, or the colours of all holders between two borders."""
     first, (size, y) = block.holders[0], lettering(side)
     if len(block.holders) == 1:
@@ -182,7 +185,7 @@ def lettering(side: float) -> tuple[float, float]:
     return size, side / 2 + size * 0.36
 
 
-def kept(block: Block, side: float) -> Sequence[Markup]:
+def kept(block: Block, side: float) -> list[Markup]:
     """Return a free block whose content can still be found: an outline in the colour of who left it."""
     assert block.owner is not None
     style = f"stroke:{color(block.owner)};stroke-width:2"
@@ -203,22 +206,22 @@ def block_number(block: Block, side: float) -> Markup:
 
 def legend(per_cell: int) -> Markup:
     """Return a sample of each kind of block with its name."""
-    base = Block(9, (), ("",), None, False, False)
+    bare = Block(9, (), ("",), None, False, False)
+    held_by_one = replace(bare, holders=(0,))
     kinds = [
-        ("held", Block(9, (0,), ("",), None, False, False), 60),
-        ("shared", Block(9, (0, 1), ("", ""), None, False, False), 70),
-        ("free, content kept", Block(9, (), ("",), 0, False, False), 126),
-        ("free", base, 56),
-        ("null", Block(0, (), (), None, False, False), 54),
-        ("just taken", Block(9, (0,), ("",), None, True, False), 84),
-        ("and old content lost", Block(9, (0,), ("",), None, True, True), 130),
+        ("held", held_by_one, 60),
+        ("shared", replace(bare, holders=(0, 1)), 70),
+        ("free, content kept", replace(bare, owner=0), 126),
+        ("free", bare, 56),
+        ("null", replace(bare, block_id=0), 54),
+        ("just taken", replace(held_by_one, taken=True), 84),
+        ("and old content lost", replace(held_by_one, taken=True, evicted=True), 130),
     ]
     x, parts = 0, []
     for name, block, width in kinds:
-        sample = Markup(draw_block(block, 11).replace(svg.tooltip(block.words), ""))
-        parts.append(svg.group(sample, transform=f"translate({x},0)"))
-        parts.append(svg.text(x + 16, 10, name, class_="mv-small mv-faint"))
+        parts.append(svg.group(*cell(block, 11), transform=f"translate({x},0)"))
+        parts.append(svg.text(x + 17, 10, name, class_="mv-small mv-faint"))
         x += width
     if per_cell > 1:
         parts.append(svg.text(SPAN, 10, f"1 cell = {per_cell} blocks", class_="mv-small mv-faint mv-end"))
-    return svg.group(svg.joined(parts), style="pointer-events:none")
+    return svg.joined(parts)
