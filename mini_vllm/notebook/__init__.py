@@ -2,5 +2,6 @@
 
 from mini_vllm.notebook.lab import Lab
 from mini_vllm.notebook.notice import Notice, show
+from mini_vllm.notebook.pictures import compare, same_answers, watch
 
-__all__ = ["Lab", "Notice", "show"]
+__all__ = ["Lab", "Notice", "compare", "same_answers", "show", "watch"]

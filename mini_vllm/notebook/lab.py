@@ -8,12 +8,12 @@ from typing import TypeVar
 from mini_vllm.cli.absences import make_possible
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_exist
+from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.fresh import FreshError, in_fresh_process
 from mini_vllm.notebook.graded_tests import GradedTests
 from mini_vllm.notebook.jobs import Played, Spoken, play_toy, run_stages, speak
 from mini_vllm.notebook.notice import Notice
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.stages import Stage
 from mini_vllm.workload import SMALL_POOL, Arrival
 from mini_vllm.written import starter_path, unwritten_tasks
 
@@ -33,6 +33,7 @@ class Lab:
             raise ValueError(f"phase must be 1 to {len(PHASE_NAMES)}, got {phase}")
         self.phase = phase
         self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
+        self._said: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Whose code runs: {self.lineup().describe()}"
@@ -55,10 +56,16 @@ class Lab:
         lineup = self.lineup(min(5, self.phase if phases is None else phases))
         possible, remarks = make_possible(config, lineup)
         played = self._ask(lineup, play_toy, arrivals, possible, lineup)
-        for line in (*remarks, played.stalled if isinstance(played, Played) else ""):
-            if line:
-                print(line)
+        if isinstance(played, Played):
+            self._say_once(remarks)
+            print(played.stalled, end="\n" if played.stalled else "")
         return played
+
+    def reference(self) -> "Lab | Notice":
+        """Return the same lab with the reference's code, for a comparison; a student edition has none."""
+        if solutions_exist():
+            return Lab(self.phase, "solution")
+        return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
 
     def speak(
         self, questions: Sequence[str], config: EngineConfig, params: SamplingParams, phases: int | None = None
@@ -67,10 +74,18 @@ class Lab:
         lineup = self.lineup(phases)
         return self._ask(lineup, speak, questions, config, params, lineup)
 
-    def stages(self, *phases: int) -> list[Stage] | Notice:
-        """Serve the workload of `mini-vllm stages` in simulated time with phases 1 to each of `phases`."""
-        lineups = [self.lineup(last) for last in phases]
-        return self._ask(lineups[-1], run_stages, lineups)
+    def bought(self) -> Bought | Notice:
+        """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
+        lineups = [self.lineup(last) for last in range(1, min(5, self.phase) + 1)]
+        stages = self._ask(lineups[-1], run_stages, lineups)
+        return stages if isinstance(stages, Notice) else Bought(stages)
+
+    def _say_once(self, remarks: Sequence[str]) -> None:
+        """Print the remarks that this lab has not made before."""
+        for remark in remarks:
+            if remark not in self._said:
+                print(remark)
+        self._said.update(remarks)
 
     def _ask(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
         """Return the function's value, or words about what is missing in the lineup or broke."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-from mini_vllm.notebook import Lab, Notice, show
+from mini_vllm.notebook import Lab, Notice, compare, same_answers, show, watch
+from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.jobs import Played
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.written import starter_path
@@ -89,6 +90,37 @@ def test_a_task_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.Mon
     assert "Phase 3, task 2: evict" in notice.text
     assert "labs/phase3_preemption/starter.py" in notice.text
     assert "solution:1-3,starter:4-6" in notice.text
+
+
+def test_what_each_phase_bought_is_said_in_rows_and_sentences() -> None:
+    bought = Lab(3, "solution").bought()
+    assert isinstance(bought, Bought)
+    assert [row[0] for row in bought.rows()] == ["1", "1-2", "1-3"]
+    assert "preemptions" in bought.sentences()[-1]
+    bundle = bought._repr_mimebundle_()
+    for row in bought.rows():
+        for cell in row:
+            assert f"<td>{cell}</td>" in bundle["text/html"]
+            assert cell in bundle["text/plain"]
+
+
+def test_pictures_of_runs_and_of_what_is_missing() -> None:
+    lab = Lab(4, "solution")
+    before, after = lab.play(WORKLOAD, phases=3), lab.play(WORKLOAD)
+    assert "step 2 of" in watch(after, 2)._repr_mimebundle_()[0]["text/plain"]
+    assert "before" in compare(before, after, ("before", "after"))._repr_mimebundle_()[0]["text/plain"]
+    assert same_answers(before, after) == "All 4 requests said the same tokens in both runs."
+    notice = Notice("missing", "phase 4")
+    assert watch(notice) is notice
+    assert compare(before, notice, ("before", "after")) is notice
+    assert same_answers(notice, after) is notice
+
+
+def test_other_answers_are_named() -> None:
+    run = Lab(1, "solution").play(WORKLOAD)
+    assert isinstance(run, Played)
+    other = Played(run.recording, {**run.token_ids, "r1": [0]})
+    assert "DIFFERENT answers of r1" in str(same_answers(run, other))
 
 
 def test_show_passes_a_notice_on() -> None:
