@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
 from mini_vllm.written import touched_functions
@@ -47,6 +48,7 @@ EDITS = {
 }
 # The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
 # which need the solutions.
+WITH_SOLUTIONS_TAG = "with-solutions"
 WITH_SOLUTIONS = re.compile(r"<!-- with solutions -->\n.*?<!-- end -->\n", re.DOTALL)
 CHECK = r"<!-- check:(?:(?!-->).)*-->"
 LINES_OF_CHECKS = re.compile(rf"^[ ]*(?:{CHECK}[ ]*)+\n", re.DOTALL | re.MULTILINE)
@@ -133,7 +135,7 @@ def _git(checkout: Path, *options: str) -> list[str] | None:
 def adapted(path: str, content: bytes) -> bytes:
     """Return a file as the student edition has it. Raises `ReleaseError` if an edit does not fit any more."""
     if path.endswith(".ipynb"):
-        return without_outputs(content)
+        return student_notebook(content)
     text = content.decode() if path in EDITS or path.endswith(".md") else ""
     for old, new in EDITS.get(path, ()):
         if old not in text:
@@ -148,13 +150,20 @@ def adapted(path: str, content: bytes) -> bytes:
     return text.encode() if text else content
 
 
-def without_outputs(content: bytes) -> bytes:
-    """Return a notebook with no outputs and no execution counts."""
+def student_notebook(content: bytes) -> bytes:
+    """Return a notebook without outputs, execution counts, and cells that are tagged `with-solutions`."""
     notebook = json.loads(content)
+    notebook["cells"] = [cell for cell in notebook["cells"] if WITH_SOLUTIONS_TAG not in tags_of(cell)]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def tags_of(cell: Mapping[str, Any]) -> list[str]:
+    """Return the tags of a notebook's cell."""
+    tags: list[str] = cell.get("metadata", {}).get("tags", [])
+    return tags
 
 
 def secret_lines(checkout: Path) -> set[str]:

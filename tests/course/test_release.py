@@ -150,3 +150,12 @@ def test_notebook_outputs_are_stripped() -> None:
     cell = {"cell_type": "code", "outputs": [{"text": "42"}], "execution_count": 3, "source": "print(42)"}
     content = adapted("notebooks/x.ipynb", json.dumps({"cells": [cell, {"cell_type": "markdown"}]}).encode())
     assert json.loads(content)["cells"][0] == cell | {"outputs": [], "execution_count": None}
+
+
+def test_cells_about_the_reference_stay_behind() -> None:
+    cells = [
+        {"cell_type": "markdown", "metadata": {"tags": ["with-solutions"]}, "source": "compare with the reference"},
+        {"cell_type": "markdown", "metadata": {"tags": ["other"]}, "source": "go on"},
+    ]
+    content = adapted("notebooks/x.ipynb", json.dumps({"cells": cells}).encode())
+    assert json.loads(content)["cells"] == cells[1:]
