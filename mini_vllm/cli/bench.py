@@ -10,14 +10,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from mini_vllm.bench import long_queue
 from mini_vllm.bench import scheduler as measured
+from mini_vllm.bench.long_queue import LongQueue, measure_long_queue
 from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
 from mini_vllm.cli.bench_features import bench_chunked, bench_preemption, bench_prefix
+from mini_vllm.cli.bench_loop import bench_loop
 from mini_vllm.cli.bench_throughput import bench_throughput
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.cli.yours import lineup_to_run
+from mini_vllm.lineup import Lineup
 from mini_vllm.views.palette import color
 
 # vLLM 0.13.0's own scheduler, microseconds of CPU time. Another run on another machine.
@@ -38,6 +42,7 @@ bench_app.command("throughput")(bench_throughput)
 bench_app.command("prefix")(bench_prefix)
 bench_app.command("chunked")(bench_chunked)
 bench_app.command("preemption")(bench_preemption)
+bench_app.command("loop")(bench_loop)
 
 
 @bench_app.command("scheduler")
@@ -49,19 +54,26 @@ def bench_scheduler(
     """Measure the CPU time of schedule() and update_from_output() per request."""
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     if as_json:
-        typer.echo(json.dumps(as_record(measure_scheduler(team), str(team))))
+        typer.echo(json.dumps(as_record(measure_scheduler(team), measure_queue(team), str(team))))
         return
     console = make_console()
     console.print(whose_code(team), markup=False)
     if is_live(console):
         with console.status("Measuring ...") as status:
             costs = measure_scheduler(team, status.update)
+            status.update(f"{long_queue.NUM_QUEUED:,} waiting requests ...")
+            queue = measure_queue(team)
     else:
-        costs = measure_scheduler(team)
-    show(console, costs)
+        costs, queue = measure_scheduler(team), measure_queue(team)
+    show(console, costs, queue)
 
 
-def show(console: Console, costs: SchedulerCosts) -> None:
+def measure_queue(lineup: Lineup) -> LongQueue | None:
+    """Measure beside a long queue, if there is phase 2: a million blocks as single slots are too many."""
+    return None if lineup.kv_cache == "absent" else measure_long_queue(lineup)
+
+
+def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> None:
     """Print all measurements as bars."""
     console.print("\nCPU microseconds, the median round; in brackets the best one.", style=FAINT)
     console.print("\nPer scheduled request: schedule() + update_from_output(), all decode", style=STRONG)
@@ -86,6 +98,14 @@ def show(console: Console, costs: SchedulerCosts) -> None:
         scale = max(VLLM_PER_REQUEST[1], pools.small.median, pools.large.median)
         console.print(bar(f"{measured.SMALL_POOL:>9,}", pools.small, scale, "blocks"))
         console.print(bar(f"{measured.LARGE_POOL:>9,}", pools.large, scale, f"blocks, ratio {pools.ratio:.2f}"))
+    if queue is not None:
+        console.print(
+            f"\nPer scheduled request, by the queue: 64 running, {long_queue.NUM_BLOCKS:,} blocks", style=STRONG
+        )
+        scale = max(VLLM_PER_REQUEST[1], queue.empty.median, queue.long.median)
+        console.print(bar("nobody waits", queue.empty, scale, ""))
+        console.print(bar(f"{long_queue.NUM_QUEUED:,} wait", queue.long, scale, f"ratio {queue.ratio:.2f}"))
+        console.print(bar("to join", queue.joining, scale, "each of them, once"))
     bare = next(iter(costs.bookkeeping.values()))
     console.print(
         f"\nbare: what no scheduler in Python can avoid, measured in this run: a loop with one dict insert, one "
@@ -112,7 +132,7 @@ def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
     )
 
 
-def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, object]:
+def as_record(costs: SchedulerCosts, queue: LongQueue | None, lineup: str) -> dict[str, object]:
     """Return the measurements for programs; all costs are CPU microseconds per request."""
     return {
         "lineup": lineup,
@@ -132,6 +152,14 @@ def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, object]:
             str(measured.SMALL_POOL): asdict(costs.pool_sizes.small),
             str(measured.LARGE_POOL): asdict(costs.pool_sizes.large),
             "ratio": costs.pool_sizes.ratio,
+        },
+        "long_queue": None
+        if queue is None
+        else {
+            "num_queued": long_queue.NUM_QUEUED,
+            "num_blocks": long_queue.NUM_BLOCKS,
+            **asdict(queue),
+            "ratio": queue.ratio,
         },
         "vllm_0_13_0_measured_elsewhere": {
             "per_scheduled_request": list(VLLM_PER_REQUEST),

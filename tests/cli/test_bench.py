@@ -1,8 +1,10 @@
 import json
+import sys
 
 import pytest
 
 from mini_vllm import parse_lineup
+from mini_vllm.bench import long_queue, loop
 from mini_vllm.bench import scheduler as bench
 from mini_vllm.cli import bench as command
 from tests.cli.conftest import Commands
@@ -16,12 +18,26 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "NUM_ROUNDS", 2)
     monkeypatch.setattr(bench, "NUM_ADMISSIONS", 20)
     monkeypatch.setattr(bench, "LARGE_POOL", 20_000)
+    monkeypatch.setattr(long_queue, "NUM_QUEUED", 500)
+    monkeypatch.setattr(long_queue, "NUM_BLOCKS", 20_000)
+    monkeypatch.setattr(long_queue, "NUM_ROUNDS", 2)
 
 
 @pytest.mark.usefixtures("small")
 def test_bars_and_what_they_are_compared_with(mini_vllm: Commands) -> None:
     shown = mini_vllm("bench", "scheduler").output
-    for part in ("4 running", "8 running", "schedule()", "at arrival", "20,000", "ratio", "elsewhere", "process_time"):
+    for part in (
+        "4 running",
+        "8 running",
+        "schedule()",
+        "at arrival",
+        "20,000",
+        "ratio",
+        "500 wait",
+        "to join",
+        "elsewhere",
+        "process_time",
+    ):
         assert part in shown
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -31,6 +47,8 @@ def test_json(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "scheduler", "--json").stdout)
     assert set(record["per_scheduled_request"]) == {"4", "8"}
     assert record["pool_sizes"]["ratio"] > 0
+    assert record["long_queue"]["num_queued"] == 500
+    assert record["long_queue"]["ratio"] > 0
     assert record["times_bare_bookkeeping"]["8"] > 1
 
 
@@ -38,7 +56,7 @@ def test_json(mini_vllm: Commands) -> None:
 @pytest.mark.parametrize("lineup", ["solution:1", "solution:1-3", "solution:1-4"])
 def test_lineups_with_absent_phases_are_measured_too(mini_vllm: Commands, lineup: str) -> None:
     record = json.loads(mini_vllm("bench", "scheduler", "--json", "--lineup", lineup).stdout)
-    assert (record["pool_sizes"] is None) == (lineup == "solution:1")
+    assert (record["pool_sizes"] is None) == (record["long_queue"] is None) == (lineup == "solution:1")
 
 
 def test_blocks_fill_in_every_round() -> None:
@@ -65,3 +83,23 @@ def test_bars_stay_in_their_column() -> None:
     cost = bench.Cost(1.0, 2.0)
     lines = [command.bar("x", cost, 2.0, "").plain, command.bar("x", cost, 200.0, "").plain]
     assert {line.index("2.00") for line in lines} == {lines[0].index("2.00")}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_nobody_leaves_the_long_queue_while_it_is_measured(policy: str) -> None:
+    queue = long_queue.measure_long_queue(FULL, policy)  # type: ignore[arg-type]
+    assert queue.long.median > 0
+    assert queue.joining.median > 0
+
+
+def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
+    record = json.loads(mini_vllm("bench", "loop", "--quick", "--json").stdout)
+    waits = {wait["name"]: wait["seconds"] for wait in record["seconds"]}
+    assert list(waits) == ["Python itself", "import mini_vllm", "tests of phase 1", "grade of phase 1"]
+    assert waits["Python itself"] < waits["tests of phase 1"]
+
+
+def test_an_errand_without_a_verdict_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="broken ended with 1 and said last: no"):
+        loop.measure_loop([loop.Errand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1)

@@ -1,0 +1,67 @@
+"""`python -m tools.benchmarks`: run every benchmark, keep the JSON in docs/benchmarks/, write docs/benchmarks.md.
+
+`--only NAME` runs one and keeps the others; `--render` writes the page from what is there. For figures that
+are worth keeping: a quiet machine, and `python -m tools.openvino_peer` before.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from mini_vllm.lineup import CHECKOUT
+from tools.benchmarks.machine import describe_machine
+from tools.benchmarks.page import page
+
+PAGE = CHECKOUT / "docs" / "benchmarks.md"
+RECORDS = CHECKOUT / "docs" / "benchmarks"
+RUNS: dict[str, tuple[str, ...]] = {
+    "throughput-random-150m-float32": ("throughput", "--model", "random-150m"),
+    "throughput-embedded-float32": ("throughput",),
+    "throughput-random-150m-bfloat16": ("throughput", "--model", "random-150m", "--dtype", "bfloat16"),
+    "throughput-embedded-bfloat16": ("throughput", "--dtype", "bfloat16"),
+    "prefix": ("prefix",),
+    "chunked": ("chunked",),
+    "preemption": ("preemption",),
+    "scheduler": ("scheduler",),
+    "loop": ("loop",),
+}
+
+
+def run(name: str, quick: bool) -> None:
+    """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr."""
+    command = [sys.executable, "-m", "mini_vllm", "bench", *RUNS[name], "--json"]
+    if quick and name != "scheduler":
+        command.append("--quick")
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
+    record = {"machine": describe_machine(), "quick": quick, **json.loads(done.stdout)}
+    (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read_records(folder: Path) -> dict[str, dict[str, object]]:
+    """Return the records that are there, in the page's order."""
+    return {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name in RUNS
+        if (path := folder / f"{name}.json").exists()
+    }
+
+
+def main() -> None:
+    """Run what is asked for, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=RUNS, action="append", help="run this one; may be repeated")
+    parser.add_argument("--render", action="store_true", help="run nothing, write the page again")
+    parser.add_argument("--quick", action="store_true", help="small workloads: does it work? No figures to keep")
+    chosen = parser.parse_args()
+    RECORDS.mkdir(exist_ok=True)
+    for name in [] if chosen.render else chosen.only or RUNS:
+        run(name, chosen.quick)
+    PAGE.write_text(page(read_records(RECORDS)), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(CHECKOUT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
