@@ -1,0 +1,46 @@
+"""Admission with a flag and try finally."""
+
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
+from solutions.phase1_scheduler_step import _serve_running
+
+
+def _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks):
+    going = True
+    while going:
+        going = False
+        if len(waiting) and len(running) < max_num_seqs and step.token_budget:
+            head = waiting.peek_request()
+            hits = kv.get_computed_blocks(head)
+            n = chunks.num_new_tokens(head, len(hits) * kv.block_size, step.token_budget)
+            if n and chunks.admits(head, hits, list(running), kv):
+                if kv.allocate_slots(head, n, list(hits), 0) is not None:
+                    going = True
+                    assert waiting.pop_request() is head
+                    head.num_computed_tokens, head.status = len(hits) * kv.block_size, RequestStatus.RUNNING
+                    running.append(head)
+                    step.num_scheduled_tokens[head.request_id] = n
+                    step.token_budget -= n
+
+
+def schedule_step(
+    running: list[Request],
+    waiting: RequestQueue,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    kv: KVCacheManager,
+    preemption: Preemption,
+    chunks: ChunkPolicy,
+) -> SchedulerOutput:
+    """Plan one step: serve the running requests in order, then admit waiting ones.
+
+    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
+    set to its prefix hit when it is admitted, and otherwise left alone.
+    """
+    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    if everybody_got_memory:
+        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
+    return step

@@ -1,0 +1,55 @@
+"""Guard loop as early returns with asserts."""
+
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
+from solutions.phase1_scheduler_step import _admit_waiting
+
+
+def _serve_running(running, waiting, step, kv, preemption, chunks):
+    from collections import deque
+
+    todo = deque(running)
+    ok = True
+    while todo:
+        assert step.token_budget >= 0
+        request = todo.popleft()
+        if step.token_budget == 0:
+            return ok
+        if request.status != RequestStatus.RUNNING:
+            continue
+        wanted = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        if wanted < 1:
+            continue
+        held = kv.allocate_slots(request, wanted) is not None
+        if not held:
+            ok = False
+            held = preemption.make_room(request, wanted, running, waiting, step, kv)
+        if held:
+            step.num_scheduled_tokens[request.request_id] = wanted
+            step.token_budget -= wanted
+        elif request.status == RequestStatus.PREEMPTED:
+            return ok
+    return ok
+
+
+def schedule_step(
+    running: list[Request],
+    waiting: RequestQueue,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    kv: KVCacheManager,
+    preemption: Preemption,
+    chunks: ChunkPolicy,
+) -> SchedulerOutput:
+    """Plan one step: serve the running requests in order, then admit waiting ones.
+
+    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
+    set to its prefix hit when it is admitted, and otherwise left alone.
+    """
+    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    if everybody_got_memory:
+        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
+    return step

@@ -1,0 +1,55 @@
+"""The step is made by keyword and the plan merged at the end of each grant."""
+
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
+from solutions.phase1_scheduler_step import _admit_waiting
+
+
+def _serve_running(running, waiting, step, kv, preemption, chunks):
+    refused = 0
+    for request in [*running]:
+        if not step.token_budget:
+            break
+        if request.status is RequestStatus.PREEMPTED:
+            continue
+        budget = step.token_budget
+        num = chunks.num_new_tokens(
+            request=request, num_computed_tokens=request.num_computed_tokens, token_budget=budget
+        )
+        if num == 0:
+            continue
+        if kv.allocate_slots(request=request, num_new_tokens=num) is None:
+            refused += 1
+            room = preemption.make_room(
+                request=request, num_new_tokens=num, running=running, waiting=waiting, step=step, kv=kv
+            )
+            if not room and request.status is RequestStatus.PREEMPTED:
+                break
+            if not room:
+                continue
+        step.num_scheduled_tokens |= {request.request_id: num}
+        step.token_budget -= num
+    return refused == 0
+
+
+def schedule_step(
+    running: list[Request],
+    waiting: RequestQueue,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    kv: KVCacheManager,
+    preemption: Preemption,
+    chunks: ChunkPolicy,
+) -> SchedulerOutput:
+    """Plan one step: serve the running requests in order, then admit waiting ones.
+
+    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
+    set to its prefix hit when it is admitted, and otherwise left alone.
+    """
+    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    if everybody_got_memory:
+        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
+    return step

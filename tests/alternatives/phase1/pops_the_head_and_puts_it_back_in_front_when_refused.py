@@ -1,0 +1,55 @@
+"""Pops the head and puts it back in front when refused."""
+
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
+from solutions.phase1_scheduler_step import _serve_running
+
+
+def _admit_waiting(
+    running: list[Request],
+    waiting: RequestQueue,
+    step: SchedulerOutput,
+    max_num_seqs: int,
+    kv: KVCacheManager,
+    chunks: ChunkPolicy,
+) -> None:
+    while waiting and step.token_budget > 0 and len(running) < max_num_seqs:
+        request = waiting.pop_request()
+        hit_blocks = kv.get_computed_blocks(request)
+        num_hit_tokens = len(hit_blocks) * kv.block_size
+        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, step.token_budget)
+        if (
+            num_new_tokens == 0
+            or not chunks.admits(request, hit_blocks, running, kv)
+            or kv.allocate_slots(request, num_new_tokens, hit_blocks) is None
+        ):
+            waiting.prepend_request(request)
+            break
+        running.append(request)
+        request.status = RequestStatus.RUNNING
+        request.num_computed_tokens = num_hit_tokens
+        step.num_scheduled_tokens[request.request_id] = num_new_tokens
+        step.token_budget -= num_new_tokens
+
+
+def schedule_step(
+    running: list[Request],
+    waiting: RequestQueue,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    kv: KVCacheManager,
+    preemption: Preemption,
+    chunks: ChunkPolicy,
+) -> SchedulerOutput:
+    """Plan one step: serve the running requests in order, then admit waiting ones.
+
+    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
+    set to its prefix hit when it is admitted, and otherwise left alone.
+    """
+    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    if everybody_got_memory:
+        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
+    return step

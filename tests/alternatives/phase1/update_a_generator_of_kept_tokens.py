@@ -1,0 +1,31 @@
+"""Update: a generator of kept tokens."""
+
+from mini_vllm.stopping import check_stop
+
+
+def _kept(request, tokens, max_model_len):
+    for token in tokens:
+        request.all_token_ids.append(token)
+        yield token
+        if check_stop(request, max_model_len):
+            return
+
+
+def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+    """Append the sampled tokens, end what is over, and free it.
+
+    Goes through the requests in the order of the step. A request that is not in `requests` any more
+    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    """
+    kept = {
+        request_id: list(_kept(requests[request_id], sampled_token_ids[request_id], max_model_len))
+        for request_id in step.num_scheduled_tokens
+        if request_id in requests and sampled_token_ids.get(request_id)
+    }
+    for request_id in kept:
+        if requests[request_id].is_finished:
+            kv.free(requests[request_id])
+    for index in reversed(range(len(running))):
+        if running[index].is_finished:
+            del running[index]
+    return kept

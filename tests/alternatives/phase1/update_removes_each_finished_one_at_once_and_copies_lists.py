@@ -1,0 +1,30 @@
+"""Update: removes each finished one at once and copies lists."""
+
+from mini_vllm.stopping import check_stop
+
+
+def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+    """Append the sampled tokens, end what is over, and free it.
+
+    Goes through the requests in the order of the step. A request that is not in `requests` any more
+    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    """
+    result = {}
+    for request_id in list(step.num_scheduled_tokens):
+        if request_id not in requests:
+            continue
+        tokens = list(sampled_token_ids.get(request_id) or ())
+        if not tokens:
+            continue
+        request = requests[request_id]
+        result[request_id] = []
+        while tokens:
+            token = tokens.pop(0)
+            request.all_token_ids += [token]
+            result[request_id].append(token)
+            if check_stop(request, max_model_len):
+                kv.free(request)
+                if request in running:
+                    running.remove(request)
+                break
+    return result

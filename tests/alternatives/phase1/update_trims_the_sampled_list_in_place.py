@@ -1,0 +1,37 @@
+"""Update trims the sampled list in place."""
+
+from mini_vllm.interfaces import KVCacheManager
+from mini_vllm.request import Request
+from mini_vllm.step import SchedulerOutput
+from mini_vllm.stopping import check_stop
+
+
+def update_from_output(
+    step: SchedulerOutput,
+    sampled_token_ids: dict[str, list[int]],
+    requests: dict[str, Request],
+    running: list[Request],
+    *,
+    max_model_len: int,
+    kv: KVCacheManager,
+) -> dict[str, list[int]]:
+    """Append the sampled tokens, end what is over, and free it.
+
+    Goes through the requests in the order of the step. A request that is not in `requests` any more
+    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    """
+    kept: dict[str, list[int]] = {}
+    for request_id in step.num_scheduled_tokens:
+        request = requests.get(request_id)
+        new_token_ids = sampled_token_ids.get(request_id)
+        if request is None or not new_token_ids:
+            continue
+        for index, token_id in enumerate(new_token_ids):
+            request.all_token_ids.append(token_id)
+            if check_stop(request, max_model_len):
+                del new_token_ids[index + 1 :]
+                kv.free(request)
+                break
+        kept[request_id] = new_token_ids
+    running[:] = [request for request in running if not request.is_finished]
+    return kept

@@ -1,0 +1,32 @@
+"""Update: two passes, del by index."""
+
+from mini_vllm.stopping import check_stop
+
+
+def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+    """Append the sampled tokens, end what is over, and free it.
+
+    Goes through the requests in the order of the step. A request that is not in `requests` any more
+    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    """
+    kept = {}
+    for rid, _ in step.num_scheduled_tokens.items():
+        try:
+            request = requests[rid]
+            tokens = sampled_token_ids[rid]
+        except KeyError:
+            continue
+        if len(tokens) == 0:
+            continue
+        count = 0
+        for token in tokens:
+            request.all_token_ids.append(int(token))
+            count += 1
+            if check_stop(request, max_model_len):
+                kv.free(request)
+                break
+        kept[rid] = tokens[0:count]
+    alive = [r for r in running if not r.is_finished]
+    running.clear()
+    running.extend(alive)
+    return kept

@@ -1,0 +1,52 @@
+"""Walks over the ids and looks requests up."""
+
+from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import SchedulerOutput
+from solutions.phase1_scheduler_step import _admit_waiting
+
+
+def _serve_running(running, waiting, step, kv, preemption, chunks):
+    by_id = {r.request_id: r for r in running}
+    refusals = []
+    for rid in list(by_id):
+        request = by_id[rid]
+        if step.token_budget <= 0:
+            break
+        if all(r is not request for r in running):
+            continue
+        n = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        if n <= 0:
+            continue
+        if kv.allocate_slots(request, n, ()) is None:
+            refusals.append(rid)
+            ok = preemption.make_room(request, n, running, waiting, step, kv)
+            if not ok and request.status is not RequestStatus.RUNNING:
+                return False
+            if not ok:
+                continue
+        step.num_scheduled_tokens[rid] = n
+        step.token_budget -= n
+    return not refusals
+
+
+def schedule_step(
+    running: list[Request],
+    waiting: RequestQueue,
+    *,
+    max_num_seqs: int,
+    max_num_batched_tokens: int,
+    kv: KVCacheManager,
+    preemption: Preemption,
+    chunks: ChunkPolicy,
+) -> SchedulerOutput:
+    """Plan one step: serve the running requests in order, then admit waiting ones.
+
+    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
+    set to its prefix hit when it is admitted, and otherwise left alone.
+    """
+    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    if everybody_got_memory:
+        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
+    return step

@@ -1,0 +1,44 @@
+"""Make room ranks the victims up front."""
+
+from mini_vllm.config import Policy
+from mini_vllm.interfaces import KVCacheManager, RequestQueue
+from mini_vllm.request import Request
+from mini_vllm.step import Preempted, SchedulerOutput
+from solutions.phase3_preemption import preempt
+
+
+class RecomputePreemption:
+    """Preemption by recomputation: a victim starts again from its first token, or from its prefix hit."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
+
+        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
+        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        True: the slots are held. False: `request` was its own last victim.
+        """
+        order = list(reversed(running))
+        if self.policy == "priority":
+            order = sorted(running, key=lambda r: (r.priority, r.arrival_time), reverse=True)
+        for victim in order:
+            if kv.allocate_slots(request, num_new_tokens) is not None:
+                return True
+            running.remove(victim)
+            preempt(victim, waiting, kv)
+            num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
+            step.token_budget += num_returned
+            step.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            if victim is request:
+                return False
+        return kv.allocate_slots(request, num_new_tokens) is not None

@@ -1,0 +1,38 @@
+"""Policy objects chosen at construction."""
+
+from mini_vllm.step import Preempted
+from solutions.phase3_preemption import choose_victim, preempt
+
+
+class RecomputePreemption:
+    """Preemption by recomputation: a victim starts again from its first token, or from its prefix hit."""
+
+    def __init__(self, policy):
+        self.policy = policy
+        self.choose = {
+            "fcfs": lambda running: running[-1],
+            "priority": lambda running: choose_victim(running, "priority"),
+        }[policy]
+        self.log = []
+
+    def make_room(self, request, num_new_tokens, running, waiting, step, kv):
+        """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
+
+        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
+        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        True: the slots are held. False: `request` was its own last victim.
+        """
+        blocks = kv.allocate_slots(request, num_new_tokens)
+        while blocks is None:
+            victim = self.choose(running)
+            self.log.append((victim.request_id, request.request_id))
+            print("preempting", self.log[-1])
+            running.remove(victim)
+            preempt(victim, waiting, kv)
+            returned = step.num_scheduled_tokens.pop(victim.request_id, None) or 0
+            step.token_budget += returned
+            step.preempted.append(Preempted(victim.request_id, request.request_id, returned))
+            if victim is request:
+                break
+            blocks = kv.allocate_slots(request, num_new_tokens)
+        return blocks is not None

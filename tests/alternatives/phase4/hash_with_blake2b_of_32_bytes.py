@@ -1,0 +1,21 @@
+"""Hash with blake2b of 32 bytes."""
+
+import hashlib
+
+
+def hash_block(parent_hash, token_ids, extra_keys=()):
+    """Return the SHA-256 of a full block: its parent's hash, its tokens, and what else it depends on.
+
+    Chaining makes one hash stand for the whole prefix, so `extra_keys` (tenant salt, adapter id) are
+    needed in the first block only, whose parent is `ROOT_HASH`.
+    """
+    hasher = hashlib.blake2b(digest_size=32)
+    hasher.update(parent_hash)
+    for token in token_ids:
+        hasher.update(int(token).to_bytes(8, "little", signed=True))
+    for key in extra_keys:
+        if key is not None:
+            hasher.update(b"\x01" + len(key.encode()).to_bytes(8, "big") + key.encode())
+        elif any(k is not None for k in extra_keys):
+            hasher.update(b"\x00")
+    return hasher.digest()

@@ -1,0 +1,83 @@
+"""Hashes recomputed with a helper, extra keys as a list."""
+
+from collections.abc import Sequence
+
+from mini_vllm.interfaces import BlockPool
+from mini_vllm.request import Request
+from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
+
+
+class HashPrefixCache:
+    """A map from block hash to the blocks that hold it. The blocks' holders are phase 2's business."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.num_query_tokens = 0
+        self.num_hit_tokens = 0
+        self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
+        self._hash_of_block: dict[int, bytes] = {}
+
+    def update_block_hashes(self, request):
+        """Append to `request.block_hashes` the hashes of the blocks that its tokens have filled since."""
+        k = len(request.block_hashes)
+        full, _ = divmod(len(request.all_token_ids), self.block_size)
+        request.block_hashes.extend([b""] * (full - k))
+        for i in range(k, full):
+            tokens = tuple(request.all_token_ids[i * self.block_size : (i + 1) * self.block_size])
+            parent = ROOT_HASH if i == 0 else request.block_hashes[i - 1]
+            request.block_hashes[i] = hash_block(
+                parent, tokens, [request.cache_salt, request.adapter_id] if not i else []
+            )
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
+        self.update_block_hashes(request)
+        max_num_blocks = (request.num_tokens - 1) // self.block_size
+        hit_blocks: list[int] = []
+        for block_hash in request.block_hashes[:max_num_blocks]:
+            blocks = self._blocks_of_hash.get(block_hash)
+            if blocks is None:
+                break
+            hit_blocks.append(next(iter(blocks)))
+        return hit_blocks
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        """Pin the hit blocks of a request that is being admitted, and count the hit."""
+        for block_id in block_ids:
+            pool.touch(block_id)
+        self.num_query_tokens += request.num_tokens
+        self.num_hit_tokens += len(block_ids) * self.block_size
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
+        self.update_block_hashes(request)
+        for index in range(num_cached_blocks, num_full_blocks):
+            block_id, block_hash = block_ids[index], request.block_hashes[index]
+            self._blocks_of_hash.setdefault(block_hash, {})[block_id] = None
+            self._hash_of_block[block_id] = block_hash
+
+    def evict(self, block_id: int) -> bool:
+        """Forget what a block holds, because it is being handed out. True if it was in the cache."""
+        block_hash = self._hash_of_block.pop(block_id, None)
+        if block_hash is None:
+            return False
+        blocks = self._blocks_of_hash[block_hash]
+        del blocks[block_id]
+        if not blocks:
+            del self._blocks_of_hash[block_hash]
+        return True
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        """Forget blocks that were entered in the cache but never computed."""
+        for block_id in block_ids:
+            self.evict(block_id)
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        """Return block id to block hash for every block in the cache. For pictures and checks."""
+        return dict(self._hash_of_block)
+
+    def hit_rate(self) -> float:
+        """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0
