@@ -121,18 +121,19 @@ def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
 
 
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """Return the prompt's tokens for each request, 0 for one that never ran."""
-    lengths, num_said = dict.fromkeys(titles_of(steps), 0), dict.fromkeys(titles_of(steps), 0)
+    """Return the prompt's tokens for each request, 0 for one that never ran.
+
+    Of one that never was at the end of a step it is what its first step computed, which was all of it.
+    """
+    said, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
     for record in steps:
         for share in record["scheduled"]:
-            if not lengths[share["id"]]:
-                lengths[share["id"]] = -share["computed"] - share["n"]  # the least it can be, until we know
+            least.setdefault(share["id"], share["computed"] + share["n"])
         for request_id, token_ids in record["output"]:
-            num_said[request_id] += len(token_ids)
+            said[request_id] += len(token_ids)
         for request_id, num_tokens, *_ in record["running_after"]:
-            if lengths[request_id] <= 0:
-                lengths[request_id] = num_tokens - num_said[request_id]
-    return {request_id: abs(length) for request_id, length in lengths.items()}
+            known.setdefault(request_id, num_tokens - said[request_id])
+    return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in said}
 
 
 def likely_block_size(shares: Sequence[ScheduledRecord]) -> int:

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base"}
+CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base", "playwright": "playwright-python"}
 PIN = re.compile(r"[\w.-]+==[\w.]+")
 
 

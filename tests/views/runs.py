@@ -45,6 +45,11 @@ def large(num_requests: int = 12) -> Recording:
     return played(arrivals, LARGE)
 
 
+def in_a_huge_pool(recording: Recording, num_blocks: int = 5000) -> Recording:
+    """Return the run as if there had been many more blocks, which nobody needed."""
+    return Recording(replace(recording.info, num_blocks=num_blocks), recording.steps)
+
+
 @cache
 def observed(name: str = "all_phases") -> Recording:
     """A trace that the course ships."""

@@ -1,6 +1,6 @@
 """The time machine in a real browser: nothing is cut or covered, and what is clicked is what is followed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -10,7 +10,7 @@ from mini_vllm.views.film import Film
 from mini_vllm.views.show import player
 from mini_vllm.views.time_machine import compare, time_machine
 from tests.views.page import open_widget
-from tests.views.runs import large, observed, small
+from tests.views.runs import in_a_huge_pool, large, observed, small
 
 # Every visible text as [words, left, top, right, bottom], trimmed a little: a font's box is higher than its letters.
 BOXES = """() => [...document.querySelectorAll("svg text")].filter((t) => t.textContent).map((t) => {
@@ -30,18 +30,20 @@ def collisions(boxes: list[list[Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "film",
+    "make_film",
     [
-        time_machine(small()),
-        time_machine(observed()),
-        time_machine(observed("phase_1_alone")),
-        time_machine(small(3, 40)),
-        time_machine(large()),
-        compare(small(), small(caching=False), ("caching on", "caching off")),
+        lambda: time_machine(small()),
+        lambda: time_machine(observed()),
+        lambda: time_machine(observed("phase_1_alone")),
+        lambda: time_machine(small(3, 40)),
+        lambda: time_machine(large()),
+        lambda: time_machine(in_a_huge_pool(small())),
+        lambda: compare(small(), small(caching=False), ("caching on", "caching off")),
     ],
-    ids=["small", "observed", "phase 1 alone", "many requests", "large", "compare"],
+    ids=["small", "observed", "phase 1 alone", "many requests", "large", "huge pool", "compare"],
 )
-def test_no_text_is_cut_or_lies_on_another(browser: Any, film: Film) -> None:
+def test_no_text_is_cut_or_lies_on_another(browser: Any, make_film: Callable[[], Film]) -> None:
+    film = make_film()
     page = browser.new_page(viewport={"width": 720, "height": 900})
     for picture in film.pictures[:: max(1, len(film) // 5)]:
         page.set_content(f'<body style="margin:0">{picture.svg()}')

@@ -12,7 +12,7 @@ from mini_vllm.views.time_machine.budget import budget_part
 from mini_vllm.views.time_machine.free_queue import free_queue_part
 from mini_vllm.views.time_machine.history import Histories
 from mini_vllm.views.time_machine.parts import RIGHT, Part, stacked
-from mini_vllm.views.time_machine.pool import pool_part
+from mini_vllm.views.time_machine.pool import grid_for, pool_part
 from mini_vllm.views.time_machine.queues import queues_part
 from mini_vllm.views.time_machine.timeline import Timeline
 from mini_vllm.views.time_machine.words import counts, headline, twin
@@ -51,7 +51,9 @@ def histories_of(recording: Recording) -> Histories:
 def choices(info: RunInfo) -> list[tuple[str, str]]:
     """Return what can be followed: the requests, then the blocks."""
     requests = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return requests + [(f"block:{block}", f"block {block}") for block in range(1, info.num_blocks + 1)]
+    per_cell = grid_for(info.num_blocks + 1).per_cell
+    blocks = range(per_cell, info.num_blocks + 1, per_cell)
+    return requests + [(f"block:{block}", f"block {block}") for block in blocks]
 
 
 def picture_of(state: RunState, timeline: Timeline, num_steps: int, num_lines: int) -> Picture:

@@ -22,7 +22,7 @@ MOST_BANDS = 4
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the cells are. Several blocks share a cell if there are more than can be seen."""
+    """Where the cells are. If there are more blocks than can be seen, a cell shows the first of `per_cell`."""
 
     side: int
     columns: int
@@ -109,7 +109,8 @@ def blocks_of(state: RunState) -> list[Block]:
 def pool_part(state: RunState, *, with_legend: bool = True) -> Part:
     """Return the map of the pool, in reading order, and its legend."""
     blocks, grid = blocks_of(state), grid_for(state.info.num_blocks + 1)
-    layers = [heading("pool", "blocks", grid.side / 2 + 3, "during the step")]
+    caption = "during the step" if grid.per_cell == 1 else f"1 in {grid.per_cell} shown"
+    layers = [heading("pool", "blocks", grid.side / 2 + 3, caption)]
     for cell in range(grid.num_cells):
         block = blocks[cell * grid.per_cell]
         x, y = grid.place(cell)
@@ -118,17 +119,17 @@ def pool_part(state: RunState, *, with_legend: bool = True) -> Part:
     layers.append(Layer("pool-rows", row_numbers(grid), LEFT))
     if not with_legend:
         return Part(layers, grid.height + 12)
-    layers.append(Layer("pool-legend", legend(grid.per_cell), LEFT, grid.height + 6))
+    layers.append(Layer("pool-legend", legend(), LEFT, grid.height + 6))
     return Part(layers, grid.height + LEGEND + 8)
 
 
 def row_numbers(grid: Grid) -> Markup:
-    """Return the first block of each row, where cells are too small to say their own."""
+    """Return the first block of each row, or of every other one, where cells are too small to say their own."""
     if grid.side >= NUMBERED:
         return Markup("")
     return svg.joined(
         svg.text(-8, y + grid.side / 2 + 2, str(cell * grid.per_cell), class_="mv-small mv-faint mv-end")
-        for cell in range(0, grid.num_cells, grid.columns)
+        for cell in range(0, grid.num_cells, grid.columns * (1 if grid.side >= 14 else 2))
         for _, y in [grid.place(cell)]
     )
 
@@ -204,7 +205,7 @@ def block_number(block: Block, side: float) -> Markup:
     return svg.text(side / 2, side - 5, words, class_="mv-middle mv-faint", font_size=9)
 
 
-def legend(per_cell: int) -> Markup:
+def legend() -> Markup:
     """Return a sample of each kind of block with its name."""
     bare = Block(9, (), ("",), None, False, False)
     held_by_one = replace(bare, holders=(0,))
@@ -222,6 +223,4 @@ def legend(per_cell: int) -> Markup:
         parts.append(svg.group(*cell(block, 11), transform=f"translate({x},0)"))
         parts.append(svg.text(x + 17, 10, name, class_="mv-small mv-faint"))
         x += width
-    if per_cell > 1:
-        parts.append(svg.text(SPAN, 10, f"1 cell = {per_cell} blocks", class_="mv-small mv-faint mv-end"))
     return svg.joined(parts)

@@ -152,6 +152,7 @@ def legend() -> Markup:
     """Return what the marks mean."""
     kinds = [
         (svg.line(0, 5, 14, 5, class_="mv-line", opacity=0.55), "waits", 62),
+        (svg.line(0, 5, 14, 5, class_="mv-line", stroke_dasharray="2 3", opacity=0.55), "sits out", 76),
         (svg.path("M4 0l5 0l-5 7z", class_="mv-ink"), "prefix-cache hit", 116),
         (svg.element("circle", cx=7, cy=5, r=3.2, class_="mv-paper", style="stroke:var(--mv-ink)"), "first token", 92),
         (svg.path("M3 1l8 8m0 -8l-8 8", class_="mv-alert-line", stroke_width=2.5), "preempted", 90),
