@@ -5,7 +5,7 @@ from mini_vllm.views.palette import color, ink_on, lap
 from mini_vllm.views.svg import Markup, Value
 from mini_vllm.views.typeset import text_width
 
-MARK = 1.5
+MARK = 2
 MOST_MARKS = 4
 
 
@@ -33,9 +33,11 @@ def on_tile(index: int, x: float, y: float, content: str, size: float, *, halo: 
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
-    """Return a stripe at the foot of a box for each time the colours came round before this request."""
-    stripes = range(min(lap(index), MOST_MARKS))
+    """Return a dash at the foot of a box for each time the colours came round before this request."""
+    num_dashes = min(lap(index), MOST_MARKS)
+    long = min(5.0, width / (2 * MOST_MARKS + 1))
+    first = x + width / 2 - (2 * num_dashes - 1) * long / 2
     return svg.joined(
-        svg.rect(x, y + height - (2 * k + 1) * MARK - 1, width, MARK, fill=ink_on(index), class_="mv-mark")
-        for k in stripes
+        svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
+        for place in range(num_dashes)
     )

@@ -52,7 +52,7 @@ class Timeline:
         self.scale = Scale(num_steps, len(self.shown))
         self.rows = svg.joined([self._row(place, request_id) for place, request_id in enumerate(self.shown)])
         self.axis, self.columns = self._axis(mark), self._columns()
-        hidden = f"and {self.num_hidden} more requests" if self.num_hidden else ""
+        hidden = f"{self.num_hidden} more requests" if self.num_hidden else ""
         self.caption = hidden or ("red: where they part" if mark is not None else "")
 
     def part(self, state: RunState, step: int, *, with_legend: bool = True) -> Part:
