@@ -1,0 +1,148 @@
+"""What a phase is judged by: families of random situations, each about one thing and worth its own points.
+
+A mistake costs the families that it breaks and leaves the others whole. To add a family, add a line here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from mini_vllm.judge import trials
+from mini_vllm.judge.engine import EVERYTHING, Mine, Play
+from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
+from mini_vllm.trace import StepRecord
+
+MOST_DRAWS = 200
+MOST_STEPS = 400
+Wanted = Callable[[Sequence[StepRecord]], object]
+
+
+@dataclass(frozen=True)
+class EngineRun:
+    """A scenario, whose parts in it are the learner's, and the reference's trace."""
+
+    scenario: Scenario
+    mine: Mine
+    trace: list[StepRecord]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One thing that a phase must get right. `draw` makes a situation of it."""
+
+    phase: int
+    title: str
+    points: int
+    draw: Callable[[Random], Any]
+
+
+def preempts(trace: Sequence[StepRecord]) -> object:
+    return any(step["preempted"] for step in trace)
+
+
+def hits(trace: Sequence[StepRecord]) -> object:
+    return any(row.get("hit") for step in trace for row in step["scheduled"])
+
+
+def evicts(trace: Sequence[StepRecord]) -> object:
+    return hits(trace) and any(step["evicted"] for step in trace)
+
+
+def victims_return_to_hits(trace: Sequence[StepRecord]) -> object:
+    return any(row["kind"] == "resumed" and row.get("hit") for step in trace for row in step["scheduled"])
+
+
+def waits(trace: Sequence[StepRecord]) -> object:
+    return sum(bool(step["waiting_after"]) for step in trace) > 2
+
+
+def anything(trace: Sequence[StepRecord]) -> object:
+    return trace
+
+
+def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callable[[Random], EngineRun]:
+    """Return how to draw a scenario in which the reference does what is wanted."""
+    parts = (mine,) if isinstance(mine, str) else mine
+
+    def draw(rng: Random) -> EngineRun:
+        for _ in range(MOST_DRAWS):
+            scenario = draw_scenario(rng, on)
+            play = Play(scenario)
+            while not play.finished:
+                play.step()
+            if wanted(play.recorder.steps):
+                return EngineRun(scenario, parts, play.recorder.steps)
+        raise RuntimeError(f"no scenario in {MOST_DRAWS} shows what it should: {on}")
+
+    return draw
+
+
+def generation(rng: Random) -> Any:
+    from mini_vllm.judge.generation import draw_generation
+
+    return draw_generation(rng)
+
+
+TIGHT = Features(is_tight=True)
+CACHED = Features(caching=True)
+PLAN = ("schedule_step",)
+SIZES = ("num_new_tokens", "should_sample")
+
+FAMILIES = (
+    Family(1, "clamp", 10, trials.clamp_cases),
+    Family(1, "budget, seats and the order of service", 10, engine(PLAN, Features(few_seats=True), waits)),
+    Family(
+        1,
+        "short memory, victims and prefix hits",
+        10,
+        engine(PLAN, Features(is_tight=True, caching=True, has_threshold=True), preempts),
+    ),
+    Family(
+        1, "what happens to sampled tokens", 10, engine("update_from_output", Features(stops=True, aborts=True), waits)
+    ),
+    Family(2, "the free queue", 10, trials.free_queue_operations),
+    Family(2, "the pool and its reference counts", 10, trials.pool_operations),
+    Family(2, "block tables, short memory, aborts", 10, engine("kv", Features(is_tight=True, aborts=True), preempts)),
+    Family(2, "shared blocks", 10, engine("kv", Features(is_tight=True, caching=True), evicts)),
+    Family(3, "the priority queue", 10, trials.priority_queue_operations),
+    Family(3, "who gives way", 10, trials.victim_cases),
+    Family(3, "making room, first come first served", 10, engine("preemption", Features(is_tight=True), preempts)),
+    Family(
+        3,
+        "making room, by priority",
+        10,
+        engine(("preemption", "queue"), Features(policy="priority", is_tight=True, caching=True), preempts),
+    ),
+    Family(4, "hashes", 10, trials.hash_cases),
+    Family(4, "hits in ample memory", 10, engine("prefix cache", CACHED, hits)),
+    Family(4, "eviction", 10, engine("prefix cache", Features(caching=True, is_tight=True), evicts)),
+    Family(4, "tenants and adapters", 10, engine("prefix cache", Features(caching=True, tenants=True), hits)),
+    Family(
+        4,
+        "victims that come back",
+        10,
+        engine("prefix cache", Features(caching=True, is_tight=True, aborts=True), victims_return_to_hits),
+    ),
+    Family(5, "the caps", 10, trials.cap_cases),
+    Family(5, "chunks and who samples", 10, engine(SIZES, Features(has_threshold=True, caching=True), waits)),
+    Family(5, "chunking disabled", 10, engine(SIZES, Features(chunking=False, caching=True), waits)),
+    Family(
+        5,
+        "the admission guard",
+        10,
+        engine("admits", Features(guard=True, is_tight=True, caching=True, has_threshold=True), waits),
+    ),
+    Family(6, "rows of a batch", 10, trials.batch_rows),
+    Family(6, "slots and block tables", 10, trials.batch_places),
+    Family(6, "writing K and V", 5, trials.kv_writes),
+    Family(6, "paged attention", 10, trials.attentions),
+    Family(6, "the sampler", 10, trials.samples),
+    Family(6, "memory for the KV cache", 5, trials.memory_cases),
+    Family(6, "a whole model's tokens", 10, generation),
+)
+TOGETHER = (
+    engine(EVERYTHING, Features(is_tight=True, caching=True, has_threshold=True, aborts=True, stops=True), evicts),
+    engine(EVERYTHING, Features(policy="priority", is_tight=True, caching=True, tenants=True), preempts),
+    engine(EVERYTHING, Features(chunking=False, caching=True, guard=True, is_tight=True), waits),
+)

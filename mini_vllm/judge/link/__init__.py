@@ -1,0 +1,1 @@
+"""What the judge and its workers both need: messages, values, proxies. All that a jail sees of the judge."""
