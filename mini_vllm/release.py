@@ -15,6 +15,7 @@ RELEASED = (
     *("lab.py", "labs/", "mini_vllm/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
 )
+LEFT_OUT = ("mini_vllm/judge/", "mini_vllm/cli/judge.py")
 TEMPLATES = "tools/student_edition/"
 CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 
@@ -31,6 +32,10 @@ EDITS = {
             '[[tool.mypy.overrides]]\nmodule = ["mini_vllm.parts"]\nwarn_return_any = false\n\n'
             "[tool.pytest.ini_options]",
         ),
+    ),
+    "mini_vllm/cli/main.py": (
+        ("from mini_vllm.cli.judge import judge\n", ""),
+        ("(oracle, release, judge)", "(oracle, release)"),
     ),
     "lab.py": (
         (
@@ -71,7 +76,7 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     edition = {
         path: adapted(path, (checkout / path).read_bytes())
         for path in files_of(checkout)
-        if path.startswith(RELEASED) and not path.startswith(TEMPLATES)
+        if path.startswith(RELEASED) and not path.startswith((*LEFT_OUT, TEMPLATES))
     }
     for template in sorted((checkout / TEMPLATES).iterdir()):
         edition[template.name] = template.read_bytes()

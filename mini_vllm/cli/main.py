@@ -8,6 +8,7 @@ from mini_vllm.cli.demo import demo
 from mini_vllm.cli.generate import generate
 from mini_vllm.cli.grade import grade
 from mini_vllm.cli.info import info
+from mini_vllm.cli.judge import judge
 from mini_vllm.cli.oracle import oracle
 from mini_vllm.cli.parity import parity
 from mini_vllm.cli.release import release
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 for command in (demo, generate, trace, stages, simulate, calibrate, parity, grade, info):
     app.command()(command)
-for needs_the_reference in (oracle, release):
+for needs_the_reference in (oracle, release, judge):
     app.command(hidden=not solutions_exist())(needs_the_reference)
 app.add_typer(bench_app, name="bench")
 

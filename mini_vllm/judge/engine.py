@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 from mini_vllm.engine import LLMEngine
 from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
@@ -23,7 +24,7 @@ from mini_vllm.parts import (
     request_queue_for,
     scheduler_step_for,
 )
-from mini_vllm.request import Request
+from mini_vllm.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.tokenizer import ByteTokenizer
@@ -57,6 +58,17 @@ class MixedChunkPolicy:
         return self.sampling.should_sample(request, num_computed_tokens)
 
 
+class ReluctantChunkPolicy(MixedChunkPolicy):
+    """Gives a running request nothing in some steps; which ones depends on the request and the step only."""
+
+    step = 0
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        if request.status is RequestStatus.RUNNING and crc32(f"{request.request_id}/{self.step}".encode()) % 4 == 0:
+            return 0
+        return super().num_new_tokens(request, num_computed_tokens, token_budget)
+
+
 class Parts:
     """Makes the parts of an engine: the learner's (`mine`) in the worker behind `link`, the others here."""
 
@@ -64,6 +76,7 @@ class Parts:
         self.config = scenario.config
         self.link = link
         self.mine = set(mine) if link is not None else set[str]()
+        self.reluctant = scenario.reluctant
 
     def scheduler(self) -> tuple[Scheduler, WatchedPrefixCache]:
         """Put phases 1 to 5 together."""
@@ -119,6 +132,8 @@ class Parts:
     def chunks(self, phase1: SchedulerStepParts) -> ChunkPolicy:
         ours = chunk_policy_for("solution", self.config, phase1.clamp)
         names = ("num_new_tokens", "admits", "should_sample")
+        if self.reluctant:
+            return ReluctantChunkPolicy(ours, ours, ours)
         if not self.mine & set(names):
             return ours
         config = self.config
@@ -183,6 +198,17 @@ class Play:
         for step, request_id in self._scenario.aborts:
             if step == self._number:
                 self.engine.abort_request(request_id)
+        scheduler = self.engine.scheduler
+        if isinstance(scheduler.chunks, ReluctantChunkPolicy):
+            scheduler.chunks.step = self._number
+        rate_before = scheduler.prefix_cache.hit_rate()
         self.engine.step()
         self._number += 1
-        return self.recorder.steps[-1]
+        record = self.recorder.steps[-1]
+        record["detail"]["hit rate"] = [round(rate, 6) for rate in (rate_before, scheduler.prefix_cache.hit_rate())]
+        record["detail"]["usage"] = round(getattr(scheduler.kv, "usage"), 6)  # noqa: B009  (no part of the seam)
+        record["detail"]["preemptions"] = {request.request_id: request.num_preemptions for request in self._alive()}
+        return record
+
+    def _alive(self) -> list[Request]:
+        return list(self.engine.scheduler.requests.values())

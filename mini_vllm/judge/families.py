@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from mini_vllm.engine import StalledError
 from mini_vllm.judge import trials
 from mini_vllm.judge.engine import EVERYTHING, Mine, Play
 from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
@@ -15,7 +16,8 @@ from mini_vllm.trace import StepRecord
 
 MOST_DRAWS = 200
 MOST_STEPS = 400
-Wanted = Callable[[Sequence[StepRecord]], object]
+Wanted = Callable[[Scenario, Sequence[StepRecord]], object]
+Draw = Callable[[Random], Any]
 
 
 @dataclass(frozen=True)
@@ -29,35 +31,53 @@ class EngineRun:
 
 @dataclass(frozen=True)
 class Family:
-    """One thing that a phase must get right. `draw` makes a situation of it."""
+    """One thing that a phase must get right. `draws` make situations of it, one after the other."""
 
     phase: int
     title: str
     points: int
-    draw: Callable[[Random], Any]
+    draws: tuple[Draw, ...]
 
 
-def preempts(trace: Sequence[StepRecord]) -> object:
+def preempts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     return any(step["preempted"] for step in trace)
 
 
-def hits(trace: Sequence[StepRecord]) -> object:
+def hits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     return any(row.get("hit") for step in trace for row in step["scheduled"])
 
 
-def evicts(trace: Sequence[StepRecord]) -> object:
-    return hits(trace) and any(step["evicted"] for step in trace)
+def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return hits(scenario, trace) and any(step["evicted"] for step in trace)
 
 
-def victims_return_to_hits(trace: Sequence[StepRecord]) -> object:
-    return any(row["kind"] == "resumed" and row.get("hit") for step in trace for row in step["scheduled"])
+def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """A victim finds blocks that hold what it has said itself."""
+    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
+    resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
+    return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
 
 
-def waits(trace: Sequence[StepRecord]) -> object:
+def planned_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """A victim was in the plan of the step already, which happens by priority only."""
+    return any(returned for step in trace for _, _, returned in step["preempted"])
+
+
+def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    budget = scenario.config.max_num_batched_tokens
+    returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
+    return any(tokens and total + tokens > budget for tokens, total in returned)
+
+
+def several_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return any(len(step["preempted"]) > 1 for step in trace)
+
+
+def waits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     return sum(bool(step["waiting_after"]) for step in trace) > 2
 
 
-def anything(trace: Sequence[StepRecord]) -> object:
+def anything(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     return trace
 
 
@@ -69,9 +89,12 @@ def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callabl
         for _ in range(MOST_DRAWS):
             scenario = draw_scenario(rng, on)
             play = Play(scenario)
-            while not play.finished:
-                play.step()
-            if wanted(play.recorder.steps):
+            try:
+                while not play.finished:
+                    play.step()
+            except StalledError:  # a reluctant policy left nobody to compute
+                continue
+            if wanted(scenario, play.recorder.steps):
                 return EngineRun(scenario, parts, play.recorder.steps)
         raise RuntimeError(f"no scenario in {MOST_DRAWS} shows what it should: {on}")
 
@@ -84,62 +107,91 @@ def generation(rng: Random) -> Any:
     return draw_generation(rng)
 
 
-TIGHT = Features(is_tight=True)
-CACHED = Features(caching=True)
 PLAN = ("schedule_step",)
 SIZES = ("num_new_tokens", "should_sample")
+CACHE = "prefix cache"
+SHORT = Features(is_tight=True, caching=True, has_threshold=True)
+BY_PRIORITY = Features(is_tight=True, caching=True, policy="priority")
+THRIFTY = Features(is_tight=True, policy="priority", small_budget=True)
+RELUCTANT = Features(few_seats=True, reluctant=True)
+LEAVING = Features(is_tight=True, caching=True, aborts=True)
+GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
 FAMILIES = (
-    Family(1, "clamp", 10, trials.clamp_cases),
-    Family(1, "budget, seats and the order of service", 10, engine(PLAN, Features(few_seats=True), waits)),
+    Family(1, "clamp", 10, (trials.clamp_cases,)),
+    Family(
+        1,
+        "budget, seats and the order of service",
+        10,
+        (engine(PLAN, Features(few_seats=True), waits), engine(PLAN, RELUCTANT, waits)),
+    ),
     Family(
         1,
         "short memory, victims and prefix hits",
         10,
-        engine(PLAN, Features(is_tight=True, caching=True, has_threshold=True), preempts),
+        (engine(PLAN, SHORT, preempts), engine(PLAN, THRIFTY, returned_tokens_are_used)),
     ),
     Family(
-        1, "what happens to sampled tokens", 10, engine("update_from_output", Features(stops=True, aborts=True), waits)
+        1,
+        "what happens to sampled tokens",
+        10,
+        (trials.update_cases, engine("update_from_output", Features(stops=True, aborts=True, long=True), waits)),
     ),
-    Family(2, "the free queue", 10, trials.free_queue_operations),
-    Family(2, "the pool and its reference counts", 10, trials.pool_operations),
-    Family(2, "block tables, short memory, aborts", 10, engine("kv", Features(is_tight=True, aborts=True), preempts)),
-    Family(2, "shared blocks", 10, engine("kv", Features(is_tight=True, caching=True), evicts)),
-    Family(3, "the priority queue", 10, trials.priority_queue_operations),
-    Family(3, "who gives way", 10, trials.victim_cases),
-    Family(3, "making room, first come first served", 10, engine("preemption", Features(is_tight=True), preempts)),
+    Family(2, "the free queue", 10, (trials.free_queue_operations,)),
+    Family(2, "the pool and its reference counts", 10, (trials.pool_operations,)),
+    Family(
+        2,
+        "block tables",
+        10,
+        (trials.manager_operations, engine("kv", Features(is_tight=True, aborts=True), preempts)),
+    ),
+    Family(
+        2,
+        "shared blocks",
+        10,
+        (engine("kv", LEAVING, evicts), engine("kv", BY_PRIORITY, planned_victims), trials.manager_operations),
+    ),
+    Family(3, "the priority queue", 10, (trials.priority_queue_operations,)),
+    Family(3, "who gives way", 10, (trials.victim_cases,)),
+    Family(
+        3,
+        "making room, first come first served",
+        10,
+        (engine("preemption", Features(is_tight=True), preempts), engine("preemption", SHORT, several_victims)),
+    ),
     Family(
         3,
         "making room, by priority",
         10,
-        engine(("preemption", "queue"), Features(policy="priority", is_tight=True, caching=True), preempts),
+        (
+            engine("preemption", BY_PRIORITY, planned_victims),
+            engine("preemption", Features(policy="priority", is_tight=True, aborts=True), preempts),
+        ),
     ),
-    Family(4, "hashes", 10, trials.hash_cases),
-    Family(4, "hits in ample memory", 10, engine("prefix cache", CACHED, hits)),
-    Family(4, "eviction", 10, engine("prefix cache", Features(caching=True, is_tight=True), evicts)),
-    Family(4, "tenants and adapters", 10, engine("prefix cache", Features(caching=True, tenants=True), hits)),
-    Family(
-        4,
-        "victims that come back",
-        10,
-        engine("prefix cache", Features(caching=True, is_tight=True, aborts=True), victims_return_to_hits),
-    ),
-    Family(5, "the caps", 10, trials.cap_cases),
-    Family(5, "chunks and who samples", 10, engine(SIZES, Features(has_threshold=True, caching=True), waits)),
-    Family(5, "chunking disabled", 10, engine(SIZES, Features(chunking=False, caching=True), waits)),
+    Family(4, "hashes", 10, (trials.hash_cases,)),
+    Family(4, "hits in ample memory", 10, (engine(CACHE, Features(caching=True), hits),)),
+    Family(4, "eviction", 10, (engine(CACHE, LEAVING, evicts), engine(CACHE, BY_PRIORITY, planned_victims))),
+    Family(4, "tenants and adapters", 10, (engine(CACHE, Features(caching=True, tenants=True), hits),)),
+    Family(4, "victims that come back", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
+    Family(5, "the caps", 10, (trials.cap_cases,)),
+    Family(5, "chunks and who samples", 10, (engine(SIZES, Features(has_threshold=True, caching=True), waits),)),
     Family(
         5,
-        "the admission guard",
+        "chunking disabled",
         10,
-        engine("admits", Features(guard=True, is_tight=True, caching=True, has_threshold=True), waits),
+        (
+            engine(SIZES, Features(chunking=False, caching=True), waits),
+            engine(SIZES, Features(chunking=False, caching=True, has_threshold=True), waits),
+        ),
     ),
-    Family(6, "rows of a batch", 10, trials.batch_rows),
-    Family(6, "slots and block tables", 10, trials.batch_places),
-    Family(6, "writing K and V", 5, trials.kv_writes),
-    Family(6, "paged attention", 10, trials.attentions),
-    Family(6, "the sampler", 10, trials.samples),
-    Family(6, "memory for the KV cache", 5, trials.memory_cases),
-    Family(6, "a whole model's tokens", 10, generation),
+    Family(5, "the admission guard", 10, (engine("admits", GUARDED, waits),)),
+    Family(6, "rows of a batch", 10, (trials.batch_rows,)),
+    Family(6, "slots and block tables", 10, (trials.batch_places,)),
+    Family(6, "writing K and V", 5, (trials.kv_writes,)),
+    Family(6, "paged attention", 10, (trials.attentions,)),
+    Family(6, "the sampler", 10, (trials.samples,)),
+    Family(6, "memory for the KV cache", 5, (trials.memory_cases,)),
+    Family(6, "a whole model's tokens", 10, (generation,)),
 )
 TOGETHER = (
     engine(EVERYTHING, Features(is_tight=True, caching=True, has_threshold=True, aborts=True, stops=True), evicts),

@@ -59,7 +59,8 @@ def make_model(seed: int) -> Any:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
+        model: Any = LlamaForCausalLM(config)
+        return model.eval()
 
 
 def true_tokens(scenario: Scenario, model: Any) -> dict[str, list[int]] | None:

@@ -110,7 +110,7 @@ class Judge:
 
     def situation(self, family: Family, number: int) -> Any:
         """Return a situation of a family: the same for everybody."""
-        return self._draw((family.phase, family.title, number), family.draw)
+        return self._draw((family.phase, family.title, number), family.draws[number % len(family.draws)])
 
     def _draw(self, key: tuple[int, str, int], draw: Callable[[Random], Any]) -> Any:
         if key not in self._drawn:

@@ -81,4 +81,3 @@ def why_not(said: str) -> str:
             "profile for bwrap (docs/teaching.md). "
         )
     return ""
-

@@ -1,5 +1,6 @@
 """Random situations for a whole engine: settings, and who comes, leaves and stops when. Drawn from a secret seed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -27,11 +28,15 @@ class Coming:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an engine is put through. `aborts` are (step, request id): before that step."""
+    """What an engine is put through. `aborts` are (step, request id): before that step.
+
+    With `reluctant` the chunk policy now and then gives a running request nothing, as its contract allows.
+    """
 
     config: EngineConfig
     arrivals: tuple[Coming, ...]
     aborts: tuple[tuple[int, str], ...] = ()
+    reluctant: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,9 @@ class Features:
     stops: bool = False
     aborts: bool = False
     few_seats: bool = False
+    long: bool = False
+    reluctant: bool = False
+    small_budget: bool = False
 
 
 def draw_scenario(rng: Random, on: Features) -> Scenario:
@@ -55,13 +63,11 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
     arrivals = draw_arrivals(rng, on, max_model_len)
-    needs = [
-        -(-(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals
-    ]
+    needs = [-(-(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals]
     num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
     config = EngineConfig(
         max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),
-        max_num_batched_tokens=rng.randrange(6, 34) if on.chunking else max_model_len + rng.randrange(12),
+        max_num_batched_tokens=draw_budget(rng, on, max_model_len),
         long_prefill_token_threshold=rng.randrange(2, 13) if on.has_threshold else 0,
         max_model_len=max_model_len,
         enable_chunked_prefill=on.chunking,
@@ -71,8 +77,16 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
         num_gpu_blocks=num_usable + 1,
         admission_guard=on.guard,
     )
-    aborts = tuple((new.step + rng.randrange(6), new.request_id) for new in arrivals if on.aborts and rng.random() < 0.3)
-    return Scenario(config, arrivals, aborts)
+    leaving = [new for new in arrivals if on.aborts and rng.random() < 0.3]
+    aborts = tuple((new.step + rng.randrange(6), new.request_id) for new in leaving)
+    return Scenario(config, arrivals, aborts, on.reluctant)
+
+
+def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
+    """Draw how many tokens a step may compute."""
+    if not on.chunking:
+        return max_model_len + rng.randrange(12)  # else a long prompt would wait for ever
+    return rng.randrange(3, 8) if on.small_budget else rng.randrange(6, 34)
 
 
 def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Coming, ...]:
@@ -88,7 +102,7 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Coming
                 step,
                 next(names),
                 (prompt or own)[: max_model_len - 2],
-                rng.randrange(1, MOST_NEW_TOKENS + 1),
+                rng.randrange(1, MOST_NEW_TOKENS + 1) + (max_model_len if on.long and rng.random() < 0.3 else 0),
                 priority=rng.randrange(3) if on.policy == "priority" else 0,
                 cache_salt=rng.choice((None, "one", "two")) if on.tenants else None,
                 adapter_id=rng.choice((None, None, "adapter")) if on.tenants else None,
@@ -99,7 +113,7 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Coming
     return tuple(arrivals)
 
 
-def name_maker(rng: Random) -> "map[str]":
+def name_maker(rng: Random) -> Iterator[str]:
     """Return request ids in no order that a queue could lean on."""
     first = rng.randrange(20, 60)
-    return map(lambda number: f"r{(first + 37 * number) % 97}", count())
+    return (f"r{(first + 37 * number) % 97}" for number in count())

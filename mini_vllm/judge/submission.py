@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from mini_vllm.lineup import PHASE_NAMES
-
 MOST_FILE_BYTES = 2**20
 MOST_ENTRIES = 20_000
 MOST_ARCHIVE_BYTES = 200 * 2**20
 IN_FOLDER = re.compile(r"phase_?([1-6])(?:_\w+)?")
 BY_NAME = re.compile(r"(?:phase|starter)_?([1-6])\w*\.py")
 PASSED_OVER = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
+Starter = tuple[int, PurePosixPath, bytes]
 
 
 class SubmissionError(ValueError):
@@ -65,13 +64,11 @@ def phase_of(path: PurePosixPath) -> int | None:
     return int(found[1]) if found else None
 
 
-def one_per_phase(found: Iterable[tuple[PurePosixPath, bytes]]) -> dict[int, bytes]:
+def one_per_phase(found: Iterable[Starter]) -> dict[int, bytes]:
     """Return phase to content. Raises `SubmissionError` if there is none, or two of a phase."""
     paths: dict[int, PurePosixPath] = {}
     starters: dict[int, bytes] = {}
-    for path, content in found:
-        phase = phase_of(path)
-        assert phase is not None
+    for phase, path, content in found:
         if phase in paths:
             raise SubmissionError(f"there are two files for phase {phase}: {paths[phase]} and {path}")
         paths[phase], starters[phase] = path, content
@@ -82,7 +79,7 @@ def one_per_phase(found: Iterable[tuple[PurePosixPath, bytes]]) -> dict[int, byt
     return dict(sorted(starters.items()))
 
 
-def files_of_folder(folder: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
+def files_of_folder(folder: Path) -> Iterator[Starter]:
     """Yield the starters in a folder. Links are refused, not followed."""
     if not folder.is_dir():
         raise SubmissionError(f"{folder} is no folder and no zip file")
@@ -95,8 +92,9 @@ def files_of_folder(folder: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
         for name in sorted(files):
             path = Path(parent, name)
             inner = PurePosixPath(path.relative_to(folder).as_posix())
-            if phase_of(PurePosixPath(folder.name) / inner) is not None:
-                yield inner, read_file(path, str(inner))
+            phase = phase_of(PurePosixPath(folder.resolve().name) / inner)
+            if phase is not None:
+                yield phase, inner, read_file(path, printable(str(inner)))
 
 
 def read_file(path: Path, shown: str) -> bytes:
@@ -112,7 +110,7 @@ def read_file(path: Path, shown: str) -> bytes:
         return limited(file.read(MOST_FILE_BYTES + 1), shown)
 
 
-def files_of_zip(path: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
+def files_of_zip(path: Path) -> Iterator[Starter]:
     """Yield the starters in a zip. Nothing is unpacked to disk, and nothing else is unpacked at all."""
     if path.stat().st_size > MOST_ARCHIVE_BYTES:
         raise SubmissionError(f"the zip is larger than {MOST_ARCHIVE_BYTES >> 20} MiB")
@@ -124,14 +122,15 @@ def files_of_zip(path: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
             inner = PurePosixPath(entry.filename.replace("\\", "/"))
             if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", entry.filename):
                 raise SubmissionError(f"the zip has a path that leads out of it: {printable(entry.filename)}")
-            if entry.is_dir() or phase_of(inner) is None:
+            phase = phase_of(inner)
+            if entry.is_dir() or phase is None:
                 continue
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise SubmissionError(f"{printable(str(inner))} is a link: hand in the file")
             if entry.flag_bits & 1:
                 raise SubmissionError("the zip has a password")
             with archive.open(entry) as file:
-                yield inner, limited(file.read(MOST_FILE_BYTES + 1), printable(str(inner)))
+                yield phase, inner, limited(file.read(MOST_FILE_BYTES + 1), printable(str(inner)))
 
 
 def limited(content: bytes, shown: str) -> bytes:
@@ -144,8 +143,3 @@ def limited(content: bytes, shown: str) -> bytes:
 def printable(text: str) -> str:
     """Return a text without control characters, for tables and terminals."""
     return "".join(char if char.isprintable() else "?" for char in text)[:200]
-
-
-def not_handed_in(submission: Submission) -> list[int]:
-    """Return the phases that are missing."""
-    return [phase for phase in range(1, len(PHASE_NAMES) + 1) if phase not in submission.starters]

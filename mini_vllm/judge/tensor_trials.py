@@ -45,7 +45,7 @@ def draw_batch(rng: Random, block_size: int) -> list[ScheduledRequest]:
     """Decodes, whole prompts and chunks; tables may be longer than needed, and some blocks are shared."""
     num_blocks = rng.randrange(60, 80)
     free = rng.sample(range(1, num_blocks), num_blocks - 1)
-    batch = []
+    batch = list[ScheduledRequest]()
     for number in range(rng.randrange(1, 6)):
         num_tokens = rng.randrange(1, 15)
         computed = num_tokens - 1 if rng.random() < 0.4 else rng.randrange(num_tokens)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from mini_vllm.judge.link.drivers import DRIVERS
+from mini_vllm.judge.link.drivers import DRIVERS, CommitLog
 from mini_vllm.judge.worker import lab_folder
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.sampling_params import SamplingParams
 
-MOST_CASES = 30
+MOST_CASES = 60
 
 
 def same(expected: Any, found: Any) -> bool:
@@ -101,12 +102,57 @@ def pool_operations(rng: Random) -> Trial:
     return trial(2, "block_pool", num_blocks, operations)
 
 
+def manager_operations(rng: Random) -> Trial:
+    """Requests that get memory, with hits and look-ahead, are refused, and give it back."""
+    num_blocks, block_size = rng.randrange(5, 12), rng.choice((1, 2, 3, 4))
+    requests = [Request(f"r{number}", [number] * rng.randrange(1, 16)) for number in range(5)]
+    manager = importlib.import_module(f"solutions.{lab_folder(2)}").PagedKVCacheManager(
+        num_blocks, block_size, CommitLog()
+    )
+    computed, operations = dict.fromkeys(range(5), 0), list[tuple[Any, ...]]()
+    for _ in range(MOST_CASES):
+        number = rng.randrange(5)
+        request, table = requests[number], manager.block_ids(f"r{number}")
+        if table and rng.random() < 0.3:
+            operations.append(("free", number, rng.choice((computed[number], computed[number] // 2))))
+            request.num_computed_tokens, computed[number] = operations[-1][2], 0
+            manager.free(request)
+            continue
+        other = rng.choice([manager.block_ids(f"r{other}") for other in range(5)] + [manager.free_block_ids()])
+        hits = other[: rng.randrange(0, 3)] if not computed[number] and len(request.all_token_ids) > block_size else []
+        hits = hits[: (len(request.all_token_ids) - 1) // block_size]
+        start = computed[number] + len(hits) * block_size
+        count = rng.randrange(1, max(2, len(request.all_token_ids) - start + 2))
+        operations.append(("allocate", number, computed[number], count, hits, rng.choice((0, 0, 0, 1, 5))))
+        request.num_computed_tokens = computed[number]
+        if manager.allocate_slots(request, count, hits, operations[-1][-1]) is not None:
+            computed[number] = start + count
+    return trial(2, "block_tables", num_blocks, block_size, [list(r.all_token_ids) for r in requests], operations)
+
+
+def update_cases(rng: Random) -> Trial:
+    """Steps with one or several new tokens for each request, in another order than that of the running ones."""
+    return trial(1, "update_from_output", rng.randrange(6, 12), [update_case(rng) for _ in range(6)])
+
+
+def update_case(rng: Random) -> tuple[list[Request], list[int], dict[str, list[int]], list[int]]:
+    """Six running requests, who is planned, what is sampled, and who is gone meanwhile."""
+    requests = []
+    for number in range(6):
+        stops = tuple(rng.sample(range(8), rng.randrange(4)))
+        params = SamplingParams(max_tokens=rng.randrange(1, 6), stop_token_ids=stops, ignore_eos=rng.random() < 0.5)
+        request = Request(f"r{number}", [9] * rng.randrange(1, 6), params, eos_token_ids=frozenset((1,)))
+        request.status = RequestStatus.RUNNING
+        requests.append(request)
+    planned = rng.sample(range(6), rng.randrange(3, 7))
+    sampled = {f"r{n}": [rng.randrange(8) for _ in range(rng.randrange(0, 4))] for n in planned if rng.random() < 0.9}
+    return requests, planned, sampled, rng.sample(range(6), rng.randrange(2))
+
+
 def some_requests(rng: Random, num_requests: int) -> list[Request]:
     """Requests with few priorities and few arrival times, so that there are ties."""
     names = rng.sample([f"r{number}" for number in range(30)], num_requests)
-    return [
-        Request(name, [1], priority=rng.randrange(-1, 3), arrival_time=float(rng.randrange(4))) for name in names
-    ]
+    return [Request(name, [1], priority=rng.randrange(-1, 3), arrival_time=float(rng.randrange(4))) for name in names]
 
 
 def priority_queue_operations(rng: Random) -> Trial:
@@ -138,20 +184,20 @@ def place_of(request: Request) -> tuple[int, float, str]:
 
 def victim_cases(rng: Random) -> Trial:
     """Running lists of some requests under both policies."""
-    cases = [
-        (some_requests(rng, rng.randrange(1, 7)), rng.choice(("fcfs", "priority", "priority"))) for _ in range(12)
-    ]
+    cases = [(some_requests(rng, rng.randrange(1, 7)), rng.choice(("fcfs", "priority", "priority"))) for _ in range(12)]
     return trial(3, "choose_victim", cases)
 
 
 def hash_cases(rng: Random) -> Trial:
     """Blocks that agree and blocks that nearly agree: in tokens, order, parent or extra keys."""
-    base = [rng.randrange(300) for _ in range(rng.randrange(2, 5))]
-    swapped, joined = base[::-1], [base[0] * 10 + base[1], *base[2:]]
+    one, two, three = (rng.randrange(1, 10) for _ in range(3))
+    rest = [rng.randrange(300) for _ in range(rng.randrange(3))]
+    base, moved = [one * 10 + two, three, *rest], [one, two * 10 + three, *rest]  # 12, 3 and 1, 23
+    swapped = base[::-1]
     keys = (["a", None], [None, "a"], ["b", None], ["a", "b"], ["ab", None])
     cases: list[tuple[int | None, list[int], list[str | None]]] = [(None, base, []), (None, base, [])]
     for number in range(2, 20):
-        tokens = list(rng.choice((base, base, swapped, joined, [*base[:-1], base[-1] + 1])))
+        tokens = list(rng.choice((base, base, swapped, moved, [*base[:-1], base[-1] + 1])))
         parent = rng.choice((None, rng.randrange(number)))
         cases.append((parent, tokens, list(rng.choice(keys)) if parent is None and rng.random() < 0.5 else []))
     return trial(4, "hash_block", cases)

@@ -1,5 +1,6 @@
 """A worker process from the judge's side: start it, talk to it within limits, end all of it."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -20,7 +21,6 @@ from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
 
 OUTPUT_KEPT = 2000
 START_SECONDS = 60.0
-_users = itertools.count(FIRST_USER + os.getpid() % 1000 * 1000)
 
 
 class Stage:
@@ -30,6 +30,7 @@ class Stage:
         self._folder = tempfile.TemporaryDirectory(prefix="mini_vllm_judge_", ignore_cleanup_errors=True)
         self.path = Path(self._folder.name)
         self.path.chmod(0o755)
+        self.numbers = itertools.cycle(range(1000))
         labs = self.path / "labs"
         labs.mkdir()
         (labs / "__init__.py").touch()
@@ -54,12 +55,12 @@ class Worker:
 
     def __init__(self, stage: Stage, jail: Jail) -> None:
         ours, theirs = socket.socketpair()
-        command = jail.command(stage.path / "labs", jail.boot(stage.path, next(_users)))
+        command = jail.command(stage.path / "labs", jail.boot(stage.path, first_user() + next(stage.numbers)))
         self._process = subprocess.Popen(
             command,
             cwd=stage.path,
             env=ENVIRONMENT,
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -89,10 +90,8 @@ class Worker:
 
     def kill(self) -> None:
         """End the worker and what it started. In a jail the end of its first process is the end of all."""
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
         self._process.wait()
         self._channel.close()
 
@@ -110,6 +109,11 @@ class Worker:
 def explain_engine(error: BaseException) -> str:
     """Return what a worker hears of an exception of the engine: its words, nothing of the judge's files."""
     return str(error) or type(error).__name__
+
+
+def first_user() -> int:
+    """Return the first of a thousand user ids that this judge's workers may have."""
+    return FIRST_USER + os.getpid() % 10_000 * 1000
 
 
 def lab_folder(phase: int) -> str:

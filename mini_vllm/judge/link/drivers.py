@@ -6,10 +6,10 @@ The judge runs the same drivers on the reference. What raises is noted by the ex
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from mini_vllm.absent import NoPrefixCache
+from mini_vllm.absent import NoPrefixCache, SlotReservation
 from mini_vllm.block import KVCacheBlock
 from mini_vllm.request import Request
-from mini_vllm.step import ScheduledRequest
+from mini_vllm.step import ScheduledRequest, SchedulerOutput
 
 Result = list[Any]
 Operation = Sequence[Any]
@@ -66,6 +66,90 @@ def block_pool(file: Any, num_blocks: int, operations: list[Operation]) -> Resul
         found = attempt(lambda name=name, argument=argument: getattr(pool, name)(argument))  # type: ignore[misc]
         seen.append(found if name == "get_new_blocks" else None)
     return [*seen, log.evicted]
+
+
+class CommitLog(EvictionLog):
+    """A prefix cache that notes what it is told: evictions in order, the others without order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adopted: list[int] = []
+        self.committed: set[int] = set()
+        self.uncached: set[int] = set()
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
+        self.adopted += [-1, *map(int, block_ids)]
+        for block_id in block_ids:
+            pool.touch(block_id)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.committed |= set(range(num_cached_blocks, num_full_blocks))
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        self.uncached |= set(map(int, block_ids))
+
+    def told(self) -> Result:
+        """Return what was noted since the last time."""
+        told = [self.evicted, self.adopted, sorted(self.committed), sorted(self.uncached)]
+        self.evicted, self.adopted, self.committed, self.uncached = [], [], set(), set()
+        return told
+
+
+def block_tables(
+    file: Any, num_blocks: int, block_size: int, prompts: list[list[int]], operations: list[Operation]
+) -> Result:
+    """Allocate and free; note the answers, the tables, the free queue, and what the prefix cache was told."""
+    requests = [Request(f"r{number}", prompt) for number, prompt in enumerate(prompts)]
+    log, seen = CommitLog(), Result()
+    manager = file.PagedKVCacheManager(num_blocks, block_size, log)
+    for name, number, computed, *others in operations:
+        request = requests[number]
+        request.num_computed_tokens = computed
+        if name == "free":
+            seen.append(manager.free(request))
+        else:
+            taken = manager.allocate_slots(request, *others)
+            seen.append(None if taken is None else list(taken))
+        tables = [list(manager.block_ids(other.request_id)) for other in requests]
+        counts = sorted(manager.ref_counts().items())
+        seen.append([tables, list(manager.free_block_ids()), counts, round(manager.usage, 6), log.told()])
+    return seen
+
+
+class FreeLog(SlotReservation):
+    """Memory that only notes who gave it back."""
+
+    def __init__(self) -> None:
+        super().__init__(100, 100)
+        self.freed: list[str] = []
+
+    def free(self, request: Request) -> None:
+        self.freed.append(request.request_id)
+
+
+def update_from_output(file: Any, max_model_len: int, cases: list[Any]) -> Result:
+    """Apply sampled tokens, case by case: see `apply_tokens`."""
+    return [apply_tokens(file, max_model_len, *case) for case in cases]
+
+
+def apply_tokens(
+    file: Any,
+    max_model_len: int,
+    requests: list[Request],
+    planned: list[int],
+    sampled: dict[str, list[int]],
+    gone: list[int],
+) -> Result:
+    """Apply a step's tokens; note what was kept, who still runs, who was freed, and every request's tokens."""
+    kv, running = FreeLog(), list(requests)
+    step = SchedulerOutput(10, {f"r{number}": 1 for number in planned})
+    alive = {request.request_id: request for request in requests if int(request.request_id[1:]) not in gone}
+    kept = file.update_from_output(step, sampled, alive, running, max_model_len=max_model_len, kv=kv)
+    states = [[list(request.all_token_ids), int(request.status), request.stop_reason] for request in requests]
+    told = [[name, list(tokens)] for name, tokens in kept.items()]
+    return [told, [request.request_id for request in running], kv.freed, states]
 
 
 def priority_queue(file: Any, requests: list[Request], operations: list[Operation]) -> Result:
@@ -153,7 +237,18 @@ def flat_batch_function(file: Any, name: str, arguments: list[Any]) -> Result:
 DRIVERS: dict[str, Callable[..., Result]] = {
     driver.__name__: cast(Callable[..., Result], driver)
     for driver in (
-        *(clamp, free_queue, block_pool, priority_queue, choose_victim, hash_block, num_new_tokens, should_sample),
+        *(
+            clamp,
+            update_from_output,
+            free_queue,
+            block_pool,
+            block_tables,
+            priority_queue,
+            choose_victim,
+            hash_block,
+            num_new_tokens,
+            should_sample,
+        ),
         *(batch_rows, batch_places, write_kv, paged_attention, sample, kv_memory, flat_batch_function),
     )
 }

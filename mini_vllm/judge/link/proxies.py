@@ -37,6 +37,10 @@ class RemoteKVCacheManager(Proxy):
     def num_free_blocks(self) -> int:
         return self.call("num_free_blocks")  # type: ignore[no-any-return]
 
+    @property
+    def usage(self) -> float:
+        return self.call("usage")  # type: ignore[no-any-return]
+
     def get_computed_blocks(self, request: Request) -> list[int]:
         return self.call("get_computed_blocks", request)  # type: ignore[no-any-return]
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from mini_vllm.model.steps import FlatBatch
 
+__all__ = ["FlatBatch", "Tensor", "pack_flat_batch", "pack_tensor", "unpack_flat_batch", "unpack_tensor"]
+
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
@@ -33,7 +35,9 @@ def unpack_tensor(packed: Any) -> Tensor:
     content = base64.b64decode(text, validate=True)
     if len(content) != math.prod(shape) * torch.empty((), dtype=dtype).element_size():
         raise ValueError("a tensor's bytes do not fit its shape")
-    return torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape) if content else torch.empty(shape, dtype=dtype)
+    return (
+        torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape) if content else torch.empty(shape, dtype=dtype)
+    )
 
 
 def pack_flat_batch(batch: FlatBatch) -> list[Any]:
@@ -45,4 +49,6 @@ def pack_flat_batch(batch: FlatBatch) -> list[Any]:
 def unpack_flat_batch(packed: Any) -> FlatBatch:
     """The reverse. Raises `ValueError`."""
     *tensors, query_lens = packed
-    return FlatBatch(*[unpack_tensor(part) for part in tensors], [int(size) for size in query_lens])
+    names = [field.name for field in fields(FlatBatch)][:-1]
+    unpacked = {name: unpack_tensor(part) for name, part in zip(names, tensors, strict=True)}
+    return FlatBatch(**unpacked, query_lens=[int(size) for size in query_lens])

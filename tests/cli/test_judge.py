@@ -1,0 +1,66 @@
+"""`mini-vllm judge`: what it writes and what it says. What is right is in `tests/judge`."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Commands
+from tests.grading.checkout import solution
+from tests.judge.files import mutant
+
+SEED = "cli-secret"
+
+
+@pytest.fixture
+def handed_in(tmp_path: Path) -> list[Path]:
+    texts = {"=good": solution(3), "wrong": mutant(3, "queue serves priority 0 last")}
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "phase3.py").write_text(text, encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    return [tmp_path / name for name in (*texts, "empty")]
+
+
+def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ["--no-jail", "--phase", "3", "--situations", "2", "--seed", SEED]
+    files = ["--json", tmp_path / "all.json", "--csv", tmp_path / "all.csv", "--feedback", out]
+    shown = mini_vllm("judge", *handed_in, *options, *files, exit_code=1)
+    assert "NOT ISOLATED" in shown.stderr
+    assert "40/40" in shown.stdout
+    assert "empty: there is no starter in it" in shown.stdout
+    assert f"--seed {SEED}" in shown.stdout
+    found = json.loads((tmp_path / "all.json").read_text())
+    assert [submission["points"] for submission in found["submissions"]] == [40, 30, 0]
+    assert found["isolated"] is False
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    assert [row["submission"] for row in rows] == ["'=good", "wrong", "empty"]
+    assert [float(row["points"]) for row in rows] == [40, 30, 0]
+    text = (out / "wrong.txt").read_text()
+    assert "0/10  the priority queue (0 of 2 right)" in text
+    assert "expected" in text
+    assert SEED not in "".join(path.read_text() for path in out.iterdir())
+
+
+def test_the_first_differing_step_is_shown(mini_vllm: Commands, tmp_path: Path) -> None:
+    (tmp_path / "phase5.py").write_text(mutant(5, "ignores the threshold"), encoding="utf-8")
+    options = ["--no-jail", "--phase", "5", "--situations", "2", "--seed", SEED, "--reveal"]
+    mini_vllm("judge", tmp_path, *options, "--feedback", tmp_path / "out")
+    text = (tmp_path / "out" / f"{tmp_path.name}.txt").read_text()
+    for words in ("The first difference from the reference is in step", "reference", "yours", "prompt tokens", SEED):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_without_a_jail_it_refuses(mini_vllm: Commands, handed_in: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = mini_vllm("judge", *handed_in, exit_code=2).stderr
+    assert "bubblewrap (bwrap) is not installed" in told
+    assert "--no-jail" in told
+
+
+@pytest.mark.parametrize("options", [["--phase", "7"], ["--json", "/no/folder/x.json"]])
+def test_bad_usage(mini_vllm: Commands, tmp_path: Path, options: list[str]) -> None:
+    mini_vllm("judge", tmp_path, "--no-jail", *options, exit_code=2)

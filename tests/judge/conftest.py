@@ -1,0 +1,17 @@
+"""A jail to try, or the reason why there is none."""
+
+import pytest
+
+from mini_vllm.judge.jail import Jail, JailError, find_jail
+from mini_vllm.judge.probe import require_jail
+
+
+@pytest.fixture(scope="session")
+def jail() -> Jail:
+    """Return a jail that has been tried. Skips, with the reason, where there is none."""
+    try:
+        found = find_jail()
+        require_jail(found)
+    except JailError as error:
+        pytest.skip(str(error))
+    return found

@@ -1,0 +1,125 @@
+"""Files that attack the judge or the machine: a solved phase 1 whose `clamp` attacks when it is called first."""
+
+from dataclasses import dataclass
+
+from tests.grading.checkout import solution, with_line
+
+MARK = "mini_vllm_judge_was_here"
+OUTSIDE = f"""
+for folder in ('/tmp', '/var/tmp', '/course', '/course/labs', '/', os.path.dirname(os.__file__), os.getcwd()):
+    try: open(os.path.join(folder, '{MARK}'), 'w').write('x')
+    except OSError: pass
+"""
+FORK = """
+for _ in range(300):
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+    except OSError: break
+"""
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(120)
+    os._exit(0)
+"""
+NETWORK = """
+s = __import__('socket')
+for address in (('127.0.0.1', PORT), ('::1', PORT), ('8.8.8.8', 53)):
+    try: s.create_connection(address, 0.3).sendall(b'hello')
+    except OSError: pass
+"""
+KILL = """
+for pid in (os.getppid(), 1, JUDGE, -1, 0):
+    if pid != os.getpid():
+        try: os.kill(pid, 9)
+        except OSError: pass
+"""
+SNOOP = """
+found = []
+for pid in os.listdir('/proc'):
+    for name in ('environ', 'cmdline', 'mem', 'maps'):
+        try: found.append(open(f'/proc/{pid}/{name}', 'rb').read(100000))
+        except Exception: pass
+if b'SECRET' in b''.join(found): raise SystemExit('the secret is known')
+for path in ('CHECKOUT/solutions', 'CHECKOUT/tests', 'CHECKOUT/.git'):
+    try: os.listdir(path)
+    except OSError: continue
+    raise SystemExit('the course can be read')
+"""
+ANSWER = """
+import gc, socket, struct, json
+for end in [thing for thing in gc.get_objects() if isinstance(thing, socket.socket)]:
+    text = json.dumps(FORGED).encode()
+    end.sendall(struct.pack('>I', len(text)) + text)
+"""
+RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
+SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
+PATCH = """
+from mini_vllm.judge.link import values, drivers, link
+values.same = drivers.attempt = lambda *a, **k: True
+class Equal(int):
+    __eq__ = __ne__ = lambda self, other: True
+    __hash__ = int.__hash__
+global max
+max = lambda *numbers: Equal(7)
+"""
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """An attack that `clamp` makes, and what the first family's trouble then says ("" for no trouble)."""
+
+    name: str
+    code: str
+    words: str = ""
+    is_for_jail: bool = False
+
+    def text(self, **names: str) -> str:
+        """Return the file, with names such as PORT put in."""
+        code = self.code
+        for name, value in names.items():
+            code = code.replace(name, value)
+        attack = "\n".join(f"    {line}" for line in code.splitlines())
+        text = with_line(solution(1), "clamp", "if not _seen: _seen.append(1); _attack()")
+        return f"{text}\n\n_seen = []\n\n\ndef _attack():\n    import os, time\n{attack}\n"
+
+
+GARBLED = "cannot read"
+ENDED = "ended the whole process"
+LATE = "No answer within"
+HOSTILE = (
+    Hostile("a flood of output", "os.write(2, b'x' * 10**7); os.write(1, b'x' * 10**7)"),
+    Hostile("os._exit", "os._exit(0)", ENDED),
+    Hostile("an endless loop that swallows all", SWALLOW, LATE),
+    Hostile("sleeps", "time.sleep(99)", LATE),
+    Hostile("a crash", "__import__('ctypes').string_at(0)", ENDED),
+    Hostile("raises SystemExit", "raise SystemExit(0)", "ended the program"),
+    Hostile("raises KeyboardInterrupt", "raise KeyboardInterrupt", "KeyboardInterrupt"),
+    Hostile("much memory", "bytearray(10**11)", "MemoryError"),
+    Hostile("garbage on every file descriptor", RAW.replace("BYTES", "b'garbage' * 100"), GARBLED),
+    Hostile("a giant frame", RAW.replace("BYTES", "b'\\xff\\xff\\xff\\xff'"), GARBLED),
+    Hostile("deep JSON", RAW.replace("BYTES", "b'\\x00\\x00\\x40\\x00' + b'[' * 16384"), GARBLED),
+    Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000, 'changes': []}"), GARBLED),
+    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 23, 'changes': []}"), "answer"),
+    Hostile("a call of what was never offered", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []], 'changes': []}")
+            , GARBLED),
+    Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}, 'changes': []}"), GARBLED),
+    Hostile("shared things of its own", ANSWER.replace(
+        "FORGED", "{'answer': [], 'changes': [[8, 'request', None, None]]}"), GARBLED),
+    Hostile("always equal, and patches of the judge's modules", PATCH, "differs"),
+    Hostile(
+        "imports the solutions",
+        "import sys; sys.modules.pop('solutions', None); import solutions.phase1_scheduler_step",
+        "No module named",
+        is_for_jail=True,
+    ),
+    Hostile("forks a lot", FORK, is_for_jail=True),
+    Hostile("leaves a daemon", DAEMON, is_for_jail=True),
+    Hostile("writes files", OUTSIDE, is_for_jail=True),
+    Hostile("fills the disk", "open('/tmp/big', 'wb').write(b'x' * 10**8)", "OSError", is_for_jail=True),
+    Hostile("opens the network", NETWORK, is_for_jail=True),
+    Hostile("kills the judge", KILL, ENDED, is_for_jail=True),
+    Hostile("reads memory, environment, command lines, the course", SNOOP, is_for_jail=True),
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""Whatever a file does, the judge goes on, gives what is due, and nothing happens outside of the jail."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.judge.jail import Jail
+from mini_vllm.judge.judge import Judge
+from mini_vllm.judge.probe import require_jail
+from mini_vllm.judge.results import PhaseGrade
+from mini_vllm.judge.submission import Submission
+from mini_vllm.judge.worker import first_user
+from tests.grading.checkout import ROOT, solution
+from tests.judge.hostile import HOSTILE, MARK, Hostile
+
+SECRET = "a-secret-seed-that-nobody-reads"
+WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail]
+
+
+def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
+    names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
+    judge = Judge(SECRET, jail, per_family=1, seconds=2, phases=[1])
+    judge.families = judge.families[:2]  # clamp, and one that it has no part in
+    (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
+    return phase
+
+
+def check(attack: Hostile, phase: PhaseGrade) -> None:
+    clamp, *others = phase.families
+    trouble = clamp.first_trouble
+    if attack.words:
+        assert trouble is not None
+        assert attack.words in trouble.told
+    else:
+        assert trouble is None, trouble
+    assert phase.error == ""
+    assert all(family.num_right == 1 for family in others), "what clamp does must cost nothing else"
+
+
+@pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: attack.name)
+def test_an_attack_in_a_jail(attack: Hostile, jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGE_SEED", SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        check(attack, grade(attack, jail, server.getsockname()[1]))
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert workers_left() == []
+    assert [str(path) for folder in (ROOT, Path("/tmp"), Path("/")) for path in folder.glob(MARK)] == []
+
+
+@pytest.mark.parametrize("attack", WITHOUT_JAIL, ids=lambda attack: attack.name)
+def test_an_attack_without_a_jail_gains_nothing_either(attack: Hostile) -> None:
+    check(attack, grade(attack, Jail()))
+
+
+def workers_left() -> list[str]:
+    """Return the command lines of workers that still run a second later."""
+    left = list[str]()
+    for _ in range(20):
+        lines = [command_line(folder) for folder in Path("/proc").glob("[0-9]*")]
+        left = [line for line in lines if "judge.link.inside" in line and line.split()[-1] in our_users()]
+        if not left:
+            return []
+        time.sleep(0.05)
+    return left
+
+
+def command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def our_users() -> set[str]:
+    """Return the user ids that workers of this process may have: each has one of its own."""
+    return {str(number) for number in range(first_user(), first_user() + 1000)}
+
+
+def test_a_jail_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="the jail leaks; a submission could read the solutions"):
+        require_jail(Jail())
+
+
+def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from mini_vllm.judge.jail import *; from mini_vllm.judge.worker import *\n"
+        "jail = Jail(sys.argv[1], True); stage = Stage({1: open(sys.argv[2], 'rb').read()}, jail)\n"
+        "worker = Worker(stage, jail); worker.file.call('load', 1, False); print(worker._process.pid, flush=True)\n"
+        "time.sleep(60)"
+    )
+    starter = tmp_path / "starter.py"
+    starter.write_text(solution(1), encoding="utf-8")
+    assert jail.program is not None
+    judge = subprocess.Popen(
+        [sys.executable, "-c", program, jail.program, str(starter)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert judge.stdout is not None
+    pid = int(judge.stdout.readline())
+    judge.send_signal(signal.SIGKILL)
+    judge.wait()
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("the worker lives on")

@@ -1,0 +1,91 @@
+"""Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
+
+import pytest
+
+from mini_vllm.grading.plan import load_plan
+from mini_vllm.judge.families import FAMILIES
+from mini_vllm.judge.jail import Jail
+from mini_vllm.judge.judge import Judge
+from mini_vllm.judge.results import Report, SubmissionGrade
+from mini_vllm.judge.submission import Submission
+from tests.course.surface import starter_path
+from tests.grading.checkout import PHASES
+from tests.judge.files import fair_texts, mutant, solved
+
+SEED = "tests"
+MISTAKES = [
+    (1, "clamp forgets the budget"),
+    (1, "update frees in running order instead of step order"),
+    (2, "removing a block that is not in the queue is ignored"),
+    (3, "queue ignores the arrival time"),
+    (4, "the hash forgets the parent"),
+    (5, "ignores the threshold"),
+    (6, "positions count from the chunk"),
+]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(SEED, Jail(), per_family=2, seconds=10)
+
+
+def points(grade: SubmissionGrade) -> list[float]:
+    return [phase.points for phase in grade.phases]
+
+
+def test_a_phase_is_worth_what_it_is_in_the_plan() -> None:
+    for phase in load_plan():
+        assert sum(family.points for family in FAMILIES if family.phase == phase.number) == phase.points
+
+
+def test_the_reference_gets_all_points_in_a_jail(jail: Jail) -> None:
+    graded = Judge(SEED, jail, per_family=2, seconds=20).grade(solved())
+    assert points(graded) == [phase.points for phase in load_plan()]
+    assert (graded.together_status, graded.together_up_to) == ("pass", 5)
+
+
+@pytest.mark.parametrize(("phase", "mistake"), MISTAKES)
+def test_a_mistake_costs_points_in_its_own_phase_only(judge: Judge, phase: int, mistake: str) -> None:
+    others = [number for number in (1, 2, 5) if number != phase]
+    graded = judge.grade(solved(*{*others, phase}, **{f"phase{phase}": mutant(phase, mistake)}))
+    lost = {found.number: found.max_points - found.points for found in graded.phases if not found.error}
+    assert {number for number, points in lost.items() if points} == {phase}
+    assert lost[phase] < graded.phases[phase - 1].max_points, "one mistake must not cost a whole phase"
+
+
+FAIR = [(phase, name) for phase in PHASES for name in fair_texts(phase)]
+
+
+@pytest.mark.parametrize(("phase", "name"), FAIR)
+def test_a_fair_alternative_gets_all_points(phase: int, name: str) -> None:
+    judge = Judge(SEED, Jail(), per_family=2, seconds=20, phases=[phase])
+    (graded,) = judge.grade(Submission(name, {phase: fair_texts(phase)[name].encode()})).phases
+    troubles = [family.first_trouble for family in graded.families if family.first_trouble]
+    assert (graded.points, troubles) == (graded.max_points, [])
+
+
+def test_the_same_seed_gives_the_same_report(judge: Judge) -> None:
+    wrong = solved(1, 2, 3, phase2=mutant(2, "append forgets to count"), phase3="x = ")
+    again = Judge(SEED, Jail(), per_family=2, seconds=10)
+    first, second = (Report(SEED, 2, False, [court.grade(wrong)]).as_json() for court in (judge, again))
+    assert first == second
+    assert first["submissions"][0]["phases"][2]["error"].startswith("The file cannot be loaded")
+
+
+def test_other_seeds_give_other_situations() -> None:
+    family = next(family for family in FAMILIES if family.title == "shared blocks")
+    one, two = (Judge(seed, Jail(), per_family=1, seconds=1).situation(family, 0) for seed in ("one", "two"))
+    assert one.scenario != two.scenario
+
+
+def test_untouched_starters_are_not_written(judge: Judge) -> None:
+    graded = judge.grade(Submission("new", {phase: starter_path(phase).read_bytes() for phase in (1, 2, 3, 4, 5)}))
+    assert graded.points == 0
+    assert not any(phase.is_written for phase in graded.phases)
+    assert graded.together_status == "-"
+
+
+def test_a_mistake_of_one_phase_shows_together(judge: Judge) -> None:
+    graded = judge.grade(solved(1, 2, phase1=mutant(1, "clamp forgets the budget")))
+    assert (graded.together_status, graded.together_up_to) == ("fail", 2)
+    assert graded.phases[1].points == graded.phases[1].max_points

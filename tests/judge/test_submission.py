@@ -1,0 +1,131 @@
+"""What is taken from a folder or a zip, and what is refused."""
+
+import os
+import stat
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mini_vllm.judge import submission as module
+from mini_vllm.judge.report import file_name, safe_cell
+from mini_vllm.judge.submission import Submission, SubmissionError, phase_of, read_submission, read_submissions
+
+
+def make_zip(path: Path, entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def read(path: Path) -> Submission:
+    return read_submission(path, "ada")
+
+
+@pytest.mark.parametrize(
+    ("path", "phase"),
+    [
+        ("labs/phase3_preemption/starter.py", 3),
+        ("work/labs/phase1_scheduler_step/starter.py", 1),
+        ("phase2_block_pool.py", 2),
+        ("starter4.py", 4),
+        ("phase_6.py", 6),
+        ("labs/phase7_x/starter.py", None),
+        ("starter.py", None),
+        ("labs/phase3_preemption/test_lab.py", None),
+        ("__MACOSX/labs/phase3_preemption/starter.py", None),
+    ],
+)
+def test_which_phase_a_path_is(path: str, phase: int | None) -> None:
+    assert phase_of(PurePosixPath(path)) == phase
+
+
+def test_a_folder_and_a_zip_give_the_same(tmp_path: Path) -> None:
+    files = {"labs/phase1_scheduler_step/starter.py": b"one", "labs/phase4_prefix_cache/starter.py": b"four"}
+    for name, content in (files | {"labs/conftest.py": b"attack"}).items():
+        path = tmp_path / "folder" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    zipped = make_zip(tmp_path / "x.zip", {f"ada/{name}": content for name, content in files.items()})
+    assert read(tmp_path / "folder").starters == read(zipped).starters == {1: b"one", 4: b"four"}
+    assert read(tmp_path / "folder" / "labs" / "phase1_scheduler_step").starters == {1: b"one"}
+
+
+@pytest.mark.parametrize("name", ["../phase1.py", "/phase1.py", "a/../../phase1.py", "C:/phase1.py", "..\\phase1.py"])
+def test_a_path_that_leads_out_of_the_zip_is_refused(tmp_path: Path, name: str) -> None:
+    found = read(make_zip(tmp_path / "x.zip", {name: b"x"}))
+    assert (found.starters, "leads out of it" in found.error) == ({}, True)
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    found = read(make_zip(tmp_path / "x.zip", {"phase1.py": b"/etc/passwd"}, stat.S_IFLNK | 0o777))
+    assert "is a link" in found.error
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    bomb = make_zip(tmp_path / "x.zip", {"phase1.py": b"0" * 50_000_000})
+    assert bomb.stat().st_size < 100_000
+    assert "larger than 1 MiB" in read(bomb).error
+
+
+def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    entries = {f"{number}.txt": b"" for number in range(4)}
+    assert "more than 3 files" in read(make_zip(tmp_path / "x.zip", entries)).error
+    for name in entries:
+        (tmp_path / name).touch()
+    assert "more than 3 files" in read(tmp_path).error
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hard link", "pipe"])
+def test_a_link_or_a_device_in_a_folder_is_refused(tmp_path: Path, kind: str) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    path = tmp_path / "work" / "phase1.py"
+    path.parent.mkdir()
+    match kind:
+        case "symlink":
+            path.symlink_to(secret)
+        case "hard link":
+            os.link(secret, path)
+        case "pipe":
+            os.mkfifo(path)
+    found = read(tmp_path / "work")
+    assert found.starters == {}
+    assert "phase1.py is" in found.error
+
+
+def test_a_linked_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "phase1.py").write_text("x")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "labs").symlink_to(tmp_path / "other")
+    assert "no starter" in read(tmp_path / "work").error
+
+
+def test_two_files_for_a_phase_are_refused(tmp_path: Path) -> None:
+    found = read(make_zip(tmp_path / "x.zip", {"phase1.py": b"1", "old/phase1.py": b"2"}))
+    assert "two files for phase 1" in found.error
+
+
+def test_no_zip_and_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"no zip")
+    assert "cannot be read" in read(tmp_path / "x.zip").error
+    assert "is no folder" in read(tmp_path / "nothing").error
+
+
+def test_names_are_told_apart(tmp_path: Path) -> None:
+    for name in ("ada/work", "bob/work"):
+        (tmp_path / name).mkdir(parents=True)
+    found = read_submissions([tmp_path / "ada" / "work", tmp_path / "bob" / "work"])
+    assert [submission.name for submission in found] == ["ada_work", "bob_work"]
+    with pytest.raises(SubmissionError, match="several submissions are called"):
+        read_submissions([tmp_path / "ada" / "work"] * 2)
+
+
+def test_names_do_no_harm() -> None:
+    assert safe_cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
+    assert file_name("../../etc/x\x1b[2J") == "_.._etc_x__2J"
