@@ -1,5 +1,7 @@
 """Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
 
+import functools
+
 import pytest
 
 from mini_vllm.grading.plan import load_plan
@@ -56,10 +58,14 @@ def test_a_mistake_costs_points_in_its_own_phase_only(judge: Judge, phase: int, 
 FAIR = [(phase, name) for phase in PHASES for name in fair_texts(phase)]
 
 
+@functools.cache
+def judge_of(phase: int) -> Judge:
+    return Judge(SEED, Jail(), per_family=2, seconds=30, phases=[phase])
+
+
 @pytest.mark.parametrize(("phase", "name"), FAIR)
 def test_a_fair_alternative_gets_all_points(phase: int, name: str) -> None:
-    judge = Judge(SEED, Jail(), per_family=2, seconds=20, phases=[phase])
-    (graded,) = judge.grade(Submission(name, {phase: fair_texts(phase)[name].encode()})).phases
+    (graded,) = judge_of(phase).grade(Submission(name, {phase: fair_texts(phase)[name].encode()})).phases
     troubles = [family.first_trouble for family in graded.families if family.first_trouble]
     assert (graded.points, troubles) == (graded.max_points, [])
 

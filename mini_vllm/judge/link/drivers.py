@@ -220,7 +220,7 @@ def paged_attention(file: Any, *arguments: Any) -> Result:
 
 def sample(file: Any, *arguments: Any) -> Result:
     """Return the tokens."""
-    return list(file.sample(*arguments))
+    return [int(token) for token in file.sample(*arguments)]
 
 
 def kv_memory(file: Any, cases: list[tuple[str, list[Any]]]) -> Result:

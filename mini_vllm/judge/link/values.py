@@ -8,6 +8,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, KeysView, Sequence, ValuesView
 from dataclasses import astuple
+from numbers import Real
 from typing import Any, cast
 
 from mini_vllm.request import Request, RequestStatus
@@ -141,6 +142,8 @@ class Values:
             return self.encode(value.tolist())
         if hasattr(value, "__index__"):
             return operator.index(value)
+        if isinstance(value, Real):
+            return float(value)
         raise TypeError(f"your code gave back {type(value).__name__}, which is no plain value")
 
     def _decode_kind(self, kind: str, content: Json) -> Any:
