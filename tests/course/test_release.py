@@ -76,7 +76,7 @@ def teacher(learner: Path) -> Path:
     """A small checkout with solutions and templates, and no git."""
     for folder in ("solutions", "tools/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "lab.py", "Makefile"):
+    for name in ("pyproject.toml", "lab.py", "Makefile", "mini_vllm/cli/main.py"):
         shutil.copy(ROOT / name, learner / name)
     return learner
 
