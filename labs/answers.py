@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from mini_vllm.grading.explain import headline, missing_name
+from mini_vllm.grading.explain import SIGNATURE_WORDS, headline, missing_name
 from mini_vllm.grading.frames import call_of, is_learners, learners_frames, short
 from mini_vllm.grading.troubles import UnusableAnswerError
 
@@ -44,8 +44,8 @@ def unusable_answer(error: Exception, run_again: Callable[[], object]) -> Unusab
     """
     if learners_frames(error.__traceback__) or missing_name(error):
         return None
-    if isinstance(error, TypeError) and "() " in str(error):
-        return None  # a wrong signature
+    if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
+        return None  # the words for a wrong signature say more
     listener = Listener()
     sys.setprofile(listener)
     try:

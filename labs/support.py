@@ -217,8 +217,11 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
 
 
 @contextmanager
-def explained(before: Sequence[str], calls: Sequence[str] = ()) -> Iterator[None]:
-    """Let an exception of the learner's code carry the situation in which it happened."""
+def explained(before: Sequence[str], calls: Sequence[str] = (), hint: str = "") -> Iterator[None]:
+    """Let an exception of the learner's code carry the situation in which it happened, and perhaps a hint.
+
+    The hint is for a `ValueError` or `IndexError`; other exceptions have their own.
+    """
     try:
         yield
     except NotImplementedError:
@@ -228,4 +231,6 @@ def explained(before: Sequence[str], calls: Sequence[str] = ()) -> Iterator[None
         if calls:
             lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
         error.add_note("\n  ".join(lines))
+        if hint and isinstance(error, ValueError | IndexError):
+            error.add_note(f"Hint: {hint}")
         raise

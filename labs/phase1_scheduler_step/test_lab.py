@@ -23,6 +23,7 @@ from labs.phase1_scheduler_step.situations import (
     random_situation,
     random_update,
 )
+from labs.phase1_scheduler_step.symptoms import symptom_of_step
 from labs.support import compare, difference, fail_with_smallest, make_request
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.step import SchedulerOutput
@@ -53,6 +54,7 @@ def check_step(
     """Take one step and compare all that it decided with what the test says."""
     statuses = {r.request_id: r.status.name for r in situation.waiting} | {name: "PREEMPTED" for name, *_ in preempted}
     statuses |= {entry.split()[0]: "RUNNING" for entry in running.strip("[]").split(", ") if entry}
+    running_before = [r.request_id for r in situation.running]
     scene = Scene(situation)
     if use_your_clamp:
         scene.chunks.clamp = phase1.clamp
@@ -68,7 +70,15 @@ def check_step(
         expected["budget left"] = budget_left
     if calls is not None:
         expected["calls"] = list(calls)
-    compare(rule, before=scene.before, expected=expected, yours=yours, hint=hint, calls=scene.log)
+    better_rule, better_hint = symptom_of_step(scene.log, running_before, yours)
+    compare(
+        better_rule or rule,
+        before=scene.before,
+        expected=expected,
+        yours=yours,
+        hint=better_hint or hint,
+        calls=scene.log,
+    )
 
 
 # Task 1.1: clamp
@@ -571,17 +581,20 @@ def _steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> s
     model, scene = PlainScheduler(situation), Scene(situation)
     plans: list[tuple[SchedulerOutput, str]] = []
     for number in range(1, num_steps + 1):
+        running_before = [r.request_id for r in scene.running]
         queues = f"before  RUNNING {describe(scene.running)}  WAITING {describe(list(scene.waiting))}"
         scene.log.clear()
         step = scene.take_step(phase1)
         model.step()
+        yours = scene.outcome(step)
+        rule, hint = symptom_of_step(scene.log, running_before, yours)
         report = difference(
-            f"Step {number} of a random case does not follow the numbered rules in the starter.",
+            rule or f"Step {number} of a random case does not follow the numbered rules in the starter.",
             before=[queues, *scene.before[1:]],
             expected=model.outcome() | {"plans of earlier steps": [plan for _, plan in plans]},
-            yours=scene.outcome(step)
+            yours=yours
             | {"plans of earlier steps": [describe_plan(one.num_scheduled_tokens.items()) for one, _ in plans]},
-            hint="go through the numbered rules with these requests; at which of your calls do you leave them?",
+            hint=hint or "go through the numbered rules with these requests; at which of your calls do you leave them?",
             calls=scene.log,
         )
         if report:

@@ -6,9 +6,15 @@ from types import ModuleType
 import pytest
 
 from labs.phase2_block_pool.doubles import RecordingPrefixCache
+from labs.phase2_block_pool.symptoms import symptom_of_commits
 from labs.support import compare, explained, make_request
 from mini_vllm.block import KVCacheBlock
 from mini_vllm.request import Request
+
+ENOUGH = (
+    "was it known before anything was taken that the free queue holds enough? Which blocks leave it in this call: "
+    "only the new ones, or hit blocks too?"
+)
 
 
 class QueueBench:
@@ -155,7 +161,7 @@ class ManagerBench:
         self.story.append(call)
         extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
         self.given_hits = list(hits)
-        with explained(self.story):
+        with explained(self.story, hint=ENOUGH):
             answer = self.kv.allocate_slots(request, num_new_tokens, self.given_hits, **extra)
         self.answer = None if answer is None else [int(block_id) for block_id in answer]
         self.story[-1] += f"  -> {self.answer}"
@@ -215,4 +221,7 @@ class ManagerBench:
         calls = self.cache.take_calls()
         if cache_calls is not None:
             expected["cache calls"], yours["cache calls"] = list(cache_calls), calls
+            if calls != cache_calls:
+                better_rule, better_hint = symptom_of_commits(cache_calls, calls)
+                rule, hint = better_rule or rule, better_hint or hint
         compare(rule, before=self.story, expected=expected, yours=yours, hint=hint)

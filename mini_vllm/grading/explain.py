@@ -84,6 +84,8 @@ def whereabouts(error: BaseException) -> list[str]:
 
 def hint_for(error: BaseException) -> str:
     """Return a question that leads on; empty if the message asks it already."""
+    if "\nHint: " in notes_of(error):
+        return ""
     if isinstance(error, OutOfTime):
         return "what changes from one round of this loop to the next, and can that ever end it?"
     if isinstance(error, RecursionError):

@@ -1,21 +1,19 @@
 """What a learner reads when `pytest labs` fails: their own lines, words, and none of our code."""
 
+import os
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from labs.limits import VM_STATUS
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
+from tests.grading.forked import forked
 from tests.grading.wrong_shapes import OURS
 
-LOOPS = {
-    1: ("clamp", "test_clamp_chunks_and_budgets"),
-    2: ("popleft", "test_popleft_takes_from_the_front_until_nothing_is_left"),
-    3: ("preempt", "test_preemptions_add_up"),
-    4: ("evict", "test_evict_says_whether_the_block_was_cached"),
-    5: ("should_sample", "test_only_behind_the_last_known_token"),
-    6: ("kv_block_bytes", ""),
-}
+LOOPS = {1: "clamp", 2: "popleft", 3: "preempt", 4: "evict", 5: "should_sample", 6: "kv_block_bytes"}
+LOOP = "while id(None): turn = 7"
+POPLEFT = "test_popleft_takes_from_the_front_until_nothing_is_left"
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +39,29 @@ def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str
     return said
 
 
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """What is said of an endless loop in each phase."""
+    checkout = Checkout(tmp_path_factory.mktemp("loops"))
+    jobs = [(phase, with_line(solution(phase), LOOPS[phase], LOOP)) for phase in PHASES]
+    return dict(zip(PHASES, forked(checkout, jobs, "--timeout=1", "-x"), strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 @pytest.mark.parametrize("phase", PHASES)
-def test_an_endless_loop_is_ended_and_shown(checkout: Checkout, phase: int) -> None:
-    function = LOOPS[phase][0]
-    said = fail(checkout, phase, function, "while id(None): turn = 7", "--timeout=1", "-k", LOOPS[phase][1])
+def test_an_endless_loop_is_ended_and_shown(endless: dict[int, str], phase: int) -> None:
+    said = endless[phase]
     assert "Your code was still running after 1 second." in said
-    assert f"{folder(checkout, phase)}/starter.py:" in said
-    assert "while id(None): turn = 7" in said
-    assert "turn = 7" in said.split("while id(None): turn = 7")[1]
+    place = rf"^  labs/phase{phase}_\w+/starter.py:\d+, in .*: {re.escape(LOOP)}\n  there: turn = 7$"
+    assert re.search(place, said, re.MULTILINE)
     assert "Hint: what changes from one round of this loop to the next" in said
     assert "1 failed" in said
+    assert not OURS.search(said), said
 
 
 @pytest.mark.parametrize("options", [("--timeout-method=thread",), ("-n", "1")], ids=["by a thread", "xdist"])
 def test_the_limit_holds_everywhere(checkout: Checkout, options: tuple[str, ...]) -> None:
-    said = fail(checkout, 2, "popleft", "while id(None): turn = 7", "--timeout=1", "-k", LOOPS[2][1], *options)
+    said = fail(checkout, 2, "popleft", LOOP, "--timeout=1", "-k", POPLEFT, *options)
     assert "Your code was still running after 1 second." in said
     assert "in FreeKVCacheBlockQueue.popleft: while id(None): turn = 7" in said
     assert "queue = FreeKVCacheBlockQueue(blocks [7, 3, 5])" in said
@@ -103,21 +109,40 @@ def test_a_list_that_grows_for_ever_is_told_in_words(checkout: Checkout) -> None
     assert "while True: grows *= 2" in said
 
 
-@pytest.mark.parametrize(
-    ("phase", "function", "line", "words"),
-    [
-        (2, "popleft", "return None", "its signature promises: KVCacheBlock"),
-        (3, "choose_victim", "return [].victim", "the call: choose_victim(running="),
-        (4, "cached_blocks", "return None", "HashPrefixCache.cached_blocks() -> None"),
-        (1, "clamp", "return num_new.nothing", "there: num_new = 8"),
-    ],
-)
-def test_what_cannot_be_used_is_shown_without_our_code(
-    checkout: Checkout, phase: int, function: str, line: str, words: str
-) -> None:
-    said = fail(checkout, phase, function, line)
-    assert words in said
+ANSWERS = {
+    (2, "popleft", "return None"): "FreeKVCacheBlockQueue.popleft() -> None\n  its signature promises: KVCacheBlock",
+    (2, "get_new_blocks", "return [None]"): "BlockPool.get_new_blocks(num_blocks=0) -> [None]",
+    (3, "__iter__", "return None"): "PriorityRequestQueue.__iter__() -> None",
+    (3, "choose_victim", "return [].victim"): "the call: choose_victim(running=",
+    (4, "cached_blocks", "return None"): "HashPrefixCache.cached_blocks() -> None",
+    (1, "clamp", "return num_new.nothing"): "there: num_new = 8",
+    (1, "clamp", "return {}['A']"): "KeyError: 'A'",
+}
+
+
+@pytest.fixture(scope="module")
+def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What is said of each answer that a test cannot go on with."""
+    checkout = Checkout(tmp_path_factory.mktemp("answers"))
+    jobs = [(phase, with_line(solution(phase), function, line)) for phase, function, line in ANSWERS]
+    return list(forked(checkout, jobs))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
+@pytest.mark.parametrize("index", range(len(ANSWERS)), ids=[f"{name}: {line}" for _, name, line in ANSWERS])
+def test_what_cannot_be_used_is_shown_without_our_code(unusable: list[str], index: int) -> None:
+    said = unusable[index]
+    assert list(ANSWERS.values())[index] in said, said
     assert "\nHint: " in said
+    assert not OURS.search(said), said
+
+
+def test_a_wrong_signature_is_told_with_the_right_one(checkout: Checkout) -> None:
+    wrong = solution(1).replace("budget: int, threshold: int) -> int", "budget: int) -> int")
+    checkout.starter(1).write_text(wrong, encoding="utf-8")
+    said = checkout.pytest(folder(checkout, 1), "-q", "-m", "task1_1")
+    assert "expected: clamp(num_new, budget, threshold)" in said
+    assert not OURS.search(said), said
 
 
 def test_an_untouched_task_is_one_line_per_test(checkout: Checkout) -> None:

@@ -4,6 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from labs.limits import seconds_for
 from mini_vllm.assembly import build_engine
 from mini_vllm.cli.absences import make_possible
 from mini_vllm.config import EngineConfig
@@ -94,6 +95,7 @@ NAMESPACE = {
     "num_blocks": num_blocks,
     "plan": plan,
     "pool": pool,
+    "seconds_for": seconds_for,
     "sizes": sizes,
     "trace": trace,
     "waiting": waiting,

@@ -1,0 +1,93 @@
+"""Common mistakes, as learners make them: the first failure of the phase leads to the cause."""
+
+import os
+
+import pytest
+
+from tests.grading.checkout import Checkout, solution
+from tests.grading.forked import forked
+from tests.grading.wrong_shapes import OURS
+
+REMOVES_IN_A_LOOP = """for request in running:
+            if request.is_finished:
+                running.remove(request)"""
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
+
+MISTAKES = {
+    "a loop over the list that victims leave": (
+        1,
+        ("for request in tuple(running):", "for request in running:"),
+        "your loop never came to C. make_room takes the victim out of the very list `running`",
+    ),
+    "a new list in the place of the caller's": (
+        1,
+        ("running[:] = [request", "running = [request"),
+        "the caller's list still holds everybody. Does your code change it, or make a new list",
+    ),
+    "entries removed in a loop over the list": (
+        1,
+        ("running[:] = [request for request in running if not request.is_finished]", REMOVES_IN_A_LOOP),
+        "B is finished and still there. What does a loop over a list do when entries are taken out",
+    ),
+    "a refusal that is forgotten": (
+        1,
+        ("    if everybody_got_memory:\n", "    if True:\n"),
+        "a running request was refused, and then your code looked at B of WAITING",
+    ),
+    "hit blocks that are filled again": (
+        2,
+        ("num_cached_blocks = num_computed_tokens //", "num_cached_blocks = request.num_computed_tokens //"),
+        "0 blocks were full before this step. A comes with a hit: does this step fill the hit blocks?",
+    ),
+    "full blocks counted from the beginning": (
+        2,
+        ("num_cached_blocks = num_computed_tokens // self.block_size", "num_cached_blocks = len(hit_blocks)"),
+        "How many tokens were computed before it, and how many blocks do those fill?",
+    ),
+    "a commit of nothing": (
+        2,
+        ("if num_full_blocks > num_cached_blocks:", "if True:"),
+        "no block became full in this call. What are the two numbers in yours",
+    ),
+    "free hits that are not needed memory": (
+        2,
+        ("num_needed + num_free_hits > self", "num_needed > self"),
+        "Which blocks leave it in this call: only the new ones, or hit blocks too?",
+    ),
+    "a new list of running requests": (
+        3,
+        ("            running.remove(victim)\n", "            running = [r for r in running if r is not victim]\n"),
+        "the caller's list still holds everybody. Does your code change that very list",
+    ),
+    "the heap's list taken for a sorted one": (
+        3,
+        ("in sorted(self._heap))", "in self._heap)"),
+        "popping gives the right order here, and going through the queue does not",
+    ),
+    "free hits that the guard takes for free": (
+        5,
+        (" + len(idle_hits)", ""),
+        "the free blocks among the hits: are they still free when the request has them?",
+    ),
+}
+
+
+def mistaken(name: str) -> tuple[int, str]:
+    """Return the phase of a mistake, and the starter that has it."""
+    phase, (right, wrong), _ = MISTAKES[name]
+    assert solution(phase).count(right) == 1
+    return phase, solution(phase).replace(right, wrong)
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the first failure says, for each mistake."""
+    checkout = Checkout(tmp_path_factory.mktemp("course"))
+    return dict(zip(MISTAKES, forked(checkout, [mistaken(name) for name in MISTAKES], "-x"), strict=True))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_first_failure_leads_to_the_cause(name: str, said: dict[str, str]) -> None:
+    assert MISTAKES[name][-1] in said[name], said[name]
+    assert not OURS.search(said[name]), said[name]
