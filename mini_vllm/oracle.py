@@ -37,9 +37,14 @@ class Parting:
 
 
 def settings_for(seed: int) -> EngineConfig:
-    """Return small settings that change with the seed: policy, chunking, caching, block size."""
+    """Return small settings that change with the seed: policy, chunking, caching, block size, guard."""
+    whole_prompts = seed % 6 == 5
     return replace(
         SMALL_POOL,
+        enable_chunked_prefill=not whole_prompts,
+        max_model_len=64 if whole_prompts else SMALL_POOL.max_model_len,
+        max_num_batched_tokens=64 if whole_prompts else SMALL_POOL.max_num_batched_tokens,
+        admission_guard=seed % 6 == 4,
         policy="priority" if seed % 2 else "fcfs",
         enable_prefix_caching=seed % 3 != 2,
         long_prefill_token_threshold=(12, 0, 5)[seed % 3],

@@ -42,6 +42,8 @@ def test_the_settings_cover_both_policies_and_every_switch() -> None:
     assert {s.policy for s in settings} == {"fcfs", "priority"}
     assert {s.enable_prefix_caching for s in settings} == {True, False}
     assert {s.block_size for s in settings} == {3, 4}
+    assert {s.enable_chunked_prefill for s in settings} == {True, False}
+    assert {s.admission_guard for s in settings} == {True, False}
 
 
 def test_a_wrong_order_is_found_and_blamed_on_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
