@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
 
 from mini_vllm.model.loading import EMBEDDED_MODEL
 
@@ -44,6 +45,7 @@ class ModelSize:
 def save_random_model(directory: Path) -> Path:
     """Write a Llama of about 150 million random weights, with the course's tokenizer beside it."""
     torch.manual_seed(0)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     LlamaForCausalLM(LlamaConfig(**RANDOM_MODEL)).save_pretrained(directory)
     AutoTokenizer.from_pretrained(EMBEDDED_MODEL).save_pretrained(directory)
     return directory
