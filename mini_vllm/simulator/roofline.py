@@ -87,20 +87,41 @@ def decode_step_bytes(
     return model.num_parameters_read * bytes_per_number + context
 
 
+def decode_step_flops(model: ModelShape, batch_size: int, context_len: int) -> int:
+    """Return the operations of a decode step: one token for each of `batch_size` requests."""
+    return batch_size * flops_per_token(model, context_len)
+
+
+def prefill_flops(model: ModelShape, prompt_len: int) -> int:
+    """Return the operations to compute a prompt at once. Only its last token needs logits."""
+    num_pairs = prompt_len * (prompt_len + 1) // 2
+    pair_flops = attention_flops_per_pair(model) * num_pairs
+    return 2 * model.num_matrix_parameters * prompt_len + pair_flops + 2 * model.num_embedding_parameters
+
+
+def roofline_seconds(gpu: Gpu, flops: float, num_bytes: float, *, num_gpus: int = 1) -> float:
+    """Return the least time for so many operations on so many bytes: the longer of reading and computing."""
+    return max(num_bytes / (gpu.bandwidth * num_gpus), flops / (gpu.peak_flops * num_gpus))
+
+
 def decode_tokens_per_second(
-    gpu: Gpu, model: ModelShape, batch_size: int, context_len: int, *, num_gpus: int = 1
+    gpu: Gpu,
+    model: ModelShape,
+    batch_size: int,
+    context_len: int,
+    *,
+    num_gpus: int = 1,
+    bytes_per_number: int = BYTES_PER_NUMBER,
 ) -> float:
     """Return the most output tokens per second of `batch_size` requests with `context_len` tokens each."""
-    memory_seconds = decode_step_bytes(model, batch_size, context_len) / (gpu.bandwidth * num_gpus)
-    compute_seconds = batch_size * flops_per_token(model, context_len) / (gpu.peak_flops * num_gpus)
-    return batch_size / max(memory_seconds, compute_seconds)
+    num_bytes = decode_step_bytes(model, batch_size, context_len, bytes_per_number)
+    flops = decode_step_flops(model, batch_size, context_len)
+    return batch_size / roofline_seconds(gpu, flops, num_bytes, num_gpus=num_gpus)
 
 
-def prefill_tokens_per_second(gpu: Gpu, model: ModelShape, prompt_len: int, *, num_gpus: int = 1) -> float:
+def prefill_tokens_per_second(
+    gpu: Gpu, model: ModelShape, prompt_len: int, *, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER
+) -> float:
     """Return the most prompt tokens per second while a prompt of `prompt_len` tokens is computed alone, at once."""
-    num_pairs = prompt_len * (prompt_len + 1) // 2
-    flops = 2 * model.num_matrix_parameters * prompt_len + attention_flops_per_pair(model) * num_pairs
-    flops += 2 * model.num_embedding_parameters
-    compute_seconds = flops / (gpu.peak_flops * num_gpus)
-    memory_seconds = decode_step_bytes(model, 1, prompt_len) / (gpu.bandwidth * num_gpus)
-    return prompt_len / max(memory_seconds, compute_seconds)
+    num_bytes = decode_step_bytes(model, 1, prompt_len, bytes_per_number)
+    return prompt_len / roofline_seconds(gpu, prefill_flops(model, prompt_len), num_bytes, num_gpus=num_gpus)

@@ -1,13 +1,15 @@
-"""The three ways to show a film: a picture, HTML with a slider, a widget."""
+"""The three ways to show a film: a picture, HTML with a slider, a widget. And one to show knobs."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mini_vllm.views.film import Film
+from mini_vllm.views.knobs import Knob
 from mini_vllm.views.picture import Picture
 from mini_vllm.views.slider import Slider
 
 if TYPE_CHECKING:
-    from mini_vllm.views.widgets import Player
+    from mini_vllm.views.widgets import Panel, Player
 
 
 def static(film: Film, step: int = 0) -> Picture:
@@ -25,3 +27,10 @@ def player(film: Film, step: int = 0, speed: float = 4) -> "Player":
     from mini_vllm.views.widgets import Player
 
     return Player(film, step, speed)
+
+
+def panel(knobs: Sequence[Knob], draw: Callable[..., Picture]) -> "Panel":
+    """Return knobs over the picture that `draw` makes of their values, which it gets by name."""
+    from mini_vllm.views.widgets import Panel
+
+    return Panel(knobs, draw)

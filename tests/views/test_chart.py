@@ -1,0 +1,52 @@
+"""Scales, round ends, figures in words."""
+
+import pytest
+
+from mini_vllm.views.chart import LogScale, PercentScale, below_right, cloud
+from mini_vllm.views.figures import change, digits, memory, round_seconds, seconds
+
+
+@pytest.mark.parametrize("low", [3e-4, 0.0102, 1.0, 7.5, 2e5])
+@pytest.mark.parametrize("factor", [1.0, 1.7, 40, 1e6])
+def test_a_scale_holds_its_values_between_round_ends(low: float, factor: float) -> None:
+    scale = LogScale.around([low, low * factor], 50, 300)
+    assert scale.low <= low <= low * factor < scale.high
+    assert {f"{end:.0e}"[0] for end in (scale.low, scale.high)} <= {"1", "2", "5"}
+    assert 50 <= scale(low) <= scale(low * factor) <= 300
+    assert len(scale.ticks()) >= 2
+    assert all(50 - 1e-6 <= scale(tick) <= 300 + 1e-6 for tick in scale.ticks())
+
+
+def test_a_decade_is_as_long_as_any_other_and_nothing_leaves_the_scale() -> None:
+    scale = LogScale(1, 1000, 0, 300)
+    assert [scale(value) for value in (1, 10, 100, 1000)] == pytest.approx([0, 100, 200, 300])
+    assert (scale(0.001), scale(1e9)) == pytest.approx((0, 300))
+    assert scale.ticks() == [1, 10, 100, 1000]
+    assert LogScale(5, 50, 0, 1).ticks() == [5, 10, 20, 50]
+
+
+def test_percentiles_are_spread_by_what_they_leave() -> None:
+    up = PercentScale(300, 0, most=99.9)
+    assert [up(percent) for percent in (0, 90, 99, 99.9, 100)] == pytest.approx([300, 200, 100, 0, 0])
+
+
+def test_words_turn_round_at_the_right_edge() -> None:
+    assert "mv-end" not in below_right((10, 50), "12 ms", 0, 300)
+    assert "mv-end" in below_right((290, 50), "12 ms", 0, 300)
+    assert cloud([], 2) == ""
+
+
+def test_figures_have_three_digits_and_a_unit() -> None:
+    assert [digits(value) for value in (0.1234, 9.996, 99.94, 99.96, 12_345.6, 13_195_049)] == [
+        *("0.12", "10.0", "99.9", "100", "12,346", "13.2 M")
+    ]
+    assert [seconds(value) for value in (2.5e-6, 0.0123, 0.9996, 75.25)] == ["2.50 µs", "12.3 ms", "1.00 s", "75.2 s"]
+    assert [memory(value) for value in (0, 1023, 128 * 2**10, 2**31)] == ["0 B", "1,023 B", "128 KiB", "2.00 GiB"]
+    assert [round_seconds(value) for value in (0.0005, 0.02, 1, 2000)] == ["0.5 ms", "20 ms", "1 s", "2,000 s"]
+
+
+def test_small_changes_are_no_changes() -> None:
+    assert change(100, 101, "101", "100") == "stays at 101"
+    assert change(100, 120, "120", "100") == "rises from 100 to 120"
+    assert change(100, 80, "80", "100") == "falls from 100 to 80"
+    assert change(0, 3, "3", "0") == "rises from 0 to 3"

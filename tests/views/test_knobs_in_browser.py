@@ -1,0 +1,98 @@
+"""Chunking dial, calculator and policy bench in a real browser: nothing is cut or covered, and knobs are answered."""
+
+from collections.abc import Iterator
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+
+from mini_vllm import parse_lineup
+from mini_vllm.simulator.served import Slo
+from mini_vllm.views.calculator import Setup, calculator, calculator_picture, capacity_of
+from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
+from mini_vllm.views.picture import Picture
+from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
+from tests.views.page import open_widget
+from tests.views.test_time_machine_in_browser import BOXES, collisions
+
+
+def dials() -> Iterator[Picture]:
+    """Every knob at both ends, each setting after the one before it."""
+    few = Deployment(num_requests=200)
+    ends = product(("mixed", "documents", "burst", "chat"), (50, 120), (256, 8192), (0, 128, 4096), (8, 256))
+    trials = [try_setting(Setting(*values), few) for values in ends]
+    yield chunking_picture(trials[0])
+    yield from (chunking_picture(now, before) for before, now in pairwise(trials))
+    yield chunking_picture(try_setting(Setting("documents", 120, 8192), Deployment("L4", num_requests=500)), trials[0])
+
+
+def calculators() -> Iterator[Picture]:
+    """Every knob at both ends, except contexts that the model does not take."""
+    hardware = product(("embedded", "Llama-3.1-8B", "Llama-3.1-70B"), ("L4", "B200"), (1, 8), (1, 2), (0.3, 0.98))
+    for machine, block_size, context_len, max_num_seqs in product(hardware, (8, 128), (512, 2048, 131_072), (1, 512)):
+        if machine[0] != "embedded" or context_len <= 2048:
+            yield calculator_picture(capacity_of(Setup(*machine, block_size, context_len, max_num_seqs)))
+
+
+def benches() -> Iterator[Picture]:
+    """Every workload, crowded and alone, with objectives that all and that none keep."""
+    lineup = parse_lineup("solution:1-5")
+    for workload, (load, blocks, sigma) in product(
+        ("chat", "documents", "shared-prefix", "mixed", "burst"), ((50, 4000, 0.0), (200, 800, 2.0))
+    ):
+        contest = Contest(workload, load, blocks, sigma, num_requests=40)
+        outcomes = hold_contest(contest, lineup)
+        yield from (policy_picture(contest, outcomes, slo) for slo in (Slo(0.1, 0.1), Slo(10, 0.005)))
+
+
+@pytest.mark.parametrize("pictures", [dials, calculators, benches])
+def test_no_text_is_cut_or_lies_on_another(browser: Any, pictures: Any) -> None:
+    page = browser.new_page(viewport={"width": 720, "height": 900})
+    for picture in pictures():
+        page.set_content(f'<body style="margin:0">{picture.svg()}')
+        boxes = page.evaluate(BOXES)
+        assert collisions(boxes) == [], picture.twin
+        cut = [box[0] for box in boxes if box[1] < 0 or box[3] > 720 or box[4] > picture.height]
+        assert cut == [], picture.twin
+        assert not any("…" in box[0] for box in boxes if "before:" not in box[0]), picture.twin
+    page.close()
+
+
+def answered(page: Any, panel: Any) -> None:
+    """Let the panel in Python answer the newest question of the page."""
+    panel.question = page.evaluate("model.state.question")
+    page.evaluate("(answer) => model.set('answer', answer)", panel.answer)
+
+
+def test_a_dragged_budget_leaves_a_ghost(browser: Any) -> None:
+    panel = chunking_dial(num_requests=200)
+    page = open_widget(browser, panel)
+    assert page.locator("svg .mv-ghost").count() == 0
+    budget = page.get_by_role("slider", name="max_num_batched_tokens")
+    box = budget.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * (2048 - 256) / (8192 - 256), middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, middle, steps=5)
+    assert page.evaluate("model.state.question.ticket") == 0, "nothing is asked before it is let go"
+    page.mouse.up()
+    assert page.evaluate("model.state.question.values.max_num_batched_tokens") == 8192
+    answered(page, panel)
+    assert "mvw-busy" not in (page.locator("#host").get_attribute("class") or "")
+    assert page.locator("svg .mv-title").text_content() == "Token budget 8,192, no limit for long prompts"
+    assert page.locator("svg .mv-ghost").count() == 3, "in the legend and in both charts"
+    assert "max_num_batched_tokens 2,048 → 8,192" in page.locator("[aria-live=polite]").text_content()
+    page.close()
+
+
+def test_a_menu_and_a_refusal_reach_the_reader(browser: Any) -> None:
+    panel = calculator()
+    page = open_widget(browser, panel, dark=True)
+    page.get_by_role("combobox", name="model").select_option("Qwen2.5-7B")
+    answered(page, panel)
+    assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"
+    page.get_by_role("combobox", name="context length in tokens").select_option("65536")
+    answered(page, panel)
+    assert page.get_by_role("alert").text_content().startswith("context_len is 65,536, but Qwen2.5-7B takes")
+    assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"
+    page.close()
