@@ -89,11 +89,21 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     """Return the requests of a workload and their rate: `load` percent of what the GPU bears by default.
 
     The engine's knobs do not change the rate: all their settings are tried on the same requests.
+    Raises `ValueError` for a request that is too long for the model.
     """
     experiment = Experiment(workload, gpu=deployment.gpu, model=deployment.model)
     sample = make_requests(workload, NUM_SAMPLED_REQUESTS, 1.0)
-    rate = load / 100 * bearable_rate(sample, experiment.resolved_engine(), experiment.cost)
-    return rate, make_requests(workload, deployment.num_requests, rate)
+    config = experiment.resolved_engine()
+    rate = load / 100 * bearable_rate(sample, config, experiment.cost)
+    requests = make_requests(workload, deployment.num_requests, rate)
+    longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
+    assert config.max_model_len is not None
+    if longest > config.max_model_len:
+        raise ValueError(
+            f"model is {deployment.model}, which takes up to {config.max_model_len:,} tokens, but the longest request "
+            f"of {workload!r} has {longest:,}: take a model that allows it"
+        )
+    return rate, requests
 
 
 def try_setting(setting: Setting, deployment: Deployment) -> Trial:
