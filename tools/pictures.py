@@ -10,7 +10,11 @@ from mini_vllm import LLM, SamplingParams, parse_lineup
 from mini_vllm.cli.demo import run_info
 from mini_vllm.cli.demo_script import plan_demo
 from mini_vllm.cli.step_view import render_step
+from mini_vllm.simulator.served import Slo
+from mini_vllm.views.calculator import Setup, calculator_picture, capacity_of
+from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from mini_vllm.views.picture import Picture
+from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
 from mini_vllm.views.recording import Recording
 from mini_vllm.views.run_state import RunInfo, RunState, fold
 from mini_vllm.views.time_machine import time_machine
@@ -58,11 +62,27 @@ def time_machine_step() -> Picture:
     return time_machine(recording)[step]
 
 
+def smaller_budget() -> Picture:
+    """Return what a quarter of the token budget does to waiting."""
+    deployment = Deployment()
+    before, now = (try_setting(Setting(max_num_batched_tokens=budget), deployment) for budget in (2048, 512))
+    return chunking_picture(now, before)
+
+
+def policies() -> Picture:
+    """Return the contest that the policy bench opens with."""
+    contest = Contest()
+    return policy_picture(contest, hold_contest(contest, parse_lineup("solution")), Slo())
+
+
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     pictures = {
         "demo": svg_of(interesting_step(*demo_run())),
         "time_machine": time_machine_step().svg() + "\n",
+        "chunking_dial": smaller_budget().svg() + "\n",
+        "calculator": calculator_picture(capacity_of(Setup())).svg() + "\n",
+        "policy_bench": policies().svg() + "\n",
     }
     for name, svg in pictures.items():
         path = PICTURES / f"{name}.svg"

@@ -6,12 +6,15 @@ from functools import cache
 import pytest
 
 from mini_vllm import parse_lineup
+from mini_vllm.engine import StalledError
+from mini_vllm.lineup import Lineup
 from mini_vllm.simulator.policies import POLICIES, under_policy
 from mini_vllm.simulator.served import Served, Slo, percentiles
 from mini_vllm.simulator.simulation import simulate
 from mini_vllm.simulator.workloads import TimedRequest, make_requests
 from mini_vllm.views.figures import digits
 from mini_vllm.views.policy_bench import Contest, Outcome, hold_contest, policy_bench, policy_picture
+from mini_vllm.views.policy_bench.bench import hold_with_this_lineup
 from mini_vllm.views.policy_bench.contest import groups
 from mini_vllm.views.policy_bench.words import group_rows, rows
 from tests.views.test_chunking_dial import words_in
@@ -116,6 +119,18 @@ def test_another_objective_asks_for_no_new_contest() -> None:
     assert len(asked) == 1
     panel.set(load=200)
     assert [contest.load for contest in asked] == [150, 200]
+
+
+def test_the_engine_is_the_one_of_lab_impl_and_one_that_is_stuck_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_IMPL", "solution:1-5")
+    assert {str(outcome.lineup) for outcome in hold_with_this_lineup(Contest(num_requests=20))} == {str(LINEUP)}
+
+    def stall(contest: Contest, lineup: Lineup) -> list[Outcome]:
+        raise StalledError("nothing can be scheduled any more")
+
+    monkeypatch.setattr("mini_vllm.views.policy_bench.bench.hold_contest", stall)
+    with pytest.raises(ValueError, match="nothing can be scheduled any more"):
+        policy_bench()
 
 
 def test_a_pool_that_is_too_small_is_explained() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mini_vllm.engine import StalledError
 from mini_vllm.lineup import lineup_from_env
 from mini_vllm.simulator.policies import PREDICTION_SIGMA
 from mini_vllm.simulator.served import Slo
@@ -29,14 +30,18 @@ MOST_REMEMBERED = 64
 
 
 def hold_with_this_lineup(contest: Contest) -> list[Outcome]:
-    """Hold a contest with the engine that `LAB_IMPL` says."""
-    return hold_contest(contest, lineup_from_env())
+    """Hold a contest with the engine that `LAB_IMPL` says. Raises `ValueError` if it gets stuck."""
+    try:
+        return hold_contest(contest, lineup_from_env())
+    except StalledError as error:
+        raise ValueError(str(error)) from error
 
 
 def policy_bench(hold: Callable[[Contest], list[Outcome]] = hold_with_this_lineup) -> "Panel":
     """Return knobs over three policies. `hold` serves a contest; another objective asks for no new one.
 
     A notebook gives a `hold` that runs `hold_contest` in a new process, so that what was just saved is what runs.
+    A `ValueError` of `hold` is shown to the reader in words.
     """
     held = lru_cache(MOST_REMEMBERED)(hold)
 
