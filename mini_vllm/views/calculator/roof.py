@@ -2,7 +2,7 @@
 
 from mini_vllm.views import svg
 from mini_vllm.views.calculator.capacity import Capacity, Work, decode_work
-from mini_vllm.views.calculator.words import per_second, requests
+from mini_vllm.views.calculator.words import per_second
 from mini_vllm.views.chart import LABEL, LogScale, Point, above_left, cloud, curve, dot, x_axis, y_axis
 from mini_vllm.views.figures import digits
 from mini_vllm.views.palette import OKABE_ITO
@@ -67,6 +67,5 @@ def heading(capacity: Capacity) -> Markup:
             svg.text(10, 30, dots, class_="mv-small mv-faint"),
             svg.text(10, 45, "TFLOP/s", class_="mv-small mv-faint"),
             svg.text(middle, BOTTOM + 30, "operations per byte read", class_="mv-small mv-faint mv-middle"),
-            svg.tooltip(f"the batch that runs: {requests(capacity.batch_size)}"),
         ]
     )

@@ -48,7 +48,7 @@ def tokens_of_room(capacity: Capacity) -> int:
 
 
 def memory_parts(capacity: Capacity) -> list[tuple[str, int]]:
-    """Return what the memory is for, in the order of the bar; the parts that are there at all."""
+    """Return what the memory is for, in the order of the bar."""
     rest = capacity.memory_bytes - capacity.weight_bytes - capacity.workspace_bytes - capacity.kv_bytes
     return [
         ("weights", capacity.weight_bytes),
