@@ -17,6 +17,7 @@ from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
 from mini_vllm.cli.bench_features import bench_chunked, bench_preemption, bench_prefix
 from mini_vllm.cli.bench_loop import bench_loop
 from mini_vllm.cli.bench_throughput import bench_throughput
+from mini_vllm.cli.bench_widget import bench_widget
 from mini_vllm.cli.console import friendly, is_live, make_console, whose_code
 from mini_vllm.cli.options import LineupText
 from mini_vllm.cli.step_view import FAINT, STRONG
@@ -43,6 +44,7 @@ bench_app.command("prefix")(bench_prefix)
 bench_app.command("chunked")(bench_chunked)
 bench_app.command("preemption")(bench_preemption)
 bench_app.command("loop")(bench_loop)
+bench_app.command("widget")(bench_widget)
 
 
 @bench_app.command("scheduler")

@@ -46,8 +46,13 @@ def test_the_tour_shows_what_its_notebook_asks_about(tour: ObservedRun) -> None:
     assert sum(answer.num_preemptions for answer in tour.answers) > 0
 
 
-def test_a_student_edition_watches_its_own_engine_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_vllm.observed.solutions_exist", lambda: False)
+@pytest.mark.parametrize("lineup", ["starter", "solution:1-3,starter:4-6"])
+def test_your_own_engine_is_watched_when_what_it_needs_of_yours_is_written(
+    monkeypatch: pytest.MonkeyPatch, lineup: str
+) -> None:
+    monkeypatch.setenv("LAB_IMPL", lineup)
     assert engine_to_observe() is None, "nothing is written here"
+    monkeypatch.setattr("mini_vllm.observed.written_phases", lambda: [4, 5, 6])
+    assert (engine_to_observe() is None) == (lineup == "starter")
     monkeypatch.setattr("mini_vllm.observed.written_phases", lambda: [1, 2, 3, 4, 5, 6])
-    assert engine_to_observe() is not None
+    assert engine_to_observe() == parse_lineup(lineup)

@@ -1,0 +1,41 @@
+"""Find and start the system's Chromium. One at a time: a second one in the same process would not start."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# No sandbox, because this may run as root; the rest keeps the browser off the network.
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+class NoBrowserError(ValueError):
+    """What is missing to start a browser, in words."""
+
+
+def find_chromium() -> str | None:
+    """Return where Chromium is: `$CHROMIUM`, or what the system has."""
+    return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def headless_chromium() -> Iterator[Any]:
+    """Start a browser, and close it at the end. Raises `NoBrowserError` if there is none, or no playwright."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise NoBrowserError("playwright is not installed: pip install playwright (no download of browsers)") from error
+    where = find_chromium()
+    if where is None:
+        raise NoBrowserError("no Chromium here: install your system's package, or set CHROMIUM=/path/to/it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=where, args=FLAGS.split())
+        try:
+            yield browser
+        finally:
+            browser.close()

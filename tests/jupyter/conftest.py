@@ -1,0 +1,60 @@
+"""One JupyterLab for all tests here, on a copy of the course, and notebooks in it under names of their own."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tools.jupyter.course import copy_course
+from tools.jupyter.screen import Screen, write_notebook
+from tools.jupyter.server import jupyterlab
+
+Opener = Callable[..., Screen]
+
+
+@pytest.fixture(scope="session")
+def course(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the course; without a browser there is no need of one."""
+    return copy_course(tmp_path_factory.mktemp("course") / "labs")
+
+
+@pytest.fixture(scope="session")
+def server(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with jupyterlab(course, tmp_path_factory.mktemp("jupyter")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def names() -> Iterator[str]:
+    """Names that no notebook had before: JupyterLab gives a file the kernel that is running for its name."""
+    return (f"screen{number}.ipynb" for number in count())
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Iterator[Opener]:
+    """Open cells, or a notebook of the course with cells before its own. At the end nobody else was asked anything."""
+    screens: list[Screen] = []
+
+    def open_one(*cells: str, notebook: str = "", saved: Path | None = None) -> Screen:
+        path = course / "notebooks" / next(names)
+        if saved:
+            shutil.copy(saved, path)
+        else:
+            write_notebook(path, [*cells, *(cells_of(course / "notebooks" / notebook) if notebook else ())])
+        screens.append(Screen(browser, server).open(f"notebooks/{path.name}"))
+        return screens[-1]
+
+    yield open_one
+    for screen in screens:
+        screen.close()
+    assert [stranger for screen in screens for stranger in screen.strangers] == []
+    assert [error for screen in screens for error in screen.errors] == []
+
+
+def cells_of(path: Path) -> Sequence[nbformat.NotebookNode]:
+    cells: Sequence[nbformat.NotebookNode] = nbformat.read(path, as_version=4).cells
+    return cells

@@ -1,0 +1,171 @@
+"""A learner's hour in a real JupyterLab: run all, scrub, follow, play, turn a knob, edit the starter, in the dark."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mini_vllm import EngineConfig
+from mini_vllm.notebook import Lab
+from mini_vllm.notebook.jobs import Played
+from mini_vllm.views.film import Film
+from mini_vllm.views.time_machine import time_machine
+from mini_vllm.workload import Arrival
+from tests.jupyter.conftest import Opener
+from tests.views.drawing import texts, tree
+from tools.jupyter.screen import Screen
+
+REFERENCE = "%env LAB_IMPL=solution"
+PLAYER = ".jp-OutputArea-output .mvw"
+HEADLINE = '[data-layer="headline"] text'
+
+
+@pytest.fixture(scope="module")
+def phase_1(opened: Opener) -> Screen:
+    """The notebook of phase 1, with the reference's code, after "run all cells"."""
+    return opened(REFERENCE, notebook="01_scheduler_step.ipynb").run_all()
+
+
+@pytest.fixture(scope="module")
+def film() -> Film:
+    """The pictures that Python draws of the run in that notebook."""
+    requests = [Arrival(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
+    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
+    played = Lab(1, "solution").play(requests, config)
+    assert isinstance(played, Played)
+    return time_machine(played.recording)
+
+
+@pytest.fixture
+def player(phase_1: Screen) -> Any:
+    """The first time machine of the notebook, at its first step, with nobody followed."""
+    widget = phase_1.page.locator(PLAYER).first
+    widget.scroll_into_view_if_needed()
+    widget.focus()
+    widget.press("Home")
+    widget.press("Escape")
+    return widget
+
+
+def words_shown(player: Any) -> list[str]:
+    """Return the texts in the picture that the browser shows."""
+    shown: list[str] = player.locator("svg text").evaluate_all("(all) => all.map((part) => part.textContent)")
+    return shown
+
+
+def test_all_cells_run_without_an_error_and_run_this_code(phase_1: Screen, course: Path, film: Film) -> None:
+    assert phase_1.failures() == []
+    assert phase_1.page.locator('[role="note"]').count() == 0, "no notice: the reference has all phases"
+    assert words_shown(phase_1.page.locator(PLAYER).first) == texts(tree(film[0]))
+
+
+def test_the_kernel_imports_the_course_that_is_open(opened: Opener, course: Path) -> None:
+    screen = opened("import mini_vllm\nprint(mini_vllm.__file__)").run_all()
+    assert Path(screen.outputs()[0][0]["text"].strip()).is_relative_to(course)
+
+
+def test_keys_and_a_dragged_slider_move_the_picture_to_their_step(player: Any, phase_1: Screen, film: Film) -> None:
+    last = len(film) - 1
+    slider, page = player.get_by_role("slider", name="step"), phase_1.page
+    slider.focus()
+    for step in (1, 2):
+        slider.press("ArrowRight")
+        assert words_shown(player) == texts(tree(film[step]))
+    slider.press("ArrowLeft")
+    assert words_shown(player) == texts(tree(film[1]))
+    slider.press("Home")
+    box = slider.bounding_box()
+    middle, radius = box["y"] + box["height"] / 2, 8
+    page.mouse.move(box["x"] + radius, middle)
+    page.mouse.down()
+    for step in (3, last, 2):
+        page.mouse.move(box["x"] + radius + (box["width"] - 2 * radius) * step / last, middle, steps=4)
+        assert words_shown(player) == texts(tree(film[step]))
+    page.mouse.up()
+    assert player.locator(HEADLINE).first.text_content() == f"step 2 of {last}"
+
+
+def test_a_clicked_request_is_followed(player: Any) -> None:
+    player.locator("[data-request]").first.click()
+    followed = player.get_attribute("data-follow")
+    assert followed.startswith("request:")
+    assert player.locator(".mv-followed").count() > 0
+    assert player.locator(".mv-dim").count() > 0
+    assert player.locator(".mvw-about").text_content()
+    player.press("Escape")
+    assert player.locator(".mv-dim").count() == 0
+
+
+def test_play_moves_by_itself_and_pause_holds_it(player: Any, phase_1: Screen, film: Film) -> None:
+    button = player.get_by_role("button", name="play or pause")
+    button.click()
+    phase_1.page.wait_for_function("(widget) => Number(widget.dataset.step) >= 2", arg=player.element_handle())
+    button.click()
+    step = int(player.get_attribute("data-step"))
+    phase_1.page.wait_for_timeout(600)
+    assert words_shown(player) == texts(tree(film[step]))
+
+
+def test_the_theme_of_the_notebook_is_the_pictures_too(phase_1: Screen, player: Any, tmp_path: Path) -> None:
+    shots, papers = [], []
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        phase_1.theme(theme)
+        papers.append(player.locator("svg > rect.mv-paper").evaluate("(paper) => getComputedStyle(paper).fill"))
+        shots.append(phase_1.page.screenshot(path=tmp_path / f"{theme}.png"))
+    darkness = [sum(map(int, re.findall(r"\d+", paper)[:3])) for paper in papers]
+    assert darkness[0] < 200 < 600 < darkness[1], papers
+    assert min(map(len, shots)) > 20_000, "a screen with a picture on it"
+
+
+PANEL = """
+from mini_vllm.views.knobs import Slide
+from mini_vllm.views.picture import Layer, Picture
+from mini_vllm.views.svg import text
+from mini_vllm.views.widgets import Panel
+
+def draw(budget):
+    words = f"{budget} tokens a step"
+    return Picture(words, 40, (Layer("words", text(10, 25, words)),), f"The budget is {budget}.", words)
+
+panel = Panel([Slide("budget", "token budget", 64, 8, 128, step=8, unit="tokens")], draw)
+panel
+"""
+
+
+def test_a_knob_asks_the_kernel_for_a_new_picture(opened: Opener) -> None:
+    screen = opened(PANEL, "panel.values").run_all()
+    panel = screen.page.locator(PLAYER)
+    assert words_shown(panel) == ["64 tokens a step"]
+    panel.get_by_role("slider", name="token budget").press("ArrowRight")
+    screen.page.wait_for_function(
+        "(panel) => panel.querySelector('svg text').textContent === '72 tokens a step'", arg=panel.element_handle()
+    )
+    assert screen.run_again(1).outputs()[1][0]["data"]["text/plain"] == "{'budget': 72}"
+
+
+PLAY = """
+from mini_vllm.notebook import Lab, watch
+from mini_vllm.workload import make_workload
+
+watch(Lab(phase=1).play(make_workload(1, 4)))
+"""
+
+
+def test_an_edited_starter_runs_in_the_same_kernel(opened: Opener, course: Path) -> None:
+    """First a cell says which task is missing; then it shows the run of what was saved meanwhile."""
+    starter = course / "labs" / "phase1_scheduler_step" / "starter.py"
+    untouched = starter.read_text(encoding="utf-8")
+    screen = opened(PLAY).run_all()
+    kernel = screen.kernel()
+    assert "Phase 1, task 1: clamp" in str(screen.page.get_by_role("note").text_content())
+    try:
+        shutil.copy(course / "solutions" / "phase1_scheduler_step.py", starter)
+        screen.run_again(0)
+        screen.page.locator(PLAYER).wait_for()
+    finally:
+        starter.write_text(untouched, encoding="utf-8")
+    assert screen.page.locator(HEADLINE).first.text_content().startswith("step 0 of ")
+    assert screen.kernel() == kernel
+    assert screen.failures() == []

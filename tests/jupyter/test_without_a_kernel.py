@@ -1,0 +1,74 @@
+"""Widgets where they cannot run: in an exported page without network, and in a notebook that nobody trusts yet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbconvert import HTMLExporter
+
+from tests.jupyter.conftest import Opener
+
+CELLS = """
+from mini_vllm.notebook import Lab, watch
+from mini_vllm.workload import make_workload
+
+watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
+"""
+PICTURE = 'img[src^="data:image/svg+xml"]'
+# Whether an image has loaded, what it says, and how many different colours it shows.
+SEEN = """async (image) => { await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: 720, height: 500 });
+  const drawn = canvas.getContext("2d");
+  drawn.drawImage(image, 0, 0);
+  const pixels = new Uint32Array(drawn.getImageData(0, 0, 720, 500).data.buffer);
+  return { alt: image.alt, width: image.getBoundingClientRect().width, colours: new Set(pixels).size }; }"""
+
+
+@pytest.fixture(scope="module")
+def saved(opened: Opener, course: Path) -> Path:
+    """A notebook that was run and saved in JupyterLab."""
+    screen = opened(CELLS).run_all()
+    assert screen.failures() == []
+    screen.command("docmanager:save")
+    return course / screen.path
+
+
+@pytest.fixture
+def changed(saved: Path, tmp_path: Path) -> Path:
+    """The same, changed by somebody else: its signature is gone."""
+    notebook = nbformat.read(saved, as_version=4)
+    notebook.cells[0].source += "\n# from somebody else"
+    nbformat.write(notebook, tmp_path / "changed.ipynb")
+    return tmp_path / "changed.ipynb"
+
+
+@pytest.fixture
+def offline(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
+def assert_a_picture_of_step_5(page: Any) -> None:
+    seen = page.locator(PICTURE).first.evaluate(SEEN)
+    assert "step 5" in seen["alt"]
+    assert seen["width"] > 500
+    assert seen["colours"] > 8, "not blank"
+
+
+def test_an_exported_page_shows_its_pictures_offline(saved: Path, offline: Any, tmp_path: Path) -> None:
+    page, _ = HTMLExporter().from_filename(str(saved))
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    offline.goto((tmp_path / "page.html").as_uri())
+    offline.screenshot(path=tmp_path / "page.png")
+    assert_a_picture_of_step_5(offline)
+
+
+def test_a_notebook_that_nobody_trusts_yet_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:
+    screen = opened(saved=changed)
+    trusted = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
+    assert not screen.page.evaluate(trusted)
+    screen.page.screenshot(path=tmp_path / "untrusted.png")
+    assert_a_picture_of_step_5(screen.page)

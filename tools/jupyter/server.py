@@ -1,0 +1,89 @@
+"""A JupyterLab of its own: its settings, its port, its folder, and nothing of the user's."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "docmanager-extension/plugin": {"autosave": False},
+}
+FLAGS = (
+    "--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port_retries=0 --IdentityProvider.token= "
+    "--ServerApp.password= --LabApp.expose_app_in_browser=True --LabApp.extension_manager=readonly "
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
+)
+SECONDS = 90.0
+
+
+@contextmanager
+def jupyterlab(course: Path, home: Path) -> Iterator[str]:
+    """Serve a copy of the course, and yield the address; kernels import the copy. `home` is an empty folder."""
+    for name, value in SETTINGS.items():
+        settings = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps(value), encoding="utf-8")
+    port = free_port()
+    command = [sys.executable, "-m", "jupyterlab", *FLAGS.split()]
+    log = home / "server.log"
+    with log.open("w", encoding="utf-8") as written:
+        server = subprocess.Popen(
+            [*command, f"--ServerApp.port={port}", f"--ServerApp.root_dir={course}"],
+            cwd=course,
+            env=environment(course, home),
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(server, f"{address}/api/status", log)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def environment(course: Path, home: Path) -> dict[str, str]:
+    """Return what the server and its kernels see: no lineup, no other checkout, no folder of the user's."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
+    }
+    folders = {
+        name: str(home / name.lower())
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_WORKSPACES_DIR")
+    }
+    return kept | folders | {
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "PYTHONPATH": str(course),
+        "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+    """Wait until the server answers. Raises `RuntimeError` with the end of its log if it does not."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=1).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(log.read_text(encoding="utf-8")[-2000:]) from None
+            time.sleep(0.1)
