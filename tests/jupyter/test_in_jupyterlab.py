@@ -50,7 +50,8 @@ def player(phase_1: Screen) -> Any:
 
 
 def words_shown(player: Any) -> list[str]:
-    """Return the texts in the picture that the browser shows."""
+    """Return the texts in the picture that the browser shows, as soon as there is one."""
+    player.locator("svg text").first.wait_for(state="attached")
     shown: list[str] = player.locator("svg text").evaluate_all("(all) => all.map((part) => part.textContent)")
     return shown
 
