@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -11,13 +12,18 @@ from mini_vllm.cli.demo import run_info
 from mini_vllm.cli.demo_script import plan_demo
 from mini_vllm.cli.step_view import render_step
 from mini_vllm.simulator.served import Slo
+from mini_vllm.views.block_life import block_life
 from mini_vllm.views.calculator import Setup, calculator_picture, capacity_of
 from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from mini_vllm.views.film import Film
+from mini_vllm.views.hash_chain import hash_chain, hits_of
+from mini_vllm.views.paged_batch import paged_batch
 from mini_vllm.views.picture import Picture
 from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
 from mini_vllm.views.recording import Recording
 from mini_vllm.views.run_state import RunInfo, RunState, fold
 from mini_vllm.views.time_machine import time_machine
+from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 ROOT = Path(__file__).parents[1]
 PICTURES, OBSERVED = ROOT / "docs" / "pictures", ROOT / "labs" / "observed"
@@ -55,11 +61,20 @@ def svg_of(state: RunState) -> str:
     return re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
 
 
-def time_machine_step() -> Picture:
-    """Return the first step of the recorded run in which somebody is preempted."""
+def at_preemption(view: Callable[[Recording], Film]) -> Picture:
+    """Return a view of the first step of the recorded run in which somebody is preempted."""
     recording = Recording.read(OBSERVED / "all_phases.jsonl")
     step = next(record["step"] for record in recording.steps if record["preempted"])
-    return time_machine(recording)[step]
+    return view(recording)[step]
+
+
+def three_chains() -> Picture:
+    """Return a prompt, one that parts from it in its third block, and the first one again with a salt."""
+    prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
+    prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
+    salts = {"C": "blue"}
+    hits = hits_of(prompts, phase4_prefix_cache.HashPrefixCache(4), 4, salts)
+    return hash_chain(prompts, 4, phase4_prefix_cache.hash_block, salts=salts, hits=hits)
 
 
 def smaller_budget() -> Picture:
@@ -79,7 +94,10 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     pictures = {
         "demo": svg_of(interesting_step(*demo_run())),
-        "time_machine": time_machine_step().svg() + "\n",
+        "time_machine": at_preemption(time_machine).svg() + "\n",
+        "block_life": at_preemption(block_life).svg() + "\n",
+        "hash_chain": three_chains().svg() + "\n",
+        "paged_batch": paged_batch(functions=phase6_gpu_runner)[4].svg() + "\n",
         "chunking_dial": smaller_budget().svg() + "\n",
         "calculator": calculator_picture(capacity_of(Setup())).svg() + "\n",
         "policy_bench": policies().svg() + "\n",

@@ -21,6 +21,7 @@ from mini_vllm.views.show import player, slider, static
 from mini_vllm.views.svg import Markup
 from mini_vllm.views.typeset import shorten, text_width, wrap
 from mini_vllm.views.widgets import Panel, Player
+from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 ROOT = Path(__file__).parents[2]
 NASTY = "a<b>&\"'\x00 ]]> </script><script>alert(1)</script>"
@@ -222,8 +223,9 @@ def test_views_load_neither_torch_nor_widgets() -> None:
 
 def test_the_views_in_the_readme_work_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "mini_vllm" / "views" / "README.md").read_text(encoding="utf-8")
-    _, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    _, blocks, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"llm": small_run(), "draw": lambda budget, caching: counter(int(budget))}
+    exec(blocks, names | {"phase_4": phase4_prefix_cache, "phase_6": phase6_gpu_runner})
     exec(view, names)
     exec(knobs, names)
     monkeypatch.setenv("LAB_IMPL", "solution")

@@ -157,7 +157,7 @@ def test_the_panel_changes_one_token() -> None:
     assert "B has: the first block of A, then token 5 is 16, not 15" in panel.picture().twin
     panel.set(position=0)
     assert "B has: no block of those above: token 0 is 11, not 10" in panel.picture().twin
-    panel.set(position=13, block_size="2")
+    panel.set(position=13, block_size=2)
     assert "B has: the first 6 blocks of A, then token 13 is 33, not 32" in panel.picture().twin
     panel.set(salted=True)
     assert "A's tokens, but other keys" in panel.picture().twin

@@ -38,7 +38,7 @@ def test_the_panel_asks_python_and_shows_the_answer(browser: Any) -> None:
     page.locator('input[type="range"]').focus()
     page.keyboard.press("Home")
     question = page.evaluate("model.state.question")
-    assert question["values"] == {"position": 0, "block_size": "4", "salted": False}
+    assert question["values"] == {"position": 0, "block_size": 4, "salted": False}
     panel.question = question
     page.evaluate("(answer) => model.set('answer', answer)", panel.answer)
     assert page.locator('[data-layer="chain-1"] [data-first]').first.get_attribute("data-first") == "1"

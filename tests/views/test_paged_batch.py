@@ -1,6 +1,9 @@
 """A step token by token: the handout's numbers, what each query reads, and wrong functions seen wrong."""
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +21,7 @@ from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, is_sound, layers, marked, said, texts, tooltips, tree
 from tests.views.test_time_machine import numbers
 
+ROOT = Path(__file__).parents[2]
 NAMES = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows")
 
 
@@ -228,3 +232,9 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             paged_batch(*arguments)  # type: ignore[arg-type]
+
+
+def test_the_picture_needs_no_torch() -> None:
+    program = "import sys, mini_vllm.views.paged_batch as p; p.paged_batch(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

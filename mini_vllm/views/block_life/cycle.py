@@ -9,8 +9,8 @@ from mini_vllm.views.time_machine.parts import Part
 HIGH = 40
 LOWER = 108
 MIDDLE = (212, 508)
-LEFT_BOX = (12, 122)
-RIGHT_BOX = (598, 708)
+LEFT_BOX = (12, 110)
+RIGHT_BOX = (610, 708)
 HEAD = 4
 
 
@@ -53,7 +53,7 @@ def cycle_part(moves: Moves) -> Part:
         across(LEFT_BOX[1], left, 12, ways["handed out"], "handed out", above=True),
         across(left, LEFT_BOX[1], 28, ways["given back, empty"], "given back", above=False),
         across(right, RIGHT_BOX[0], 12, ways["hit while held"], "hit", above=True),
-        across(RIGHT_BOX[0], right, 28, ways["holders left"], "one holder left", above=False),
+        across(RIGHT_BOX[0], right, 28, ways["holders left"], "left to one", above=False),
         down(left + 16, HIGH, low, ways["given back, content kept"], ("given back,", "content stays")),
         down(left + 116, low, HIGH, ways["found by a hit"], ("found", "by a hit")),
         down(left + 194, low, HIGH, ways["handed out, content forgotten"], ("handed out,", "forgotten"), alert=True),

@@ -65,7 +65,7 @@ def ends_named(num_blocks: int) -> Markup:
 def gap(num_hidden: int) -> Markup:
     """Return what stands for blocks that are not shown."""
     words = f"+{num_hidden}" if num_hidden > 0 else "empty"
-    return svg.text(CELL / 2, HIGH / 2 + 4, words, class_="mv-middle mv-faint")
+    return svg.text(CELL / 2, HIGH / 2 + 4, words, class_="mv-middle mv-small mv-faint")
 
 
 def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> Markup:

@@ -108,7 +108,7 @@ def twin(info: RunInfo, moves: Moves, lives: Iterable[Life], num_steps: int) -> 
         f"found while free: {ranges(moves.found_free) or 'none'}",
         f"given back while the step was planned: {by_request(moves.lost)}",
         f"given back after it: {by_request(moves.given_back)}",
-        f"one holder left: {ranges(moves.parted) or 'none'}",
+        f"left to one holder: {ranges(moves.parted) or 'none'}",
         f"free queue after the step, head first: {ranges(moves.after) or 'empty'}",
         f"held: {ranges(held) or 'none'}",
         f"shared: {with_names(info, shared)}",

@@ -7,6 +7,7 @@ from mini_vllm.views.hash_chain.chains import HashBlock
 from mini_vllm.views.hash_chain.picture import hash_chain
 from mini_vllm.views.knobs import Choice, Slide, Switch
 from mini_vllm.views.picture import Picture
+from mini_vllm.views.show import panel
 
 if TYPE_CHECKING:
     from mini_vllm.views.widgets import Panel
@@ -24,18 +25,16 @@ def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -
 
     Raises `ValueError` for an empty prompt.
     """
-    from mini_vllm.views.widgets import Panel
-
     if not token_ids:
         raise ValueError("token_ids is empty, but a chain needs at least one token")
 
-    def draw(position: float, block_size: str, salted: bool) -> Picture:
+    def draw(position: float, block_size: int, salted: bool) -> Picture:
         prompts = {"A": list(token_ids), "B": changed(token_ids, int(position))}
-        return hash_chain(prompts, int(block_size), hash_block, salts={"B": SALT} if salted else {})
+        return hash_chain(prompts, block_size, hash_block, salts={"B": SALT} if salted else {})
 
     knobs = (
         Slide("position", "the token of B that differs", min(5, len(token_ids) - 1), 0, len(token_ids) - 1, 1),
-        Choice("block_size", "block size", "4", ("2", "4", "8", "16")),
+        Choice("block_size", "block size", 4, (2, 4, 8, 16)),
         Switch("salted", f"cache_salt '{SALT}' for B", False),
     )
-    return Panel(knobs, draw)
+    return panel(knobs, draw)

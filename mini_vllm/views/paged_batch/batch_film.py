@@ -58,7 +58,8 @@ def chosen_rows(scene: Scene) -> list[int]:
 def picture_of(scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, int], num_lines: int) -> Picture:
     """Return the picture of one query, with room for `num_lines` lines of words."""
     headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
-    counts = f"{scene.num_rows} tokens of {len(scene.batch)} requests · blocks of {scene.block_size}"
+    tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
+    counts = f"{tokens} of {requests} · blocks of {scene.block_size}"
     sentence = describe_query(scene, query)
     parts = [
         headline_part(headline, counts),
@@ -76,3 +77,8 @@ def picture_of(scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, i
         sentence=sentence,
         twin=twin(scene, query),
     )
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many things there are, in words."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"

@@ -109,7 +109,7 @@ def block_cell(number: int, block: int, cell: int, *, cut: bool = False) -> Mark
 def hidden(cell: int, num_entries: int) -> Markup:
     """Return what stands for entries that are not shown."""
     words = f"+{num_entries - CELLS + 1}"
-    return svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, words, class_="mv-middle mv-small mv-faint")
+    return svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, words, class_="mv-middle mv-faint", font_size=9)
 
 
 def missing(cell: int) -> Markup:
