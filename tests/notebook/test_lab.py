@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-from mini_vllm.notebook import Lab, Notice, compare, same_answers, show, watch
+from mini_vllm.notebook import Lab, Notice, compare, same_answers, show, tell, watch
 from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.jobs import Played
+from mini_vllm.notebook.told import Told
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.written import starter_path
 
@@ -141,3 +142,12 @@ def test_graded_tests_say_what_they_graded() -> None:
 
 def test_all_phases_have_a_starter_to_name() -> None:
     assert all(starter_path(phase).exists() for phase in range(1, len(PHASE_NAMES) + 1))
+
+
+def test_a_run_is_told_a_line_a_step() -> None:
+    told = tell(Lab(5, "solution").play(WORKLOAD))
+    assert isinstance(told, Told)
+    assert repr(told).splitlines()[0].startswith("step 0 ")
+    assert any("PREEMPTED" in line or "done" in line for line in told.lines)
+    notice = Notice("missing", "phase 4")
+    assert tell(notice) is notice

@@ -1,0 +1,36 @@
+"""A run as text in a cell: a line for each step."""
+
+from dataclasses import dataclass
+
+from mini_vllm.cli.step_line import LineWriter
+from mini_vllm.notebook.jobs import Played, Spoken
+from mini_vllm.notebook.notice import Notice, show
+from mini_vllm.views.recording import Recording
+from mini_vllm.views.run_state import RunState
+
+
+@dataclass(frozen=True)
+class Told:
+    """Lines of text; a cell that ends in it shows them as they are."""
+
+    lines: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def tell(run: Played | Spoken | Notice) -> Told | Notice:
+    """Return a line for each step of a run, and one for several steps in which the same requests only decode."""
+    told: Told | Notice = show(lambda run: Told(tuple(step_lines(run.recording))), run)
+    return told
+
+
+def step_lines(recording: Recording) -> list[str]:
+    """Return the lines as `mini-vllm trace` prints them to a pipe."""
+    lines: list[str] = []
+    state, writer = RunState(recording.info), LineWriter(lines.append)
+    for record in recording.steps:
+        state.advance(record)
+        writer.add(state)
+    writer.flush()
+    return lines
