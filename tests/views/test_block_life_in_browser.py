@@ -39,3 +39,12 @@ def test_a_block_is_followed_through_its_life(browser: Any) -> None:
     assert page.evaluate("model.state.step") == 18
     assert page.locator('[data-layer="headline"] text').first.text_content() == "step 18 of 27"
     page.close()
+
+
+def test_a_request_is_followed_through_the_blocks_it_held(browser: Any) -> None:
+    page = open_widget(browser, player(block_life(observed()), step=6))
+    page.evaluate("model.set('follow', 'request:3')")
+    bright = page.locator('[data-layer="life-rows"] [data-state]:not(.mv-dim)')
+    assert set(bright.evaluate_all("(parts) => parts.map((part) => part.dataset.request)")) == {"3"}
+    assert page.locator('[data-layer="life-rows"] [data-state].mv-dim').count() > 20
+    page.close()

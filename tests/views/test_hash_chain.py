@@ -143,7 +143,7 @@ def test_extremes_are_sound_and_lose_nothing(prompts: dict[str, list[int]]) -> N
     assert is_sound(picture)
     for number, (name, token_ids) in enumerate(prompts.items()):
         num_full = len(token_ids) // 4
-        assert f"{name}: {len(token_ids)} tokens, {num_full} full blocks" in picture.twin
+        assert f"{name}: {len(token_ids)} tokens, {num_full} full block" in picture.twin
         shown = firsts(picture, number)
         assert len(shown) == min(num_full, 20)
         chain = layers(picture)[f"chain-{number}"]

@@ -67,20 +67,20 @@ class Strips:
 
     def _span(self, span: Span) -> Markup:
         x, width, high = span.first * self.step_width, (span.last - span.first + 1) * self.step_width, self.row - 4
+        names = " ".join(str(self.info.index(who)) for who in span.holders or [span.owner] if who is not None)
         if not span.holders:
-            assert span.owner is not None
-            style = f"stroke:{color(self.info.index(span.owner))};stroke-width:2"
-            return svg.rect(
-                x + 1, 4, width - 2, high - 4, class_="mv-paper", style=style, stroke_dasharray="3 2", data_state="kept"
-            )
+            style = f"stroke:{color(int(names))};stroke-width:2"
+            kept = svg.rect(x + 1, 4, width - 2, high - 4, class_="mv-paper", style=style, stroke_dasharray="3 2")
+            return svg.group(kept, data_state="kept", data_request=names)
         holders = list(map(self.info.index, span.holders))[:MOST_BANDS]
         if len(holders) == 1:
             label = self.info.label(span.holders[0])
-            return svg.group(tile(holders[0], label, x, 2, width - 0.5, high, size=10), data_state="held")
+            held = tile(holders[0], label, x, 2, width - 0.5, high, size=10)
+            return svg.group(held, data_state="held", data_request=names)
         band = high / len(holders)
         bands = [svg.rect(x, 2 + k * band, width - 0.5, band, fill=color(index)) for k, index in enumerate(holders)]
         edge = svg.rect(x + 0.75, 2.75, width - 2, high - 1.5, class_="mv-line", stroke_width=1.5)
-        return svg.group(*bands, edge, data_state="shared")
+        return svg.group(*bands, edge, data_state="shared", data_request=names)
 
     def _axis(self) -> Markup:
         every = next(k for k in INTERVALS if k * self.step_width >= 28)

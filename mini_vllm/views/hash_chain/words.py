@@ -89,7 +89,9 @@ def twin(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size:
     ]
     for number, chain in enumerate(chains):
         keys = f", {keys_words(chain)}" if keys_words(chain) else ""
-        lines.append(f"{chain.name}: {len(chain.token_ids)} tokens, {len(chain.links)} full blocks{keys}")
+        lines.append(
+            f"{chain.name}: {counted(len(chain.token_ids), 'token')}, {counted(len(chain.links), 'full block')}{keys}"
+        )
         alike = lookalikes(chains, number)
         for place, link in enumerate(chain.links):
             tokens = " ".join(map(str, link.token_ids))
@@ -105,3 +107,8 @@ def twin(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size:
         if chain.name in hits:
             lines.append(f"  {chain.name} finds: {found_words(chain, hits[chain.name], block_size)}")
     return "\n".join([*lines, *[f"wrong: {fault.words}" for fault in faults(chains)]])
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many things there are, in words."""
+    return f"{number} {thing}{'s' * (number != 1)}"
