@@ -85,52 +85,32 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
     """
     output = torch.empty_like(query)
-    decodes = [index for index, query_len in enumerate(batch.query_lens) if query_len == 1]
-    if decodes:
-        rows = batch.query_start_loc[decodes]
-        output[rows] = _attend_decodes(query[rows], key_cache, value_cache, batch, decodes, scale)
-    for index, query_len in enumerate(batch.query_lens):
-        if query_len > 1:
-            start = int(batch.query_start_loc[index])
-            tokens = slice(start, start + query_len)
-            output[tokens] = _attend_chunk(query[tokens], key_cache, value_cache, batch, index, scale)
+    for group in batch.groups:
+        keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
+        output[group.rows] = _attend(query[group.rows], keys, values, batch.positions[group.rows], scale)
     return output
 
 
-def _attend_decodes(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, decodes: list[int], scale: float
-) -> Tensor:
-    """All requests with one token at once, padded to the longest; query [N, heads, head_dim]."""
-    num_kv_heads, head_dim = key_cache.shape[2:]
-    seq_lens = batch.seq_lens[decodes]
-    num_blocks = -(-int(seq_lens.max()) // key_cache.shape[1])
-    tables = batch.block_tables[decodes, :num_blocks]
-    keys = key_cache[tables].flatten(1, 2).transpose(1, 2)
-    values = value_cache[tables].flatten(1, 2).transpose(1, 2)
-    grouped = query.view(len(decodes), num_kv_heads, -1, head_dim)
-    is_there = torch.arange(keys.shape[2], device=query.device) < seq_lens[:, None]
-    mask = is_there[:, None, None, :]
-    return scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=scale).reshape(query.shape)
+def _gather(cache: Tensor, block_tables: Tensor) -> Tensor:
+    """Copy the blocks of N requests out of the cache: [N, S, kv_heads, head_dim]."""
+    blocks = cache.index_select(0, block_tables.flatten())
+    return blocks.view(len(block_tables), -1, *cache.shape[2:])
 
 
-def _attend_chunk(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, index: int, scale: float
-) -> Tensor:
-    """One request with several tokens: causal, the diagonal ends at the lower right; query [n, heads, head_dim]."""
-    query_len, seq_len = query.shape[0], int(batch.seq_lens[index])
-    table = batch.block_tables[index, : -(-seq_len // key_cache.shape[1])]
-    keys = key_cache[table].flatten(0, 1)[:seq_len]
-    values = value_cache[table].flatten(0, 1)[:seq_len]
-    mask = torch.ones(query_len, seq_len, dtype=torch.bool, device=query.device).tril(seq_len - query_len)
-    attended = scaled_dot_product_attention(
-        query.transpose(0, 1)[None],
-        keys.transpose(0, 1)[None],
-        values.transpose(0, 1)[None],
-        attn_mask=mask,
-        scale=scale,
-        enable_gqa=True,
-    )
-    return attended[0].transpose(0, 1)
+def _attend(query: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale: float) -> Tensor:
+    """Attend for N requests of Q tokens at `positions` [N, Q]; query [N, Q, heads, head_dim].
+
+    A token sees what stands at its own position and before it.
+    """
+    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+    visible = torch.arange(keys.shape[2], device=query.device) <= positions[:, None, :, None]
+    if query.shape[1] > 1:
+        return scaled_dot_product_attention(
+            query.transpose(1, 2), keys, values, attn_mask=visible, scale=scale, enable_gqa=True
+        ).transpose(1, 2)
+    # The heads that share a K/V head stand where the tokens would: its K and V are read once for all of them.
+    heads = query.view(len(query), keys.shape[1], -1, query.shape[3])
+    return scaled_dot_product_attention(heads, keys, values, attn_mask=visible, scale=scale).view(query.shape)
 
 
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:

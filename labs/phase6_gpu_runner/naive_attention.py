@@ -105,6 +105,7 @@ def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> Flat
         block_tables=torch.tensor([table + [0] * (longest - len(table)) for table in tables]),
         logits_indices=torch.tensor(logits_rows, dtype=torch.int64),
         query_lens=[row.num_scheduled_tokens for row in batch],
+        block_size=block_size,
     )
 
 
@@ -225,7 +226,9 @@ def expect_only_read(
 ) -> None:
     """Go on if the caches and the batch are as they were before `paged_attention` was called."""
     pairs = dict(zip(("K cache", "V cache"), zip(before[0], layers, strict=True), strict=True))
-    pairs |= {part.name: (getattr(before[1], part.name), getattr(batch, part.name)) for part in fields(batch)}
+    pairs |= {
+        part.name: (getattr(before[1], part.name), getattr(batch, part.name)) for part in fields(batch) if part.init
+    }
     changed = [
         name
         for name, (old, new) in pairs.items()

@@ -1,6 +1,5 @@
 """Load a model and its tokenizer from a directory or a hub name, and say what runs and what cannot."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.model.contract import check_attention_contract
+from mini_vllm.model.host import keep_freed_memory, use_one_thread_if_small
 from mini_vllm.model.packed_linear import pack_linear_layers
 from mini_vllm.tokenizer import Message
 
-SMALL_MODEL_PARAMETERS = 50_000_000
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 
 
@@ -86,21 +85,11 @@ def load_model(
     finally:
         logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     use_one_thread_if_small(model)
+    keep_freed_memory()
     loaded = describe_model(model.to(pick_device()).eval())
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
-
-
-def use_one_thread_if_small(model: Any) -> None:
-    """Compute a small model on one thread, unless OMP_NUM_THREADS says otherwise.
-
-    Its matrices are too small to share: on a busy machine threads that wait for each other made it a
-    hundred times slower.
-    """
-    num_parameters = sum(weight.numel() for weight in model.parameters())
-    if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
 
 
 def describe_model(model: Any) -> LoadedModel:

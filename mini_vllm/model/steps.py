@@ -1,12 +1,13 @@
 """Phase 6 as the runner uses it: the functions, and the tensors that go between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
+from mini_vllm.model.groups import RequestGroup, group_requests
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import ScheduledRequest
 
@@ -19,7 +20,8 @@ class FlatBatch:
     `input_ids`, `positions`, `slot_mapping` [T] int64; `query_start_loc` [R + 1] int64, where each
     request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
     `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
-    `query_lens` repeats the steps of `query_start_loc` as Python integers.
+    `query_lens` repeats the steps of `query_start_loc` as Python integers. `groups` follows from the rest:
+    the same requests, put together by their lengths.
     """
 
     input_ids: Tensor
@@ -30,6 +32,11 @@ class FlatBatch:
     block_tables: Tensor
     logits_indices: Tensor
     query_lens: list[int]
+    block_size: int
+    groups: list[RequestGroup] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.groups = group_requests(self.query_lens, self.seq_lens, self.block_tables, self.block_size)
 
 
 class FlattenTokens(Protocol):
@@ -142,4 +149,5 @@ class RunnerSteps:
             block_tables=tensor(self.pad_block_tables(batch, block_size)),
             logits_indices=tensor(self.select_logits_rows(batch)),
             query_lens=[row.num_scheduled_tokens for row in batch],
+            block_size=block_size,
         )

@@ -1,6 +1,7 @@
 """Everything that the graded tests are tried on: the reference, its mutants and its fair alternatives.
 
-The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is wrong without any quoting.
+The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is wrong without any quoting. A diff
+against a fair alternative has its name behind the phase's: `phaseN_name_of_the_alternative.diff`.
 The alternatives of a phase are `tests/alternatives/phaseN/*.py`: a file holds only the classes and functions
 that are written differently, and what it defines takes the place of the reference's. File names are titles.
 """
@@ -41,10 +42,18 @@ def reference(phase: int) -> Subject:
 
 
 def mutants(phase: int) -> list[Subject]:
-    """Return the wrong implementations of a phase. Raises `DiffError` if one does not fit the reference."""
-    original = reference(phase).text
-    diffs = read_diffs(Path(__file__).with_name(f"phase{phase}.diff").read_text(encoding="utf-8"))
-    return [Subject(phase, "mutant", diff.name, diff.apply(original)) for diff in diffs]
+    """Return the wrong implementations of a phase. Raises `DiffError` if one does not fit what it changes."""
+    folder = Path(__file__).parent
+    found = _mutants_of(reference(phase), folder / f"phase{phase}.diff")
+    for alternative in alternatives(phase):
+        path = folder / f"phase{phase}_{alternative.name.replace(' ', '_')}.diff"
+        found += _mutants_of(alternative, path) if path.exists() else []
+    return found
+
+
+def _mutants_of(original: Subject, path: Path) -> list[Subject]:
+    diffs = read_diffs(path.read_text(encoding="utf-8"))
+    return [Subject(original.phase, "mutant", diff.name, diff.apply(original.text)) for diff in diffs]
 
 
 def alternatives(phase: int) -> list[Subject]:
