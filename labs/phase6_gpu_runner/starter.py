@@ -68,8 +68,10 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     # 1. Write it for one request at a time first: gather its blocks (`key_cache[table]`), flatten, cut to
     #    seq_len, `scaled_dot_product_attention` with a mask, `enable_gqa=True`.
     # 2. The mask of a chunk: the last query sees all seq_len tokens, the one before one less, and so on.
-    # 3. Then all requests with one token at once: gather [N, longest, kv_heads, head_dim], mask what is behind
-    #    each seq_len, and fold the query group into the query length: [N, kv_heads, heads // kv_heads, head_dim].
+    # 3. Then many requests at once, for each of `batch.groups`: gather [N, S, kv_heads, head_dim] (`index_select` of
+    #    the flattened tables is faster than `key_cache[tables]`). Visible is what stands at or before
+    #    `batch.positions[group.rows]`. With one token each, let the heads that share a K/V head stand where the
+    #    tokens would: [N, kv_heads, heads // kv_heads, head_dim].
     # The tensors are views in an order of their own: `reshape` works where `view` complains.
     raise NotImplementedError("Phase 6, task 4: paged_attention")
 

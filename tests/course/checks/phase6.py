@@ -13,6 +13,7 @@ from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import CHECKOUT, parse_lineup
 from mini_vllm.llm import LLM
+from mini_vllm.model.groups import group_requests
 from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
 from mini_vllm.model.runner import PagedModelRunner, draw
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
@@ -51,6 +52,16 @@ def tensors() -> dict[str, list[Any]]:
     } | {"block_tables": batch.block_tables.tolist(), "logits_indices": batch.logits_indices.tolist()}
 
 
+def blocks_gathered(seq_lens: Sequence[int], grouped: bool) -> int:
+    """Return how many blocks of 16 a layer copies for decodes with these lengths: as one rectangle, or in groups."""
+    blocks = [ceil(length / 16) for length in seq_lens]
+    tables = torch.zeros(len(blocks), max(blocks), dtype=torch.int64)
+    if not grouped:
+        return tables.numel()
+    groups = group_requests([1] * len(seq_lens), torch.tensor(seq_lens), tables, 16)
+    return sum(group.block_tables.numel() for group in groups)
+
+
 def tokens_seen(num_computed: int, n: int) -> list[int]:
     """Return how many tokens each token of a chunk gets something from."""
     seq_len = num_computed + n
@@ -83,8 +94,8 @@ def kv_heads_read(num_heads: int, num_kv_heads: int) -> list[int]:
 
 def null_block_leaks(content: float) -> bool:
     """Return whether B's result depends on what the null block, with which its table is padded, holds."""
-    batch = flat([row("A", 7, 6, 1, [1, 2]), row("B", 3, 2, 1, [3])], block_size=4)
-    keys, values = torch.ones(4, 4, 1, 2), torch.ones(4, 4, 1, 2)
+    batch = flat([row("A", 15, 14, 1, [1, 2, 3, 4]), row("B", 11, 10, 1, [5, 6, 7])], block_size=4)
+    keys, values = torch.ones(8, 4, 1, 2), torch.ones(8, 4, 1, 2)
     values[0] = content
     return bool((phase6.paged_attention(torch.ones(2, 1, 2), keys, values, batch, 1.0) != 1).any())
 
@@ -172,6 +183,7 @@ NAMESPACE = {
     "GIB": GIB,
     "bfloat16": bfloat16,
     "bfloat16_sum": bfloat16_sum,
+    "blocks_gathered": blocks_gathered,
     "bytes_per_block": bytes_per_block,
     "ceil": ceil,
     "chosen": chosen,
