@@ -41,14 +41,14 @@ def unpack_tensor(packed: Any) -> Tensor:
 
 
 def pack_flat_batch(batch: FlatBatch) -> list[Any]:
-    """Return the fields in order, tensors packed."""
-    values = [getattr(batch, field.name) for field in fields(batch)]
+    """Return what the batch was made of, in order, tensors packed."""
+    values = [getattr(batch, field.name) for field in fields(batch) if field.init]
     return [pack_tensor(value) if isinstance(value, Tensor) else value for value in values]
 
 
 def unpack_flat_batch(packed: Any) -> FlatBatch:
     """The reverse. Raises `ValueError`."""
-    *tensors, query_lens = packed
-    names = [field.name for field in fields(FlatBatch)][:-1]
+    *tensors, query_lens, block_size = packed
+    *names, _, _ = (field.name for field in fields(FlatBatch) if field.init)
     unpacked = {name: unpack_tensor(part) for name, part in zip(names, tensors, strict=True)}
-    return FlatBatch(**unpacked, query_lens=[int(size) for size in query_lens])
+    return FlatBatch(**unpacked, query_lens=[int(size) for size in query_lens], block_size=int(block_size))
