@@ -89,7 +89,7 @@ def test_a_command_that_would_be_refused_is_found(line: str) -> None:
 
 
 def test_every_option_that_stands_alone_exists(texts: list[ReleasedText]) -> None:
-    known = {"-k", "-s", "-m"} | options_of(typer.main.get_command(app))
+    known = {"-k", "-s", "-m", "--timeout"} | options_of(typer.main.get_command(app))
     for text in texts:
         for code in text.inline_code:
             if code.startswith("-"):
