@@ -26,9 +26,9 @@ def write_notebook(path: Path, cells: Sequence[str | nbformat.NotebookNode]) -> 
 class Screen:
     """A page with one notebook. `strangers` collects requests to other machines, `errors` the errors of the page."""
 
-    def __init__(self, browser: Any, server: str, width: int = 1100, height: int = 900) -> None:
+    def __init__(self, browser: Any, server: str, width: int = 1100, height: int = 900, sharpness: float = 1) -> None:
         self.server, self.path = server, ""
-        self.context = browser.new_context(viewport={"width": width, "height": height})
+        self.context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=sharpness)
         self.page = self.context.new_page()
         self.strangers: list[str] = []
         self.errors: list[str] = []

@@ -25,8 +25,11 @@ SECONDS = 90.0
 
 
 @contextmanager
-def jupyterlab(course: Path, home: Path) -> Iterator[str]:
-    """Serve a copy of the course, and yield the address; kernels import the copy. `home` is an empty folder."""
+def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
+    """Serve a copy of the course, and yield the address; kernels import the copy and run the `lineup`, if there is one.
+
+    `home` is an empty folder.
+    """
     for name, value in SETTINGS.items():
         settings = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         settings.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +41,7 @@ def jupyterlab(course: Path, home: Path) -> Iterator[str]:
         server = subprocess.Popen(
             [*command, f"--ServerApp.port={port}", f"--ServerApp.root_dir={course}"],
             cwd=course,
-            env=environment(course, home),
+            env=environment(course, home) | ({"LAB_IMPL": lineup} if lineup else {}),
             stdout=written,
             stderr=subprocess.STDOUT,
         )

@@ -1,0 +1,46 @@
+"""`python -m tools.pictures` writes `docs/pictures/`; with names (`demo`, `screens`), only these."""
+
+import sys
+from collections.abc import Callable
+
+from mini_vllm.lineup import CHECKOUT
+from mini_vllm.views.picture import Picture
+from tools.pictures import views
+from tools.pictures.screens import screens
+from tools.pictures.terminal import demo
+
+PICTURES = CHECKOUT / "docs" / "pictures"
+VIEWS: dict[str, Callable[[], Picture]] = {
+    "time_machine": views.time_machine_step,
+    "block_life": views.life_of_blocks,
+    "hash_chain": views.three_chains,
+    "paged_batch": views.paged_decode,
+    "chunking_dial": views.smaller_budget,
+    "calculator": views.capacity,
+    "policy_bench": views.policies,
+}
+NAMES = ("demo", *VIEWS, "screens")
+
+
+def files(name: str) -> dict[str, bytes]:
+    """Return the files of a picture, by their names."""
+    if name == "demo":
+        return {"demo.svg": demo().encode()}
+    if name == "screens":
+        return {f"{screen}.png": png for screen, png in screens().items()}
+    return {f"{name}.svg": f"{VIEWS[name]().svg()}\n".encode()}
+
+
+def main(names: list[str]) -> None:
+    """Make the pictures that are named, or all. The screens need Chromium."""
+    if unknown := set(names) - set(NAMES):
+        sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name in names or NAMES:
+        for file, content in files(name).items():
+            (PICTURES / file).write_bytes(content)
+            print(f"docs/pictures/{file}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

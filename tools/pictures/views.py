@@ -1,0 +1,69 @@
+"""The pictures of the views."""
+
+from collections.abc import Callable
+
+from mini_vllm import parse_lineup
+from mini_vllm.lineup import CHECKOUT
+from mini_vllm.simulator.served import Slo
+from mini_vllm.views.block_life import block_life
+from mini_vllm.views.calculator import Setup, calculator_picture, capacity_of
+from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from mini_vllm.views.film import Film
+from mini_vllm.views.hash_chain import hash_chain, hits_of
+from mini_vllm.views.paged_batch import paged_batch
+from mini_vllm.views.picture import Picture
+from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
+from mini_vllm.views.recording import Recording
+from mini_vllm.views.time_machine import time_machine
+from solutions import phase4_prefix_cache, phase6_gpu_runner
+
+RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
+
+
+def at_preemption(view: Callable[[Recording], Film]) -> Picture:
+    """Return a view of the first step of the recorded run in which somebody is preempted."""
+    recording = Recording.read(RECORDED)
+    step = next(record["step"] for record in recording.steps if record["preempted"])
+    return view(recording)[step]
+
+
+def time_machine_step() -> Picture:
+    """Return that step in the time machine."""
+    return at_preemption(time_machine)
+
+
+def life_of_blocks() -> Picture:
+    """Return what the blocks go through in that step."""
+    return at_preemption(block_life)
+
+
+def three_chains() -> Picture:
+    """Return a prompt, one that parts from it in its third block, and the first one again with a salt."""
+    prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
+    prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
+    salts = {"C": "blue"}
+    hits = hits_of(prompts, phase4_prefix_cache.HashPrefixCache(4), 4, salts)
+    return hash_chain(prompts, 4, phase4_prefix_cache.hash_block, salts=salts, hits=hits)
+
+
+def paged_decode() -> Picture:
+    """Return the decode of the handout's batch: it reads all 7 tokens of B, in two blocks."""
+    return paged_batch(functions=phase6_gpu_runner)[4]
+
+
+def smaller_budget() -> Picture:
+    """Return what a quarter of the token budget does to waiting."""
+    deployment = Deployment()
+    before, now = (try_setting(Setting(max_num_batched_tokens=budget), deployment) for budget in (2048, 512))
+    return chunking_picture(now, before)
+
+
+def capacity() -> Picture:
+    """Return what the model and the GPU allow that the calculator opens with."""
+    return calculator_picture(capacity_of(Setup()))
+
+
+def policies() -> Picture:
+    """Return the contest that the policy bench opens with."""
+    contest = Contest()
+    return policy_picture(contest, hold_contest(contest, parse_lineup("solution")), Slo())
