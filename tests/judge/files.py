@@ -21,6 +21,11 @@ def mutant(phase: int, name: str) -> str:
     return found
 
 
+def texts_of_mistakes(phase: int) -> dict[str, str]:
+    """Return the mutants of a phase, name to text."""
+    return {subject.name: subject.text for subject in mutants(phase)}
+
+
 def fair_texts(phase: int) -> dict[str, str]:
     """Return the alternatives as a learner would hand them in: with what they take from the reference inlined."""
     return {subject.name: IMPORT_OF_ONE.sub(renamed, subject.text) for subject in alternatives(phase)}
