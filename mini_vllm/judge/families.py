@@ -4,7 +4,7 @@ A mistake costs the families that it breaks and leaves the others whole. To add 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -67,6 +67,15 @@ def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) ->
     budget = scenario.config.max_num_batched_tokens
     returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
     return any(tokens and total + tokens > budget for tokens, total in returned)
+
+
+def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """Without the guard, or with one that lets nobody in beside others, the plans would differ."""
+    unguarded = Play(replace(scenario, config=replace(scenario.config, admission_guard=False)))
+    while not unguarded.finished:
+        unguarded.step()
+    differs = [step["scheduled"] for step in unguarded.recorder.steps] != [step["scheduled"] for step in trace]
+    return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
 
 
 def several_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
@@ -184,7 +193,7 @@ FAMILIES = (
             engine(SIZES, Features(chunking=False, caching=True, has_threshold=True), waits),
         ),
     ),
-    Family(5, "the admission guard", 10, (engine("admits", GUARDED, waits),)),
+    Family(5, "the admission guard", 10, (engine("admits", GUARDED, the_guard_decides),)),
     Family(6, "rows of a batch", 10, (trials.batch_rows,)),
     Family(6, "slots and block tables", 10, (trials.batch_places,)),
     Family(6, "writing K and V", 5, (trials.kv_writes,)),

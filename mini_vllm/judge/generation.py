@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from mini_vllm.interfaces import ModelRunner
 from mini_vllm.judge.link.link import Link
 from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
-from mini_vllm.model.loading import describe_model
+from mini_vllm.model.loading import describe_model, use_one_thread_if_small
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
 from mini_vllm.parts import runner_steps_for
@@ -60,7 +60,8 @@ def make_model(seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = LlamaForCausalLM(config)
-        return model.eval()
+    use_one_thread_if_small(model)
+    return model.eval()
 
 
 def true_tokens(scenario: Scenario, model: Any) -> dict[str, list[int]] | None:

@@ -18,13 +18,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def class_table(report: Report) -> Table:
-    """Return a row per submission with a column per phase."""
+    """Return a row per submission with a column per phase, in 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
-    table.add_column("submission", overflow="fold")
+    table.add_column("submission", overflow="fold", min_width=12)
     phases = report.grades[0].phases if report.grades else []
     for phase in phases:
-        table.add_column(f"phase {phase.number}", justify="right", no_wrap=True, min_width=8)
-    table.add_column("points", justify="right", no_wrap=True, min_width=10)
+        table.add_column(f"{phase.number}", justify="right", no_wrap=True, min_width=6)
+    table.add_column("points", justify="right", no_wrap=True, min_width=8)
     table.add_column("together", justify="right", no_wrap=True, min_width=9)
     for grade in report.grades:
         table.add_row(

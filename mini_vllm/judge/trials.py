@@ -217,7 +217,8 @@ def cap_cases(rng: Random) -> Trial:
         computed = request.num_computed_tokens if request.num_computed_tokens else rng.randrange(len(tokens))
         if request.status is RequestStatus.RUNNING:
             request.num_computed_tokens = computed
-        cases.append((request, computed, rng.randrange(1, 24)))
+        wanted = len(tokens) - computed
+        cases.append((request, computed, rng.choice((rng.randrange(1, 24), wanted, max(1, wanted - 1)))))
     return trial(5, "num_new_tokens", settings, cases)
 
 

@@ -25,7 +25,7 @@ WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail]
 
 def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
     names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    judge = Judge(SECRET, jail, per_family=1, seconds=2, phases=[1])
+    judge = Judge(SECRET, jail, per_family=1, seconds=1, phases=[1])
     judge.families = judge.families[:2]  # clamp, and one that it has no part in
     (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
     return phase

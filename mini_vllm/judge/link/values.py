@@ -15,7 +15,7 @@ from mini_vllm.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import Preempted, ScheduledRequest, SchedulerOutput
 
-LARGEST = 2**62
+LARGEST = 2**256
 Json = Any
 
 

@@ -1,0 +1,37 @@
+"""The numbers in the teachers' guide."""
+
+import re
+
+import pytest
+
+from mini_vllm.judge.families import FAMILIES
+from tests.course.checks.labs import LABS
+from tests.course.test_handouts import CHECK, numbers_claimed
+from tests.grading.checkout import PHASES
+
+GUIDE = (LABS.parent / "docs" / "teaching.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (?:0 observe|\[[1-6] .*?) \|.*\| (\d+) \|[^|]*\|$", re.MULTILINE)
+
+
+def course_minutes() -> int:
+    """Return the minutes of all phases in the map of the course."""
+    minutes = ROW.findall((LABS / "README.md").read_text(encoding="utf-8"))
+    assert len(minutes) == 7
+    return sum(map(int, minutes))
+
+
+def judge_points() -> list[int]:
+    """Return what the judge gives for each phase."""
+    return [sum(family.points for family in FAMILIES if family.phase == phase) for phase in PHASES]
+
+
+@pytest.mark.parametrize("match", CHECK.finditer(GUIDE), ids=lambda match: match[1])
+def test_what_the_guide_says_is_so(match: re.Match[str]) -> None:
+    assert eval(match[1], {"course_minutes": course_minutes, "judge_points": judge_points, "sum": sum}) is True
+    assert all(re.search(rf"(?<!\d){number}(?!\d)", GUIDE[: match.start()]) for number in numbers_claimed(match[1]))
+
+
+def test_the_guide_names_all_phases_and_files_that_exist() -> None:
+    paths = re.findall(r"`((?:mini_vllm|tests|tools|labs)/[\w/]+\.(?:py|sh|md))`", GUIDE)
+    assert len(paths) > 1
+    assert [path for path in paths if not (LABS.parent / path).exists()] == []
