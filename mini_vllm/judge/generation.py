@@ -13,7 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from mini_vllm.interfaces import ModelRunner
 from mini_vllm.judge.link.link import Link
 from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
-from mini_vllm.model.loading import describe_model, use_one_thread_if_small
+from mini_vllm.model.host import use_one_thread_if_small
+from mini_vllm.model.loading import describe_model
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
 from mini_vllm.parts import runner_steps_for
