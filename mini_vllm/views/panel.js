@@ -36,6 +36,8 @@ function render({ model, el: root }) {
   const twin = make("pre"), summary = make("summary", { textContent: "In words" });
   root.classList.add("mvw");
   root.replaceChildren(controls, picture, error, heard, make("details", {}, summary, twin));
+  // The picture that stands behind a widget in a saved notebook is not needed while the widget runs.
+  root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
   let newest = model.get("question").ticket, onItsWay = null, held = null;
 
   const values = () => Object.fromEntries(knobs.map((knob) => [knob.name, valueOf(knob, inputs[knob.name])]));

@@ -85,6 +85,8 @@ function render({ model, el: root }) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.replaceChildren(bar, picture, following, heard, make("details", {}, summary, twin));
+  // The picture that stands behind a widget in a saved notebook is not needed while the widget runs.
+  root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
 
   function load() {
     stop();

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import traitlets
+from IPython.display import display
 
 from mini_vllm.views.film import Film
 from mini_vllm.views.knobs import Knob, checked
@@ -12,7 +14,17 @@ from mini_vllm.views.picture import Picture, read_asset
 
 
 class PictureWidget(anywidget.AnyWidget):
-    """A widget that is a picture wherever it cannot run: exported, untrusted or opened without a kernel."""
+    """A widget that is a picture wherever it cannot run: exported, untrusted, or saved and opened again.
+
+    A cell shows it and behind it its picture, which the running widget hides: a front end that finds no widget
+    any more in a saved cell shows nothing of that output, but the next one is there. `place` names the picture.
+    """
+
+    place = traitlets.Unicode().tag(sync=True)
+
+    @traitlets.default("place")
+    def _new_place(self) -> str:
+        return uuid4().hex
 
     def picture(self) -> Picture:
         """Return what stands for the widget now."""
@@ -22,6 +34,15 @@ class PictureWidget(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, **self.picture().bundle()}, metadata
+
+    def _ipython_display_(self) -> None:
+        """Show the widget and its picture as two outputs of the cell."""
+        data, metadata = self._repr_mimebundle_()
+        formats = self.picture().bundle()
+        widget = {name: content for name, content in data.items() if name not in formats} | {"text/plain": ""}
+        picture = formats | {"text/html": f'<div data-place="{self.place}">{formats["text/html"]}</div>'}
+        display(widget, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+        display(picture, raw=True)  # type: ignore[no-untyped-call]
 
 
 class Player(PictureWidget):

@@ -17,6 +17,7 @@ from mini_vllm.workload import make_workload
 watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
 """
 PICTURE = 'img[src^="data:image/svg+xml"]'
+TRUSTED = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
 # Whether an image has loaded, what it says, and how many different colours it shows.
 SEEN = """async (image) => { await image.decode();
   const canvas = Object.assign(document.createElement("canvas"), { width: 720, height: 500 });
@@ -52,6 +53,7 @@ def offline(browser: Any) -> Iterator[Any]:
 
 
 def assert_a_picture_of_step_5(page: Any) -> None:
+    assert page.locator(PICTURE).count() == 1
     seen = page.locator(PICTURE).first.evaluate(SEEN)
     assert "step 5" in seen["alt"]
     assert seen["width"] > 500
@@ -68,7 +70,21 @@ def test_an_exported_page_shows_its_pictures_offline(saved: Path, offline: Any, 
 
 def test_a_notebook_that_nobody_trusts_yet_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:
     screen = opened(saved=changed)
-    trusted = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
-    assert not screen.page.evaluate(trusted)
+    assert not screen.page.evaluate(TRUSTED)
     screen.page.screenshot(path=tmp_path / "untrusted.png")
     assert_a_picture_of_step_5(screen.page)
+
+
+def test_the_learners_own_notebook_opened_again_shows_its_pictures(saved: Path, opened: Opener, tmp_path: Path) -> None:
+    """It is trusted, but its widgets are gone with the kernel that made them."""
+    screen = opened(saved=saved)
+    assert screen.page.evaluate(TRUSTED)
+    screen.page.screenshot(path=tmp_path / "again.png")
+    assert_a_picture_of_step_5(screen.page)
+
+
+def test_beside_a_running_widget_its_picture_is_hidden(opened: Opener) -> None:
+    screen = opened(CELLS).run_all()
+    screen.page.locator(".mvw svg").wait_for()
+    picture = screen.page.locator(PICTURE)
+    assert (picture.count(), picture.is_visible()) == (1, False)
