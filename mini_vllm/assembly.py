@@ -10,7 +10,6 @@ from mini_vllm.parts import (
     preemption_for,
     prefix_cache_for,
     request_queue_for,
-    runner_steps_for,
     scheduler_step_for,
 )
 from mini_vllm.scheduler import Scheduler
@@ -52,14 +51,13 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
     runner: ModelRunner
     tokenizer: Tokenizer
     if lineup.runner == "absent":
+        config.require_one_rank("phase 6 (GPU runner) is absent")
         config = config.resolved(max_model_len=2048, num_gpu_blocks=1024)
     else:
-        from mini_vllm.model.loading import load_model
-        from mini_vllm.model.memory import size_kv_cache
+        from mini_vllm.model.opening import open_model
 
-        loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
-        steps = runner_steps_for(lineup.runner)
-        config = config.resolved(loaded.max_model_len, config.num_gpu_blocks or size_kv_cache(config, loaded, steps))
+        opened = open_model(model, config, lineup.runner)
+        config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, config)) if record else None
     scheduler = build_scheduler(config, lineup, watched)
     num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
@@ -68,6 +66,7 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
     else:
         from mini_vllm.model.runner import PagedModelRunner
 
-        runner = PagedModelRunner(loaded, steps, num_blocks, block_size)
+        runner = PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps)
+        tokenizer = opened.tokenizer
     recorder = TraceRecorder(scheduler, watched) if watched is not None else None
     return LLMEngine(config, scheduler, runner, tokenizer, recorder)

@@ -12,7 +12,8 @@ class EngineConfig:
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
     memory that is free then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory).
-    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `admission_guard` and
+    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `tensor_parallel_size`
+    processes share the model's heads, each on a GPU of its own or all on the CPU. `admission_guard` and
     `prepack_weights` (reorder the linear layers' weights for the CPU) are ours; vLLM 0.13.0 has no such
     settings.
 
@@ -31,12 +32,13 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
+    tensor_parallel_size: int = 1
     prepack_weights: bool = True
     admission_guard: bool = False
     check_invariants: bool = False
 
     def __post_init__(self) -> None:
-        self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size")
+        self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size")
         self._require_at_least(0, "long_prefill_token_threshold")
         self._require_at_least(2, "max_model_len", "num_gpu_blocks")
         self._require_at_least(1, "kv_cache_memory_bytes")
@@ -62,6 +64,11 @@ class EngineConfig:
                 f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
                 f"{why}: a longer prompt would wait for ever; got {self.max_num_batched_tokens}"
             )
+
+    def require_one_rank(self, why: str) -> None:
+        """Raise `ValueError` if the model is to be split, but there is none."""
+        if self.tensor_parallel_size > 1:
+            raise ValueError(f"tensor_parallel_size must be 1 because {why}; got {self.tensor_parallel_size}")
 
     def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
         """Return the config with what was left open filled in."""

@@ -1,6 +1,7 @@
 """`LLM`: the offline interface, in vLLM's shape."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 from mini_vllm.assembly import build_engine
@@ -15,7 +16,8 @@ class LLM:
     """A model, an engine, and a lineup that says whose code the engine is made of.
 
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
-    defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`.
+    defaults to `LAB_IMPL`. `tensor_parallel_size` replaces the config's, as in vLLM. `record` keeps a trace of
+    every step in `llm.engine.recorder.steps`.
     """
 
     def __init__(
@@ -24,10 +26,14 @@ class LLM:
         config: EngineConfig | None = None,
         lineup: Lineup | None = None,
         *,
+        tensor_parallel_size: int | None = None,
         record: bool = False,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
-        self.engine = build_engine(config or EngineConfig(), self.lineup, model, record=record)
+        config = config or EngineConfig()
+        if tensor_parallel_size is not None:
+            config = replace(config, tensor_parallel_size=tensor_parallel_size)
+        self.engine = build_engine(config, self.lineup, model, record=record)
         self._request_ids = map(str, count())
 
     def generate(

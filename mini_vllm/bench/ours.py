@@ -15,6 +15,7 @@ from mini_vllm.bench.stream import Arrivals
 from mini_vllm.config import EngineConfig
 from mini_vllm.interfaces import ModelRunner
 from mini_vllm.lineup import parse_lineup
+from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.simulated_time import EndingRunner
@@ -85,12 +86,14 @@ class Ours:
         lineup = parse_lineup(settings.lineup)
         self.engine = build_engine(EngineConfig(**{**chosen, **config}), lineup, settings.model or None)
         assert isinstance(self.engine.runner, PagedModelRunner)
-        caches = self.engine.runner.key_caches + self.engine.runner.value_caches
+        paged = self.engine.runner.model
+        assert isinstance(paged, PagedModel)
+        caches = paged.key_caches + paged.value_caches
         self.facts = {
             "lineup": str(lineup),
             "kv_cache_bytes": sum(cache.numel() * cache.element_size() for cache in caches),
         }
-        self.watched = WatchedRunner(self.engine.runner, self.engine.runner.model)
+        self.watched = WatchedRunner(self.engine.runner, paged.model)
         self.lengths: dict[str, int] = {}
         end, *_ = self.engine.tokenizer.eos_token_ids or [0]
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)

@@ -22,6 +22,7 @@ from mini_vllm.cli.options import (
     NumGpuBlocks,
     PrepackWeights,
     SchedulingPolicy,
+    TensorParallelSize,
     engine_config,
     open_llm,
 )
@@ -56,6 +57,7 @@ def generate(
     enable_chunked_prefill: EnableChunkedPrefill = None,
     admission_guard: AdmissionGuard = None,
     scheduling_policy: SchedulingPolicy = None,
+    tensor_parallel_size: TensorParallelSize = None,
     dtype: Dtype = None,
     prepack_weights: PrepackWeights = None,
 ) -> None:
@@ -77,6 +79,7 @@ def generate(
         enable_chunked_prefill=enable_chunked_prefill,
         admission_guard=admission_guard,
         policy=scheduling_policy,
+        tensor_parallel_size=tensor_parallel_size,
         dtype=dtype,
         prepack_weights=prepack_weights,
     )

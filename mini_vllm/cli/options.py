@@ -41,6 +41,9 @@ AdmissionGuard = Annotated[
     bool | None,
     typer.Option("--admission-guard/--no-admission-guard", show_default=False, rich_help_panel=_PANEL),
 ]
+TensorParallelSize = Annotated[
+    int | None, typer.Option(help="Processes that share the model, a GPU each.", rich_help_panel=_PANEL)
+]
 Dtype = Annotated[
     Literal["float32", "bfloat16"] | None,
     typer.Option(help="What weights and cache are kept in. Default: float32.", rich_help_panel=_PANEL),

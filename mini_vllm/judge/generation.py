@@ -15,6 +15,7 @@ from mini_vllm.judge.link.link import Link
 from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
 from mini_vllm.model.host import use_one_thread_if_small
 from mini_vllm.model.loading import describe_model
+from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
 from mini_vllm.parts import runner_steps_for
@@ -92,7 +93,9 @@ def paged_runner(generation: Generation, link: Link) -> ModelRunner:
     """Return the judge's runner of the model, with the learner's functions in it."""
     config, loaded = generation.scenario.config, describe_model(make_model(generation.seed))
     assert config.num_gpu_blocks is not None
-    return PagedModelRunner(loaded, remote_steps(link), config.num_gpu_blocks, config.block_size)
+    steps = remote_steps(link)
+    model = PagedModel(loaded, steps.write_kv, steps.paged_attention, config.num_gpu_blocks, config.block_size)
+    return PagedModelRunner(model, steps)
 
 
 def remote_steps(link: Link) -> RunnerSteps:

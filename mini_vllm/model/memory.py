@@ -23,11 +23,13 @@ def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps)
     """Return the number of blocks, null block included: what fits, but no more than could ever be used.
 
     On a CPU the cache is also kept under 4 GiB, because other programs live in the same memory;
-    `kv_cache_memory_bytes` replaces both limits.
+    `kv_cache_memory_bytes` replaces both limits. With tensor parallelism `loaded` is one rank's share: each
+    GPU holds its own K/V heads, a CPU's memory those of all ranks.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
+    num_kv_heads = loaded.num_kv_heads * (config.tensor_parallel_size if loaded.device.type == "cpu" else 1)
     block_bytes = steps.kv_block_bytes(
-        loaded.num_layers, config.block_size, loaded.num_kv_heads, loaded.head_dim, bytes_per_number
+        loaded.num_layers, config.block_size, num_kv_heads, loaded.head_dim, bytes_per_number
     )
     longest = config.max_model_len or loaded.max_model_len
     num_useful = config.max_num_seqs * -(-longest // config.block_size) + 1

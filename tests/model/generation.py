@@ -10,6 +10,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.lineup import Lineup, parse_lineup
 from mini_vllm.model.loading import LoadedModel
+from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.parts import runner_steps_for
@@ -46,10 +47,11 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
     config = config.resolved(loaded.max_model_len, 1024)
     scheduler = build_scheduler(config, lineup)
     num_blocks = scheduler.kv.num_usable_blocks + 1
-    runner = PagedModelRunner(loaded, runner_steps_for(lineup.runner), num_blocks, scheduler.kv.block_size)
+    steps = runner_steps_for(lineup.runner)
+    model = PagedModel(loaded, steps.write_kv, steps.paged_attention, num_blocks, scheduler.kv.block_size)
     tokenizer = NoEndTokenizer()
     tokenizer.eos_token_ids = loaded.eos_token_ids
-    return LLMEngine(config, scheduler, runner, tokenizer)
+    return LLMEngine(config, scheduler, PagedModelRunner(model, steps), tokenizer)
 
 
 def engine_greedy(engine: LLMEngine, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[RequestOutput]:

@@ -15,6 +15,7 @@ from mini_vllm.lineup import CHECKOUT, parse_lineup
 from mini_vllm.llm import LLM
 from mini_vllm.model.groups import group_requests
 from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
+from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner, draw
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
@@ -127,7 +128,8 @@ def num_operators() -> int:
     """Return how many torch operators one decode step of a model of the embedded shape runs."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())
-    runner = PagedModelRunner(loaded, STEPS, num_blocks=4, block_size=16)
+    paged = PagedModel(loaded, STEPS.write_kv, STEPS.paged_attention, num_blocks=4, block_size=16)
+    runner = PagedModelRunner(paged, STEPS)
     with Counting() as counting:  # type: ignore[no-untyped-call]
         runner.execute_model([row("A", 8, 7, 1, [1])])
     return int(counting.number)

@@ -1,0 +1,56 @@
+"""From a model's name to something that computes: on one device, or split over several ranks."""
+
+from typing import Protocol
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import Impl
+from mini_vllm.model.loading import load_model
+from mini_vllm.model.memory import size_kv_cache
+from mini_vllm.model.paged_model import ForwardPass, PagedModel
+from mini_vllm.model.steps import RunnerSteps
+from mini_vllm.parts import runner_steps_for
+from mini_vllm.tokenizer import Tokenizer
+
+
+class OpenedModel(Protocol):
+    """A model that is loaded, but has no KV cache yet: how large it is to be depends on the whole engine."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def steps(self) -> RunnerSteps: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def num_gpu_blocks(self) -> int:
+        """Blocks that the config asks for, else that the memory allows; null block included."""
+        ...
+
+    def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass: ...
+
+
+class WholeModel:
+    """A model on one device."""
+
+    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
+        self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
+        self.steps = steps
+        self.max_model_len = self.loaded.max_model_len
+        self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps)
+
+    def with_cache(self, num_blocks: int, block_size: int) -> PagedModel:
+        """Return the model over a cache of `num_blocks` blocks, null block included."""
+        return PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+
+
+def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedModel:
+    """Load `model` (a directory or hub name; None is the embedded one) for phase 6 by `impl`.
+
+    Raises `ValueError` if it cannot be found, served, or split over `config.tensor_parallel_size` ranks.
+    """
+    steps = runner_steps_for(impl)
+    if config.tensor_parallel_size == 1:
+        return WholeModel(model, config, steps)
+    from mini_vllm.model.parallel.model import SplitModel
+
+    return SplitModel(model, config, impl, steps)
