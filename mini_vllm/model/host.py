@@ -23,6 +23,13 @@ def use_one_thread_if_small(model: Any) -> None:
         torch.set_num_threads(1)
 
 
+def share_threads(size: int) -> int:
+    """Leave this process its part of torch's threads, because `size` processes compute here; return how many."""
+    num_threads = max(1, torch.get_num_threads() // size)
+    torch.set_num_threads(num_threads)
+    return num_threads
+
+
 def keep_freed_memory() -> bool:
     """Let the process keep what it frees, so that the next step finds it again; return whether that was possible.
 

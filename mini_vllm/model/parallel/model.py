@@ -5,6 +5,7 @@ from torch import Tensor
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import Impl
+from mini_vllm.model.host import share_threads
 from mini_vllm.model.loading import LoadedModel, ModelTokenizer, load_model
 from mini_vllm.model.memory import size_kv_cache
 from mini_vllm.model.packed_linear import pack_linear_layers
@@ -54,12 +55,10 @@ class SplitModel:
         size = config.tensor_parallel_size
         require_gpus(size)
         self.steps = steps
-        num_threads = max(1, torch.get_num_threads() // size)
-        self.workers = Workers(size, num_threads)
+        self.workers = Workers(size, num_threads=share_threads(size))
         try:
             self.workers.tell_each([Start(model, config, impl, rank, size) for rank in range(1, size)])
             self.share, self.tokenizer = self._load(model, config)
-            torch.set_num_threads(min(num_threads, torch.get_num_threads()))
             self.max_model_len = self.share.max_model_len
             self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.share, steps)
             self.num_gpu_blocks = min(self.num_gpu_blocks, *self.workers.hear())

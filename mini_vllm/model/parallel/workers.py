@@ -12,7 +12,7 @@ from mini_vllm.lineup import CHECKOUT
 from mini_vllm.model.parallel.messages import Trouble, receive, send
 
 COMMAND = [sys.executable, "-P", "-m", "mini_vllm.model.parallel.worker"]
-SECONDS_TO_END = 3.0
+SECONDS_TO_END = 5.0
 Process = subprocess.Popen[bytes]
 
 
