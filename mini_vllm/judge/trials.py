@@ -212,10 +212,8 @@ def cap_cases(rng: Random) -> Trial:
         tokens = [7] * rng.choice((max_model_len, max_model_len - 1, rng.randrange(1, max_model_len)))
         request = Request("r", tokens)
         request.status = rng.choice((RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED))
-        if request.status is RequestStatus.RUNNING:
-            request.num_computed_tokens = rng.choice((len(tokens) - 1, rng.randrange(len(tokens))))
-        computed = request.num_computed_tokens if request.num_computed_tokens else rng.randrange(len(tokens))
-        if request.status is RequestStatus.RUNNING:
+        computed = rng.choice((len(tokens) - 1, rng.randrange(len(tokens))))
+        if request.status is RequestStatus.RUNNING:  # who waits has computed nothing: `computed` is its hit
             request.num_computed_tokens = computed
         wanted = len(tokens) - computed
         cases.append((request, computed, rng.choice((rng.randrange(1, 24), wanted, max(1, wanted - 1)))))

@@ -25,7 +25,7 @@ def judge_points() -> list[int]:
     return [sum(family.points for family in FAMILIES if family.phase == phase) for phase in PHASES]
 
 
-@pytest.mark.parametrize("match", CHECK.finditer(GUIDE), ids=lambda match: match[1])
+@pytest.mark.parametrize("match", list(CHECK.finditer(GUIDE)), ids=lambda match: match[1])
 def test_what_the_guide_says_is_so(match: re.Match[str]) -> None:
     assert eval(match[1], {"course_minutes": course_minutes, "judge_points": judge_points, "sum": sum}) is True
     assert all(re.search(rf"(?<!\d){number}(?!\d)", GUIDE[: match.start()]) for number in numbers_claimed(match[1]))
