@@ -88,13 +88,15 @@ def test_keys_and_a_dragged_slider_move_the_picture_to_their_step(player: Any, p
     assert player.locator(HEADLINE).first.text_content() == f"step 2 of {last}"
 
 
-def test_a_clicked_request_is_followed(player: Any) -> None:
-    player.locator("[data-request]").first.click()
-    followed = player.get_attribute("data-follow")
-    assert followed.startswith("request:")
+@pytest.mark.parametrize(
+    ("kind", "about"), [("request", "A: prefill, 8 of 9 tokens computed"), ("block", "block 1: held by A")]
+)
+def test_what_is_clicked_is_followed(player: Any, kind: str, about: str) -> None:
+    player.locator(f'[data-about="{kind}:{int(kind == "block")}"]').first.click()
+    assert player.get_attribute("data-follow") == f"{kind}:{int(kind == 'block')}"
+    assert about in player.locator(".mvw-about").text_content()
     assert player.locator(".mv-followed").count() > 0
     assert player.locator(".mv-dim").count() > 0
-    assert player.locator(".mvw-about").text_content()
     player.press("Escape")
     assert player.locator(".mv-dim").count() == 0
 
