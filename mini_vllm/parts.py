@@ -23,6 +23,7 @@ from mini_vllm.request_queue import FCFSRequestQueue
 
 if TYPE_CHECKING:
     from mini_vllm.model.steps import RunnerSteps
+    from mini_vllm.views.hash_chain.chains import HashBlock
 
 
 def scheduler_step_for(impl: Impl) -> SchedulerStep:
@@ -91,6 +92,19 @@ def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
     from solutions.phase4_prefix_cache import HashPrefixCache as Ours
 
     return Ours(config.block_size)
+
+
+def hash_block_for(impl: Impl) -> "HashBlock | None":
+    """Return phase 4's `hash_block`, for pictures; None if the phase is absent."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase4_prefix_cache.starter import hash_block as yours
+
+        return yours
+    from solutions.phase4_prefix_cache import hash_block as ours
+
+    return ours
 
 
 def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPolicy:

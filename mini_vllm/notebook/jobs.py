@@ -9,6 +9,8 @@ from mini_vllm.lineup import Lineup
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.stages import Stage, make_visits, run_stage
+from mini_vllm.views.hash_chain import hash_chain, hits_of
+from mini_vllm.views.picture import Picture
 from mini_vllm.views.recording import Recording
 from mini_vllm.workload import Arrival, Run
 
@@ -24,10 +26,16 @@ class Played:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A run with a real model: its recording, and the outputs in the order of the questions."""
+    """A run of chats: its recording, the output for each question, and the text of each token id that came up."""
 
     recording: Recording
-    outputs: Sequence[RequestOutput]
+    outputs: Mapping[str, RequestOutput]
+    texts: Mapping[int, str]
+
+    @property
+    def token_ids(self) -> dict[str, list[int]]:
+        """The tokens that each question was answered with."""
+        return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
 def play_toy(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> Played:
@@ -52,14 +60,32 @@ def tokens_said(recording: Recording) -> dict[str, list[int]]:
     return said
 
 
-def speak(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> Spoken:
+def speak(
+    questions: Sequence[str],
+    config: EngineConfig,
+    params: SamplingParams | Sequence[SamplingParams],
+    lineup: Lineup,
+) -> Spoken:
     """Ask all questions at once, of the embedded model if the lineup has phase 6, else of the toy."""
     from mini_vllm.llm import LLM
 
     llm = LLM(config=config, lineup=lineup, record=True)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}
-    return Spoken(Recording.of(llm, titles), outputs)
+    token_ids = {i for output in outputs for i in (*output.prompt_token_ids, *output.outputs[0].token_ids)}
+    texts = {token_id: llm.engine.tokenizer.decode([token_id]) for token_id in token_ids}
+    return Spoken(Recording.of(llm, titles), dict(zip(questions, outputs, strict=True)), texts)
+
+
+def draw_chain(
+    prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
+) -> Picture:
+    """Hash prompts that come one after another with the lineup's phase 4, and draw what its cache finds."""
+    from mini_vllm.parts import hash_block_for, prefix_cache_for
+
+    cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
+    hits = hits_of(prompts, cache, block_size, salts)
+    return hash_chain(prompts, block_size, hash_block_for(lineup.prefix_cache), salts=salts, hits=hits)
 
 
 def run_stages(lineups: Sequence[Lineup]) -> list[Stage]:

@@ -1,7 +1,7 @@
 """The learner's engine in a notebook: run anew for each cell, cut to the phases that the cell is about."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import TypeVar
 
@@ -11,9 +11,12 @@ from mini_vllm.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_
 from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.fresh import FreshError, in_fresh_process
 from mini_vllm.notebook.graded_tests import GradedTests
-from mini_vllm.notebook.jobs import Played, Spoken, play_toy, run_stages, speak
-from mini_vllm.notebook.notice import Notice
+from mini_vllm.notebook.jobs import Played, Spoken, draw_chain, play_toy, run_stages, speak
+from mini_vllm.notebook.layout import Layout, lay_out
+from mini_vllm.notebook.notice import Notice, is_notice
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.stages import stage_lineups
+from mini_vllm.views.picture import Picture
 from mini_vllm.workload import SMALL_POOL, Arrival
 from mini_vllm.written import starter_path, unwritten_tasks
 
@@ -50,12 +53,15 @@ class Lab:
         return GradedTests.run(self.phase, task, self.whole)
 
     def play(
-        self, arrivals: Sequence[Arrival], config: EngineConfig = SMALL_POOL, phases: int | None = None
+        self, arrivals: Sequence[Arrival], config: EngineConfig | None = None, phases: int | None = None
     ) -> Played | Notice:
-        """Run a workload on the toy model with phases 1 to `phases`."""
+        """Run a workload on the toy model with phases 1 to `phases`.
+
+        A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
+        """
         lineup = self.lineup(min(5, self.phase if phases is None else phases))
-        possible, remarks = make_possible(config, lineup)
-        played = self._ask(lineup, play_toy, arrivals, possible, lineup)
+        chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
+        played = self._ask(lineup, play_toy, arrivals, chosen, lineup)
         if isinstance(played, Played):
             self._say_once(remarks)
             print(played.stalled, end="\n" if played.stalled else "")
@@ -68,15 +74,37 @@ class Lab:
         return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
 
     def speak(
-        self, questions: Sequence[str], config: EngineConfig, params: SamplingParams, phases: int | None = None
+        self,
+        questions: Sequence[str],
+        config: EngineConfig,
+        params: SamplingParams | Sequence[SamplingParams],
+        phases: int | None = None,
     ) -> Spoken | Notice:
-        """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy."""
+        """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy.
+
+        `params` are those of all questions, or one for each.
+        """
         lineup = self.lineup(phases)
         return self._ask(lineup, speak, questions, config, params, lineup)
 
+    def hash_chain(
+        self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
+    ) -> Picture | Notice:
+        """Draw the chained hashes of prompts that come one after another, and what phase 4's cache finds for each.
+
+        `salts` gives some of them a `cache_salt`.
+        """
+        lineup = self.lineup()
+        return self._ask(lineup, draw_chain, prompts, block_size, salts or {}, lineup)
+
+    def lay_out(self, spoken: Spoken | Notice, step: int) -> Layout | Notice:
+        """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
+        lineup = self.lineup()
+        return spoken if is_notice(spoken) else self._ask(lineup, lay_out, spoken, step, lineup)
+
     def bought(self) -> Bought | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
-        lineups = [self.lineup(last) for last in range(1, min(5, self.phase) + 1)]
+        lineups = stage_lineups(self.whole, min(5, self.phase))
         stages = self._ask(lineups[-1], run_stages, lineups)
         return stages if isinstance(stages, Notice) else Bought(stages)
 

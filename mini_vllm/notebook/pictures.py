@@ -1,9 +1,12 @@
 """Pictures of what a lab ran. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mini_vllm.notebook.jobs import Played, Spoken
 from mini_vllm.notebook.notice import Notice, show
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.views.block_life import block_life
 from mini_vllm.views.show import player
 from mini_vllm.views.time_machine import compare as compare_recordings
 from mini_vllm.views.time_machine import time_machine
@@ -18,6 +21,12 @@ def watch(run: Played | Spoken | Notice, step: int = 0) -> "Player | Notice":
     return picture
 
 
+def watch_blocks(run: Played | Spoken | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
+    """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
+    picture: Player | Notice = show(lambda run: player(block_life(run.recording, blocks), step), run)
+    return picture
+
+
 def compare(
     first: Played | Spoken | Notice, second: Played | Spoken | Notice, names: tuple[str, str], step: int = 0
 ) -> "Player | Notice":
@@ -28,14 +37,34 @@ def compare(
     return picture
 
 
+def answers(run: Spoken | Notice) -> str | Notice:
+    """Return each question with its answer, and the time from one token to the next."""
+    words: str | Notice = show(_questions_and_answers, run)
+    return words
+
+
+def _questions_and_answers(run: Spoken) -> str:
+    return "\n\n".join(f"{question}\n    {_told(output)}" for question, output in run.outputs.items())
+
+
+def _told(output: RequestOutput) -> str:
+    between = output.metrics.inter_token_latency
+    pace = "" if between is None else f", {1e3 * between:.1f} ms per token"
+    return f"{output.outputs[0].text.strip()}\n    ({output.metrics.num_output_tokens} tokens{pace})"
+
+
 def same_answers(first: Played | Spoken | Notice, second: Played | Spoken | Notice) -> str | Notice:
-    """Return in words whether two runs on the toy model said the same tokens."""
+    """Return in words whether two runs said the same tokens, for the requests that both had."""
     words: str | Notice = show(_in_words, first, second)
     return words
 
 
-def _in_words(first: Played, second: Played) -> str:
-    different = [name for name, said in first.token_ids.items() if said != second.token_ids.get(name)]
+def _in_words(first: Played | Spoken, second: Played | Spoken) -> str:
+    both = first.token_ids.keys() & second.token_ids.keys()
+    different = [name for name in first.token_ids if name in both and first.token_ids[name] != second.token_ids[name]]
+    if not both:
+        return "The two runs have no request in common."
     if not different:
-        return f"All {len(first.token_ids)} requests said the same tokens in both runs."
+        who = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
+        return f"{who} said the same tokens in both runs."
     return f"DIFFERENT answers of {', '.join(different)}: that must never happen."

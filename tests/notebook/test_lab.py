@@ -4,16 +4,27 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
+<<<<<<< HEAD
 from mini_vllm.notebook import Lab, Notice, compare, same_answers, show, tell, watch
+=======
+from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
+>>>>>>> 5c3bda6 (Notebooks 02 to 06: predict, build, test, see and measure each phase; their folded answers are tested)
 from mini_vllm.notebook.bought import Bought
+from mini_vllm.notebook.figures import Figures
 from mini_vllm.notebook.jobs import Played
+<<<<<<< HEAD
 from mini_vllm.notebook.told import Told
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+=======
+from mini_vllm.views.picture import Picture
+from mini_vllm.workload import SMALL_POOL, Arrival, make_workload, run_workload
+>>>>>>> 5c3bda6 (Notebooks 02 to 06: predict, build, test, see and measure each phase; their folded answers are tested)
 from mini_vllm.written import starter_path
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
@@ -54,6 +65,45 @@ def test_more_phases_change_the_steps_and_not_the_answers() -> None:
     assert isinstance(last, Played)
     assert first.token_ids == last.token_ids
     assert first.recording.steps != last.recording.steps
+
+
+def test_a_config_is_taken_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    growing = [Arrival(0, name, [ord(name)] * 4, max_tokens=9, priority=0) for name in "ABC"]
+    played = Lab(2, "solution").play(growing, replace(SMALL_POOL, num_gpu_blocks=5, max_num_batched_tokens=128))
+    assert isinstance(played, Played)
+    assert played.recording.info.num_blocks == 4
+    assert "0 of 4 blocks are free" in played.stalled
+    assert played.stalled in capsys.readouterr().out
+
+
+def test_a_config_that_the_phases_cannot_serve_is_refused_in_words() -> None:
+    refused = Lab(4, "solution").play(WORKLOAD, SMALL_POOL)
+    assert isinstance(refused, Notice)
+    assert "phase 5 (chunked prefill) is absent" in refused.text
+
+
+def test_runs_are_set_side_by_side_in_figures() -> None:
+    lab = Lab(4, "solution")
+    runs = {"<roomy>": lab.play(WORKLOAD), "stalled": Played(Lab(2, "solution").play(WORKLOAD).recording, {}, "why")}
+    table = figures(runs)
+    assert isinstance(table, Figures)
+    roomy, stalled = table.rows
+    total = sum(record["total"] for record in runs["<roomy>"].recording.steps)
+    assert [roomy[0], roomy[4]] == ["<roomy>", str(total)]
+    assert stalled[1].endswith(", stalled")
+    bundle = table._repr_mimebundle_()
+    assert "<td>&lt;roomy&gt;</td>" in bundle["text/html"]
+    assert all(cell in bundle["text/plain"] for cell in roomy)
+    notice = Notice("missing", "phase 4")
+    assert figures({"here": runs["<roomy>"], "not here": notice}) is notice
+
+
+def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
+    prompts = {"A": [1, 2, 3, 4, 5], "B": [1, 2, 3, 9, 5], "C": [1, 2, 3, 4, 5]}
+    drawn = Lab(4, "solution").hash_chain(prompts, block_size=2, salts={"C": "blue"})
+    assert isinstance(drawn, Picture)
+    assert "B finds: hit 2 of 5 tokens" in drawn.twin
+    assert "C finds: hit 0 of 5 tokens" in drawn.twin
 
 
 EDITING = """
@@ -110,6 +160,7 @@ def test_pictures_of_runs_and_of_what_is_missing() -> None:
     before, after = lab.play(WORKLOAD, phases=3), lab.play(WORKLOAD)
     assert "step 2 of" in watch(after, 2)._repr_mimebundle_()[0]["text/plain"]
     assert "before" in compare(before, after, ("before", "after"))._repr_mimebundle_()[0]["text/plain"]
+    assert "step 2 of" in watch_blocks(after, 2)._repr_mimebundle_()[0]["text/plain"]
     assert same_answers(before, after) == "All 4 requests said the same tokens in both runs."
     notice = Notice("missing", "phase 4")
     assert watch(notice) is notice
@@ -122,6 +173,14 @@ def test_other_answers_are_named() -> None:
     assert isinstance(run, Played)
     other = Played(run.recording, {**run.token_ids, "r1": [0]})
     assert "DIFFERENT answers of r1" in str(same_answers(run, other))
+
+
+def test_only_requests_of_both_runs_are_compared() -> None:
+    run = Lab(1, "solution").play(WORKLOAD)
+    assert isinstance(run, Played)
+    one, nobody = Played(run.recording, {"r1": run.token_ids["r1"]}), Played(run.recording, {})
+    assert same_answers(one, run) == "The request said the same tokens in both runs."
+    assert same_answers(run, nobody) == "The two runs have no request in common."
 
 
 def test_show_passes_a_notice_on() -> None:

@@ -1,0 +1,58 @@
+"""Chats with the embedded model in a notebook: answers, settings of each, and a step laid out."""
+
+import pytest
+
+from mini_vllm import EngineConfig, SamplingParams
+from mini_vllm.notebook import Lab, Notice, answers
+from mini_vllm.notebook.jobs import Spoken
+from mini_vllm.notebook.layout import Layout
+
+QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
+CONFIG = EngineConfig(
+    max_num_batched_tokens=24, long_prefill_token_threshold=16, max_model_len=128, block_size=8, num_gpu_blocks=17
+)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    return Lab(6, "solution")
+
+
+@pytest.fixture(scope="module")
+def spoken(lab: Lab) -> Spoken:
+    asked = lab.speak(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
+    assert isinstance(asked, Spoken)
+    return asked
+
+
+def test_answers_come_with_their_question_and_pace(spoken: Spoken) -> None:
+    told = str(answers(spoken))
+    assert f"{QUESTIONS[1]}\n    The capital of Norway is Oslo." in told
+    assert "(2 tokens, " in told
+    assert "ms per token)" in told
+    assert list(spoken.token_ids) == QUESTIONS
+
+
+def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: Spoken) -> None:
+    layout = lab.lay_out(spoken, 1)
+    assert isinstance(layout, Layout)
+    blocks = dict(layout.block_tables)
+    assert [line[1] for line in layout.rows] == ["A"] * 2 + ["B"] * 7
+    assert [line[-1] for line in layout.rows] == ["", "yes", *[""] * 6, "yes"]
+    for _, label, _, position, slot, block, place, _ in layout.rows:
+        assert int(slot) == 8 * int(block) + int(place)
+        assert [int(block), int(place)] == [blocks[label][int(position) // 8], int(position) % 8]
+    assert "' Norway'" in repr(layout)
+    assert "block table of B: [" in layout._repr_mimebundle_()["text/html"]
+
+
+def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: Spoken) -> None:
+    refused = lab.lay_out(spoken, len(spoken.recording.steps))
+    assert isinstance(refused, Notice)
+    assert f"step must be 0 to {len(spoken.recording.steps) - 1}" in refused.text
+
+
+def test_what_is_missing_is_passed_on(lab: Lab) -> None:
+    notice = Notice("missing", "phase 6")
+    assert lab.lay_out(notice, 0) is notice
+    assert answers(notice) is notice
