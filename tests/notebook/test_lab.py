@@ -10,21 +10,13 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-<<<<<<< HEAD
-from mini_vllm.notebook import Lab, Notice, compare, same_answers, show, tell, watch
-=======
-from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
->>>>>>> 5c3bda6 (Notebooks 02 to 06: predict, build, test, see and measure each phase; their folded answers are tested)
+from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, tell, watch, watch_blocks
 from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.figures import Figures
 from mini_vllm.notebook.jobs import Played
-<<<<<<< HEAD
 from mini_vllm.notebook.told import Told
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
-=======
 from mini_vllm.views.picture import Picture
 from mini_vllm.workload import SMALL_POOL, Arrival, make_workload, run_workload
->>>>>>> 5c3bda6 (Notebooks 02 to 06: predict, build, test, see and measure each phase; their folded answers are tested)
 from mini_vllm.written import starter_path
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
