@@ -34,7 +34,7 @@ SAID = {
             "p95 618 ms",
         ],
         "from mini_vllm.simulator.gpus": ["H100 .*295", "H200 .*206"],
-        "roomy =": ["All 2 requests said the same"],
+        "roomy =": ["Both requests said the same"],
         "from collections": ["matrix products: 29"],
     },
 }
