@@ -84,7 +84,7 @@ def _phase5(stage: Stage, before: Stage) -> str:
         return f"{text}."
     return (
         f"{text}: 95 of 100 tokens come within {p95_ms(stage.inter_token_latencies):.0f} ms of the one before instead "
-        f"of {p95_ms(before.inter_token_latencies):.0f}. The first one pays for it: "
+        f"of {p95_ms(before.inter_token_latencies):.0f}. The first token waits for its chunks, and at the guard: "
         f"{mean_ms(stage.first_token_latencies):.0f} ms instead of {mean_ms(before.first_token_latencies):.0f}."
     )
 

@@ -28,12 +28,18 @@ def preempted(state: RunState, record: StepRecord) -> list[str]:
     for victim, cause, _ in record["preempted"]:
         loser, winner = state.info.label(victim), state.info.label(cause)
         if victim == cause:
-            told.append(f"{loser} needs a block and none is free. It is last in line, so it is preempted itself.")
+            told.append(f"{loser} needs a block and none is free. It is itself the one to give way, and is preempted.")
         else:
-            told.append(
-                f"{winner} needs a block and none is free, so {loser} is preempted and waits at the front of the queue."
-            )
+            place = "at the front of the queue" if is_in_front(record, victim) else "at its place in the queue"
+            told.append(f"{winner} needs a block and none is free, so {loser} is preempted and waits {place}.")
     return told
+
+
+def is_in_front(record: StepRecord, victim: str) -> bool:
+    """Return whether nobody but other victims of this step waits before a victim."""
+    victims = {request_id for request_id, *_ in record["preempted"]}
+    waiting = record["waiting_after"]
+    return victim not in waiting or victims.issuperset(waiting[: waiting.index(victim)])
 
 
 def admitted(state: RunState, record: StepRecord) -> list[str]:

@@ -1,0 +1,36 @@
+"""A step in words: where a victim waits."""
+
+from dataclasses import replace
+
+import pytest
+
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.trace import StepRecord
+from mini_vllm.views.recording import Recording
+from mini_vllm.views.sentences import describe_step, is_in_front
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_a_victim_waits_in_front_or_at_its_place(policy: str) -> None:
+    """FCFS puts a victim in front; by priority somebody more urgent may stand before it."""
+    config = replace(SMALL_POOL, policy=policy)
+    places: set[bool] = set()
+    for seed in range(40):
+        records = run_workload(make_workload(seed, 10), config, parse_lineup("solution:1-5"))
+        recording = Recording.from_steps(records)
+        places |= {said_where(recording, record) for record in records if others_victims(record)}
+    assert places == ({True} if policy == "fcfs" else {True, False})
+
+
+def others_victims(record: StepRecord) -> list[str]:
+    return [victim for victim, cause, _ in record["preempted"] if victim != cause]
+
+
+def said_where(recording: Recording, record: StepRecord) -> bool:
+    """Return whether a step's only victim waits in front, and check that the sentence says so."""
+    victim = others_victims(record)[0]
+    in_front = is_in_front(record, victim)
+    said = describe_step(recording.state(record["step"]))
+    assert ("at the front of the queue" if in_front else "at its place in the queue") in said
+    return in_front
