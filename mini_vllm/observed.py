@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env
 from mini_vllm.llm import LLM
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.trace import StepRecord
+from mini_vllm.views.recording import Recording
 from mini_vllm.written import written_phases
 
 RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
@@ -33,6 +35,13 @@ class ObservedRun:
     token_budget: int
     answers: list[Answer]
     steps: list[StepRecord]
+
+    @property
+    def recording(self) -> Recording:
+        """The run as the pictures want it, with the questions as the names of the requests."""
+        bare = Recording.from_steps(self.steps, self.token_budget)
+        titles = {answer.request_id: answer.question for answer in self.answers}
+        return replace(bare, info=replace(bare.info, titles=bare.info.titles | titles))
 
 
 def engine_to_observe() -> Lineup | None:
@@ -61,6 +70,13 @@ def observe(llm: LLM, questions: Sequence[str], params: SamplingParams) -> Obser
         for question, output in zip(questions, outputs, strict=True)
     ]
     return ObservedRun(llm.engine.scheduler.max_num_batched_tokens, answers, recorder.steps[first:])
+
+
+def observe_chats(
+    questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup
+) -> ObservedRun:
+    """Ask all questions at once of the embedded model in a new engine."""
+    return observe(LLM(config=config, lineup=lineup, record=True), questions, params)
 
 
 def write_run(run: ObservedRun, path: Path = RECORDED) -> None:

@@ -108,6 +108,14 @@ class Lab:
         stages = self._ask(lineups[-1], run_stages, lineups)
         return stages if isinstance(stages, Notice) else Bought(stages)
 
+    def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
+        """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
+
+        `function` must be importable by its name, such as `simulate`.
+        """
+        lineup = self.lineup(phases)
+        return self._ask(lineup, function, *arguments, lineup)
+
     def _say_once(self, remarks: Sequence[str]) -> None:
         """Print the remarks that this lab has not made before."""
         for remark in remarks:

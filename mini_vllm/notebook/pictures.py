@@ -1,12 +1,14 @@
 """Pictures of what a lab ran. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from mini_vllm.notebook.jobs import Played, Spoken
+from mini_vllm.lineup import CHECKOUT
+from mini_vllm.notebook.jobs import Played, Spoken, tokens_said
 from mini_vllm.notebook.notice import Notice, show
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.views.block_life import block_life
+from mini_vllm.views.recording import Recording
 from mini_vllm.views.show import player
 from mini_vllm.views.time_machine import compare as compare_recordings
 from mini_vllm.views.time_machine import time_machine
@@ -15,7 +17,20 @@ if TYPE_CHECKING:
     from mini_vllm.views.widgets import Player
 
 
-def watch(run: Played | Spoken | Notice, step: int = 0) -> "Player | Notice":
+class Recorded(Protocol):
+    """A run that keeps a recording: `Played`, `Spoken`, `ObservedRun`."""
+
+    @property
+    def recording(self) -> Recording: ...
+
+
+def recorded_workload() -> Played:
+    """Return what a finished engine did with the small workload of phase 0."""
+    recording = Recording.read(CHECKOUT / "labs" / "observed" / "all_phases.jsonl")
+    return Played(recording, tokens_said(recording))
+
+
+def watch(run: Recorded | Notice, step: int = 0) -> "Player | Notice":
     """Return the time machine over a run, at one of its steps."""
     picture: Player | Notice = show(lambda run: player(time_machine(run.recording), step), run)
     return picture

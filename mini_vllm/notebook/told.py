@@ -1,12 +1,16 @@
 """A run as text in a cell: a line for each step."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mini_vllm.cli.step_line import LineWriter
 from mini_vllm.notebook.jobs import Played, Spoken
 from mini_vllm.notebook.notice import Notice, show
 from mini_vllm.views.recording import Recording
 from mini_vllm.views.run_state import RunState
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,14 @@ def step_lines(recording: Recording) -> list[str]:
         writer.add(state)
     writer.flush()
     return lines
+
+
+def tell_each(results: Mapping[str, T | Notice], say: Callable[[T], object]) -> Told | Notice:
+    """Return each name with what `say` makes of its result, or the first of the results that is a `Notice`."""
+    width = max(map(len, results), default=0)
+    lines = []
+    for name, result in results.items():
+        if isinstance(result, Notice):
+            return result
+        lines.append(f"{name:{width}}  {say(result)}")
+    return Told(tuple(lines))

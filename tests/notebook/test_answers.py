@@ -10,7 +10,20 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 MISSING = re.compile(r"This needs |The engine did not get through")
+ONE_WAY = {  # what a learner writes in cells that ask for it
+    "09_policies": {
+        "priority=arrival.priority)  # change this": "priority=arrival.step + 8 * arrival.priority)",
+        "priority = 0  # change this": "priority = asked_for[user]",
+        "+= 0  # and this": "+= request.num_prompt_tokens + 2 * request.num_output_tokens",
+    },
+}
 SAID = {
+    "00_tour": {
+        "questions =": ["capital of Norway is Oslo", "went home"],
+        "watch(run": ["step 63 of 114", "so D is preempted", "blocks of A: 1 2 9 12 15 5", "given back: D( \\d+){5}"],
+        "for answer in run": ["request 0: 86 tokens, 0 preemptions, 0 ", "request 3: 92 tokens, 1 preemptions"],
+        "workload =": ["step 6 of 27", "so r3 is preempted"],
+    },
     "08_spot_the_bug": {
         "pair =": ["B PREEMPTED for A", "step 20 .* B:13p\\+12hit"],
         "urgent =": ["step 3 of 11", "waiting: C"],
@@ -27,7 +40,10 @@ SAID = {
         "shared =": ["B:5p\\+16hit"],
         "freed =": ["blocks of B: 4 3"],
         "tell(lab.play([ask": ["A:12p\n(.*A:12p\n){2}.*A:4p"],
-        "mixed =": ["same steps: True", "step 3 .* A:12p B:4p", "step 3 .* B done", "step 7 .* A:4p"],
+        "mixed =": [
+            "64(?s:.*)step 3 .* A:12p B:4p(?s:.*) 0 (?s:.*)step 3 .* A:12p B:4p",
+            "threshold 8(?s:.*)step 0 .* B:4p(?s:.*)step 3 .* B done(?s:.*)step 7 .* A:4p",
+        ],
         "from mini_vllm.simulator.experiment": [
             "256: TTFT p50 217 ms, p95 840 .* 9 ms",
             "161 .* 524 .* 60",
@@ -35,7 +51,40 @@ SAID = {
         ],
         "from mini_vllm.simulator.gpus": ["H100 .*295", "H200 .*206"],
         "roomy =": ["Both requests said the same"],
-        "from collections": ["matrix products: 29"],
+        "from collections": ["matrix products: 29, operations of all kinds: 1[89]\\d"],
+    },
+    "07_tuning": {
+        "chunking_dial()": ["token p99: 481 ms", "latency p99: 57.5 ms", "5,320 output tokens"],
+        "calculator()": ["per token: 128 KiB", "2.00 MiB", "28,181", "8,192 tokens: 55", "batch: 295"],
+        "documents =": [
+            "1,000 blocks  TTFT 21.232 .* at once   8 .* 1,431 k",
+            "8,000 blocks  TTFT  0.163 .* at once  31 .* 1,425 k",
+        ],
+        "by_cache =": [
+            "11/s, cache .* 0.014 .* 298 k  hits 69%",
+            "11/s  .* 0.110 .* 878 k",
+            "22/s, cache .* 0.029 s",
+            "22/s  .* 2.528 s",
+            "6/s, cache +(TTFT.*)\\ndocuments 6/s +\\1",
+        ],
+        "names =": [" 1 seats: 640 steps", "4 seats: 160", "16 seats:  40", "same texts: True"],
+    },
+    "09_policies": {
+        "def three": [
+            "FCFS(?s:.*)step 12 .* B:4p(?s:.*)step 14 .* C:4p(?s:.*)step 17 .* C done",
+            "PRIORITY(?s:.*)step 0 .* C:4p(?s:.*)step 4 .* A:4p(?s:.*)step 16 .* B:4p(?s:.*)step 17 .* B done",
+            "shortest(?s:.*)step 0 .* B:4p(?s:.*)step 2 .* C:4p(?s:.*)step 6 .* A:4p(?s:.*)step 17 .* A done",
+        ],
+        "bench(lab)": [
+            "p50 first token: FCFS 8.14 s, .* shortest-first 214 ms",
+            "p95 first token: FCFS 13.5 s, .* shortest-first 30.8 s",
+            "urgent requests: .* PRIORITY 516 ms",
+        ],
+        "urgent =": ["step 20 .* N:4p"],
+        "def aged": ["step 8 .* U4:4p(?s:.*)step 10 .* N:4p(?s:.*)step 14 .* U5:4p"],
+        "tight =": ["FCFS: B needs a block .* itself the one to give way", "PRIORITY: .* so A is preempted"],
+        "from mini_vllm.simulator.served": ["80 %  fcfs 4.39 .* 445 tokens", "150 %  fcfs 0.46 .* 589 tokens"],
+        "from mini_vllm.simulator.experiment": ["user 0: .*p95 12.20", "user 1: .* 0.41", "user 2: .* 0.51", "910"],
     },
 }
 
@@ -45,6 +94,9 @@ def test_the_answers_are_what_the_cells_say(name: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("LAB_IMPL", "solution")
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOKS.parent))
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        for asked, written in ONE_WAY.get(name, {}).items():
+            cell.source = cell.source.replace(asked, written)
     NotebookClient(notebook, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
     said = dict(outputs(notebook))
     assert {source.partition("\n")[0]: text for source, text in said.items() if MISSING.search(text)} == {}

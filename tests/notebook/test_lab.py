@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, tell, watch, watch_blocks
+from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, tell, tell_each, watch, watch_blocks
 from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.figures import Figures
 from mini_vllm.notebook.jobs import Played
@@ -202,3 +202,9 @@ def test_a_run_is_told_a_line_a_step() -> None:
     assert any("PREEMPTED" in line or "done" in line for line in told.lines)
     notice = Notice("missing", "phase 4")
     assert tell(notice) is notice
+
+
+def test_results_are_told_by_name_unless_one_is_missing() -> None:
+    notice = Notice("missing", "phase 4")
+    assert repr(tell_each({"a": [1, 2], "bcd": [3]}, len)) == "a    2\nbcd  1"
+    assert tell_each({"a": [1, 2], "b": notice}, len) is notice
