@@ -5,6 +5,7 @@ The imports stand inside the functions, so that only what is used is loaded and 
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mini_vllm.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
@@ -20,8 +21,10 @@ from mini_vllm.interfaces import (
 )
 from mini_vllm.lineup import Impl
 from mini_vllm.request_queue import FCFSRequestQueue
+from mini_vllm.written import triton_is_written
 
 if TYPE_CHECKING:
+    from mini_vllm.model.kernels import TritonKernels
     from mini_vllm.model.steps import RunnerSteps
     from mini_vllm.views.hash_chain.chains import HashBlock
 
@@ -143,3 +146,18 @@ def runner_steps_for(impl: Impl) -> "RunnerSteps":
     from solutions import phase6_gpu_runner as ours
 
     return RunnerSteps.of(ours)
+
+
+def triton_kernels_for(impl: Impl) -> "TritonKernels | None":
+    """Return the kernels of phase 6's optional task; None without triton, or while yours are not written."""
+    if find_spec("triton") is None or (impl == "starter" and not triton_is_written()):
+        return None
+    from mini_vllm.model.kernels import TritonKernels
+
+    if impl == "starter":
+        from labs.phase6_gpu_runner import starter_triton as yours
+
+        return TritonKernels(yours.reshape_and_cache, yours.paged_decode_attention)
+    from solutions import phase6_triton_kernels as ours
+
+    return TritonKernels(ours.reshape_and_cache, ours.paged_decode_attention)

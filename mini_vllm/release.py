@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-from mini_vllm.written import touched_functions
+from mini_vllm.written import touched_functions, touched_in
 
 RELEASED = (
     *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "pyproject.toml", "conftest.py"),
@@ -106,10 +106,12 @@ def require_untouched_starters(checkout: Path) -> None:
         except (OSError, SyntaxError) as error:
             raise ReleaseError(f"the starter of phase {phase} cannot be read: {error}") from error
         touched += [f"phase {phase} {name}" for name in names]
+    for path in checkout.glob("labs/*/starter_*.py"):
+        touched += [f"{path.name} {name}" for name in touched_in(path)]
     if touched:
         raise ReleaseError(
             f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError; "
-            f"`git checkout -- labs/*/starter.py` takes them back"
+            f"`git checkout -- labs/*/starter*.py` takes them back"
         )
 
 
@@ -174,7 +176,7 @@ def tags_of(cell: Mapping[str, Any]) -> list[str]:
 def secret_lines(checkout: Path) -> set[str]:
     """Return the long lines of solutions, mutants and alternatives that no starter has."""
     public = set[str]()
-    for path in checkout.glob("labs/*/starter.py"):
+    for path in checkout.glob("labs/*/starter*.py"):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
     secret = set[str]()
     for pattern in SECRETS:

@@ -36,6 +36,12 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
     return sorted(messages, key=_place)
 
 
+def triton_is_written(checkout: Path = CHECKOUT) -> bool:
+    """Return whether nothing is left to be written of phase 6's optional task, the Triton kernels."""
+    tree = ast.parse((starter_path(6, checkout).parent / "starter_triton.py").read_bytes())
+    return not any(True for function in functions(tree) for _ in _reached(function.body))
+
+
 def written_phases(checkout: Path = CHECKOUT) -> list[int]:
     """Return the phases in which nothing is left to be written."""
     return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
@@ -57,7 +63,12 @@ def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
 
     Raises `OSError` or `SyntaxError` if the file cannot be read.
     """
-    tree = ast.parse(starter_path(phase, checkout).read_bytes())
+    return touched_in(starter_path(phase, checkout))
+
+
+def touched_in(path: Path) -> list[str]:
+    """Return the same for one file."""
+    tree = ast.parse(path.read_bytes())
     touched = []
     for function in functions(tree):
         body = function.body[1:] if ast.get_docstring(function) is not None else function.body

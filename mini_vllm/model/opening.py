@@ -4,11 +4,11 @@ from typing import Protocol
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import Impl
-from mini_vllm.model.loading import load_model
+from mini_vllm.model.kernels import steps_on
+from mini_vllm.model.loading import load_model, pick_device
 from mini_vllm.model.memory import size_kv_cache
 from mini_vllm.model.paged_model import ForwardPass, PagedModel
 from mini_vllm.model.steps import RunnerSteps
-from mini_vllm.parts import runner_steps_for
 from mini_vllm.tokenizer import Tokenizer
 
 
@@ -48,7 +48,7 @@ def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedMod
 
     Raises `ValueError` if it cannot be found, served, or split over `config.tensor_parallel_size` ranks.
     """
-    steps = runner_steps_for(impl)
+    steps = steps_on(pick_device(), impl)
     if config.tensor_parallel_size == 1:
         return WholeModel(model, config, steps)
     from mini_vllm.model.parallel.model import SplitModel

@@ -15,8 +15,7 @@ def starter_path(phase: int) -> Path:
 
 
 def solution_path(phase: int) -> Path:
-    (path,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
-    return path
+    return ROOT / "solutions" / f"{starter_path(phase).parent.name}.py"
 
 
 def parse(path: Path) -> ast.Module:

@@ -6,7 +6,7 @@ import pytest
 
 from mini_vllm.lineup import PHASE_NAMES, parse_lineup
 from mini_vllm.written import starter_path, touched_functions, unwritten_tasks, written_lineup, written_phases
-from tests.course.surface import ROOT
+from tests.course.surface import solution_path
 
 TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'
 
@@ -38,7 +38,7 @@ def test_the_starters_of_this_checkout_are_untouched() -> None:
 
 @pytest.mark.parametrize("phase", range(1, 7))
 def test_a_starter_with_the_reference_in_it_is_written(checkout: Path, phase: int) -> None:
-    (solution,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
+    solution = solution_path(phase)
     write_starter(checkout, phase, solution.read_text(encoding="utf-8"))
     assert unwritten_tasks(phase, checkout) == []
     assert touched_functions(phase, checkout) != []

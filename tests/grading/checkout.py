@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.course.surface import solution_path
+
 ROOT = Path(__file__).parents[2]
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
@@ -102,8 +104,7 @@ class Checkout:
 
 def solution(phase: int) -> str:
     """Return the text of a phase's solution."""
-    (path,) = (ROOT / "solutions").glob(f"phase{phase}_*.py")
-    return path.read_text(encoding="utf-8")
+    return solution_path(phase).read_text(encoding="utf-8")
 
 
 def with_line(text: str, function: str, line: str) -> str:

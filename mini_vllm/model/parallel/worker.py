@@ -9,6 +9,7 @@ from typing import IO
 
 import torch
 
+from mini_vllm.model.kernels import steps_on
 from mini_vllm.model.loading import load_model
 from mini_vllm.model.memory import size_kv_cache
 from mini_vllm.model.packed_linear import pack_linear_layers
@@ -16,7 +17,6 @@ from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.parallel.communicator import Communicator, LostRankError, join
 from mini_vllm.model.parallel.messages import Start, Trouble, as_batch, receive, send
 from mini_vllm.model.parallel.shares import split_model
-from mini_vllm.parts import runner_steps_for
 
 
 def work(orders: IO[bytes], answers: IO[bytes]) -> None:
@@ -25,7 +25,7 @@ def work(orders: IO[bytes], answers: IO[bytes]) -> None:
     if torch.cuda.is_available():
         torch.cuda.set_device(start.rank)
     whole, _ = load_model(start.model, start.config.dtype)
-    steps = runner_steps_for(start.impl)
+    steps = steps_on(whole.device, start.impl)
     send(answers, "loaded")
     communicator = Communicator(join(receive(orders), start.size), start.rank, start.size, whole.device)
     share = split_model(whole, start.rank, start.size, communicator.all_reduce)

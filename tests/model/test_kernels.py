@@ -1,0 +1,46 @@
+"""Which functions the runner takes: kernels on a GPU where they can be had, torch's else."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from labs.phase6_gpu_runner.naive_attention import naive_flat_batch, row_of
+from mini_vllm.model import kernels
+from mini_vllm.model.kernels import TritonKernels, steps_on, with_kernels
+from mini_vllm.parts import runner_steps_for, triton_kernels_for
+
+STEPS = runner_steps_for("solution")
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def no_function(*arguments: Any) -> Any:
+    raise AssertionError("not to be called")
+
+
+def test_a_cpu_never_asks_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "triton_kernels_for", no_function)
+    assert steps_on(CPU, "solution") == STEPS
+
+
+def test_a_gpu_takes_them_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = TritonKernels(no_function, no_function)
+    monkeypatch.setattr(kernels, "triton_kernels_for", lambda impl: mine)
+    assert steps_on(GPU, "solution").write_kv is no_function
+    monkeypatch.setattr(kernels, "triton_kernels_for", lambda impl: None)
+    assert steps_on(GPU, "solution") == STEPS
+
+
+def test_kernels_that_are_not_written_are_not_taken() -> None:
+    assert triton_kernels_for("starter") is None
+
+
+@pytest.mark.parametrize(("query_lens", "called"), [([1, 1], "kernel"), ([1, 2], "torch")])
+def test_only_steps_of_decodes_attend_by_the_kernel(query_lens: list[int], called: str) -> None:
+    torch_steps = replace(STEPS, paged_attention=lambda *arguments: "torch")
+    steps = with_kernels(torch_steps, TritonKernels(no_function, lambda *arguments: "kernel"))  # type: ignore[arg-type, return-value]
+    rows = [row_of(name, 0, n, [block]) for name, n, block in zip("AB", query_lens, (1, 2), strict=True)]
+    batch = naive_flat_batch(rows, 4)
+    caches = torch.zeros(3, 4, 1, 8)
+    assert steps.paged_attention(torch.zeros(sum(query_lens), 2, 8), caches, caches, batch, 1.0) == called
