@@ -202,6 +202,7 @@ NAMESPACE = {
     "null_block_leaks": null_block_leaks,
     "num_blocks_that_fit": phase6.num_blocks_that_fit,
     "num_operators": num_operators,
+    "sum_of_weights": sum_of_weights,
     "saturation_batch": saturation_batch,
     "tensors": tensors,
     "tokens_seen": tokens_seen,
