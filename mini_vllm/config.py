@@ -13,7 +13,8 @@ class EngineConfig:
     `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
     memory that is free then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory).
     `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `tensor_parallel_size`
-    processes share the model's heads, each on a GPU of its own or all on the CPU. `admission_guard` and
+    processes share the model's heads, each on a GPU of its own or all on the CPU. `enforce_eager` does without
+    CUDA graphs. `admission_guard` and
     `prepack_weights` (reorder the linear layers' weights for the CPU) are ours; vLLM 0.13.0 has no such
     settings.
 
@@ -32,6 +33,7 @@ class EngineConfig:
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
+    enforce_eager: bool = False
     tensor_parallel_size: int = 1
     prepack_weights: bool = True
     admission_guard: bool = False

@@ -15,6 +15,7 @@ from mini_vllm.bench.stream import Arrivals
 from mini_vllm.config import EngineConfig
 from mini_vllm.interfaces import ModelRunner
 from mini_vllm.lineup import parse_lineup
+from mini_vllm.model.graphs import GraphedModel
 from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
@@ -87,6 +88,8 @@ class Ours:
         self.engine = build_engine(EngineConfig(**{**chosen, **config}), lineup, settings.model or None)
         assert isinstance(self.engine.runner, PagedModelRunner)
         paged = self.engine.runner.model
+        if isinstance(paged, GraphedModel):
+            paged = paged.model
         assert isinstance(paged, PagedModel)
         caches = paged.key_caches + paged.value_caches
         self.facts = {

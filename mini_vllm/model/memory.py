@@ -5,6 +5,7 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.model.loading import LoadedModel
+from mini_vllm.model.profiling import peak_bytes_of_a_step
 from mini_vllm.model.steps import RunnerSteps
 
 CPU_KV_CACHE_BYTES = 4 * 2**30
@@ -22,9 +23,10 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
     """Return the number of blocks, null block included: what fits, but no more than could ever be used.
 
-    On a CPU the cache is also kept under 4 GiB, because other programs live in the same memory;
-    `kv_cache_memory_bytes` replaces both limits. With tensor parallelism `loaded` is one rank's share: each
-    GPU holds its own K/V heads, a CPU's memory those of all ranks.
+    On a GPU the largest step runs once, and what it takes besides the weights is left free. On a CPU the cache
+    is also kept under 4 GiB, because other programs live in the same memory. `kv_cache_memory_bytes` replaces
+    these limits. With tensor parallelism `loaded` is one rank's share: each GPU holds its own K/V heads, a CPU's
+    memory those of all ranks.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     num_kv_heads = loaded.num_kv_heads * (config.tensor_parallel_size if loaded.device.type == "cpu" else 1)
@@ -35,7 +37,9 @@ def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps)
     num_useful = config.max_num_seqs * -(-longest // config.block_size) + 1
     if config.kv_cache_memory_bytes is not None:
         return min(num_useful, _require_two_blocks(config.kv_cache_memory_bytes, block_bytes))
+    taken_by_a_step = 0 if loaded.device.type == "cpu" else peak_bytes_of_a_step(config, loaded, steps)
     total, free = memory_of(loaded.device)
+    free -= taken_by_a_step
     num_fitting = steps.num_blocks_that_fit(total, free, config.gpu_memory_utilization, block_bytes)
     if loaded.device.type == "cpu":
         num_fitting = min(num_fitting, max(2, CPU_KV_CACHE_BYTES // block_bytes))

@@ -4,11 +4,13 @@ from typing import Protocol
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import Impl
+from mini_vllm.model.graphs import with_graphs
 from mini_vllm.model.kernels import steps_on
 from mini_vllm.model.loading import load_model, pick_device
 from mini_vllm.model.memory import size_kv_cache
 from mini_vllm.model.paged_model import ForwardPass, PagedModel
 from mini_vllm.model.steps import RunnerSteps
+from mini_vllm.parts import runner_steps_for
 from mini_vllm.tokenizer import Tokenizer
 
 
@@ -32,15 +34,23 @@ class OpenedModel(Protocol):
 class WholeModel:
     """A model on one device."""
 
-    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
+    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps, *, has_kernels: bool) -> None:
         self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
         self.steps = steps
-        self.max_model_len = self.loaded.max_model_len
+        self.max_num_seqs = config.max_num_seqs
+        self.records_graphs = has_kernels and not config.enforce_eager
+        self.max_model_len = config.max_model_len or self.loaded.max_model_len
         self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps)
 
-    def with_cache(self, num_blocks: int, block_size: int) -> PagedModel:
-        """Return the model over a cache of `num_blocks` blocks, null block included."""
-        return PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+    def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
+        """Return the model over a cache of `num_blocks` blocks, null block included.
+
+        With the Triton kernels decode steps become CUDA graphs, unless the config says `enforce_eager`.
+        """
+        paged = PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+        if not self.records_graphs:
+            return paged
+        return with_graphs(paged, self.max_num_seqs, longest_table=-(-self.max_model_len // block_size))
 
 
 def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedModel:
@@ -49,8 +59,9 @@ def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedMod
     Raises `ValueError` if it cannot be found, served, or split over `config.tensor_parallel_size` ranks.
     """
     steps = steps_on(pick_device(), impl)
+    has_kernels = steps != runner_steps_for(impl)
     if config.tensor_parallel_size == 1:
-        return WholeModel(model, config, steps)
+        return WholeModel(model, config, steps, has_kernels=has_kernels)
     from mini_vllm.model.parallel.model import SplitModel
 
     return SplitModel(model, config, impl, steps)

@@ -1,0 +1,81 @@
+"""CUDA graphs as far as they go without CUDA: which size, what padding, and that padding changes no logits."""
+
+import pytest
+import torch
+
+from labs.phase6_gpu_runner.naive_attention import naive_flat_batch, row_of
+from mini_vllm.model import graphs
+from mini_vllm.model.graphs import bucket_for, bucket_sizes, empty_decodes, fill, with_graphs
+from mini_vllm.model.paged_model import PagedModel
+from mini_vllm.model.steps import FlatBatch
+from mini_vllm.parts import runner_steps_for
+from tests.model.shapes import VOCAB_SIZE, random_llama
+
+STEPS = runner_steps_for("solution")
+CPU = torch.device("cpu")
+TABLES = {"A": [5, 2, 8], "B": [3, 6], "C": [7, 1]}
+
+
+def step(lengths: dict[str, int], computed: dict[str, int]) -> FlatBatch:
+    flat = naive_flat_batch([row_of(name, computed.get(name, 0), n, TABLES[name]) for name, n in lengths.items()], 4)
+    flat.input_ids = flat.input_ids % VOCAB_SIZE
+    return flat
+
+
+PROMPTS = step({"A": 9, "B": 6, "C": 4}, {})
+DECODES = step({"A": 1, "B": 1, "C": 1}, {"A": 9, "B": 6, "C": 4})
+NEXT_DECODES = step({"A": 1, "B": 1}, {"A": 10, "B": 7})
+
+
+@pytest.mark.parametrize(
+    ("max_num_seqs", "sizes"), [(1, [1]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (20, [1, 2, 4, 8, 16, 20])]
+)
+def test_sizes_end_with_the_largest_batch(max_num_seqs: int, sizes: list[int]) -> None:
+    assert bucket_sizes(max_num_seqs) == sizes
+
+
+def test_the_next_size_is_taken_for_decodes_and_none_for_the_rest() -> None:
+    assert bucket_for(DECODES, [1, 2, 4, 8]) == 4
+    assert bucket_for(NEXT_DECODES, [1, 2, 4, 8]) == 2
+    assert bucket_for(DECODES, [1, 2]) is None
+    assert bucket_for(PROMPTS, [1, 2, 4, 8]) is None
+    mixed = step({"A": 1, "B": 2}, {"A": 9, "B": 4})
+    assert bucket_for(mixed, [1, 2, 4, 8]) is None
+
+
+def test_filling_leaves_nothing_of_the_step_before() -> None:
+    static = empty_decodes(4, 5, 4, CPU)
+    fill(static, DECODES)
+    assert static.block_tables.tolist() == [[5, 2, 8, 0, 0], [3, 6, 0, 0, 0], [7, 1, 0, 0, 0], [0] * 5]
+    assert static.seq_lens.tolist() == [10, 7, 5, 1]
+    addresses = [tensor.data_ptr() for tensor in (static.input_ids, static.block_tables, static.seq_lens)]
+    fill(static, NEXT_DECODES)
+    assert static.slot_mapping.tolist() == [*NEXT_DECODES.slot_mapping.tolist(), 0, 0]
+    assert static.positions.tolist() == [10, 7, 0, 0]
+    assert static.seq_lens.tolist() == [11, 8, 1, 1]
+    assert [tensor.data_ptr() for tensor in (static.input_ids, static.block_tables, static.seq_lens)] == addresses
+
+
+@pytest.mark.parametrize("size", [3, 4, 8])
+def test_padding_changes_no_logits(size: int) -> None:
+    answers = []
+    for padded in (False, True):
+        model = PagedModel(random_llama(), STEPS.write_kv, STEPS.paged_attention, num_blocks=9, block_size=4)
+        model.forward(PROMPTS)
+        for flat in (DECODES, NEXT_DECODES):
+            static = empty_decodes(size, 5, 4, CPU)
+            fill(static, flat)
+            static.__post_init__()  # torch's attention goes by the groups
+            answers.append(model.forward(static)[: len(flat.query_lens)] if padded else model.forward(flat))
+    for plain, padded_logits in zip(answers[:2], answers[2:], strict=True):
+        torch.testing.assert_close(padded_logits, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_what_cannot_be_recorded_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    model = PagedModel(random_llama(), STEPS.write_kv, STEPS.paged_attention, num_blocks=9, block_size=4)
+    monkeypatch.setattr(graphs, "GraphedModel", refuse)
+    with pytest.warns(UserWarning, match="not recorded as CUDA graphs: operation not permitted"):
+        assert with_graphs(model, 4, 5) is model
