@@ -55,7 +55,7 @@ def test_bfloat16_is_an_option() -> None:
 
 def test_a_request_with_unusable_logits_ends_alone() -> None:
     llm = LLM(config=EngineConfig(num_gpu_blocks=64, check_invariants=True), lineup=parse_lineup("solution"))
-    model = llm.engine.runner.model  # type: ignore[attr-defined]
+    model = llm.engine.runner.model.model  # type: ignore[attr-defined]
     plain_forward, spoiled = model.forward, iter([True])
 
     def forward(**kwargs: object) -> object:

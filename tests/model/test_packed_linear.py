@@ -29,7 +29,7 @@ def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:
 
 
 def kinds(llm: LLM) -> set[type]:
-    return {type(module) for module in llm.engine.runner.model.modules()}  # type: ignore[attr-defined]
+    return {type(module) for module in llm.engine.runner.model.model.modules()}  # type: ignore[attr-defined]
 
 
 @needs_operators
