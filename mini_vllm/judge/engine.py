@@ -4,15 +4,14 @@ Queues, requests, the toy model, the recorder and every part that is not the lea
 is what the judge saw, not what somebody says.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from itertools import count
 from typing import Any
-from zlib import crc32
 
 from mini_vllm.engine import LLMEngine
 from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
 from mini_vllm.interfaces import SchedulerStep as SchedulerStepParts
+from mini_vllm.judge.chunk_policies import MixedChunkPolicy, ReluctantChunkPolicy
 from mini_vllm.judge.link.link import Link
 from mini_vllm.judge.link.values import Exported
 from mini_vllm.judge.scenario import Scenario
@@ -24,7 +23,7 @@ from mini_vllm.parts import (
     request_queue_for,
     scheduler_step_for,
 )
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.tokenizer import ByteTokenizer
@@ -36,37 +35,6 @@ EVERYTHING = (
     *("clamp", "schedule_step", "update_from_output", "kv", "preemption", "queue", "prefix cache"),
     *("num_new_tokens", "admits", "should_sample"),
 )
-
-
-@dataclass
-class MixedChunkPolicy:
-    """A chunk policy whose methods may be of different authors."""
-
-    sizes: ChunkPolicy
-    admission: ChunkPolicy
-    sampling: ChunkPolicy
-
-    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        return self.sizes.num_new_tokens(request, num_computed_tokens, token_budget)
-
-    def admits(
-        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
-    ) -> bool:
-        return self.admission.admits(request, hit_blocks, running, kv)
-
-    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return self.sampling.should_sample(request, num_computed_tokens)
-
-
-class ReluctantChunkPolicy(MixedChunkPolicy):
-    """Gives a running request nothing in some steps; which ones depends on the request and the step only."""
-
-    step = 0
-
-    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        if request.status is RequestStatus.RUNNING and crc32(f"{request.request_id}/{self.step}".encode()) % 4 == 0:
-            return 0
-        return super().num_new_tokens(request, num_computed_tokens, token_budget)
 
 
 class Parts:
@@ -208,6 +176,7 @@ class Play:
         record["detail"]["hit rate"] = [round(rate, 6) for rate in (rate_before, scheduler.prefix_cache.hit_rate())]
         record["detail"]["usage"] = round(getattr(scheduler.kv, "usage"), 6)  # noqa: B009  (no part of the seam)
         record["detail"]["preemptions"] = {request.request_id: request.num_preemptions for request in self._alive()}
+        record["detail"]["cached tokens"] = {request.request_id: request.num_cached_tokens for request in self._alive()}
         return record
 
     def _alive(self) -> list[Request]:

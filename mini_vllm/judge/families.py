@@ -3,20 +3,32 @@
 A mistake costs the families that it breaks and leaves the others whole. To add a family, add a line here.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from mini_vllm.engine import StalledError
-from mini_vllm.judge import trials
 from mini_vllm.judge.engine import EVERYTHING, Mine, Play
+from mini_vllm.judge.questions import phase1, phase2, phase3, phase4, phase5
 from mini_vllm.judge.scenario import Features, Scenario, draw_scenario
+from mini_vllm.judge.wanted import (
+    Wanted,
+    anything,
+    evicts,
+    hits,
+    planned_victims,
+    preempts,
+    returned_tokens_are_used,
+    several_victims,
+    the_guard_decides,
+    victims_return_to_answers,
+    waits,
+)
 from mini_vllm.trace import StepRecord
 
 MOST_DRAWS = 200
-MOST_STEPS = 400
-Wanted = Callable[[Scenario, Sequence[StepRecord]], object]
 Draw = Callable[[Random], Any]
 
 
@@ -39,57 +51,6 @@ class Family:
     draws: tuple[Draw, ...]
 
 
-def preempts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return any(step["preempted"] for step in trace)
-
-
-def hits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return any(row.get("hit") for step in trace for row in step["scheduled"])
-
-
-def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return hits(scenario, trace) and any(step["evicted"] for step in trace)
-
-
-def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """A victim finds blocks that hold what it has said itself."""
-    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
-    resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
-    return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
-
-
-def planned_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """A victim was in the plan of the step already, which happens by priority only."""
-    return any(returned for step in trace for _, _, returned in step["preempted"])
-
-
-def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    budget = scenario.config.max_num_batched_tokens
-    returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
-    return any(tokens and total + tokens > budget for tokens, total in returned)
-
-
-def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """Without the guard, or with one that lets nobody in beside others, the plans would differ."""
-    unguarded = Play(replace(scenario, config=replace(scenario.config, admission_guard=False)))
-    while not unguarded.finished:
-        unguarded.step()
-    differs = [step["scheduled"] for step in unguarded.recorder.steps] != [step["scheduled"] for step in trace]
-    return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
-
-
-def several_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return any(len(step["preempted"]) > 1 for step in trace)
-
-
-def waits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return sum(bool(step["waiting_after"]) for step in trace) > 2
-
-
-def anything(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    return trace
-
-
 def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callable[[Random], EngineRun]:
     """Return how to draw a scenario in which the reference does what is wanted."""
     parts = (mine,) if isinstance(mine, str) else mine
@@ -110,6 +71,11 @@ def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callabl
     return draw
 
 
+def tensors(name: str) -> Draw:
+    """Return how to draw a question to phase 6, whose module imports torch."""
+    return lambda rng: getattr(importlib.import_module("mini_vllm.judge.questions.phase6"), name)(rng)
+
+
 def generation(rng: Random) -> Any:
     from mini_vllm.judge.generation import draw_generation
 
@@ -127,7 +93,7 @@ LEAVING = Features(is_tight=True, caching=True, aborts=True)
 GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
 FAMILIES = (
-    Family(1, "clamp", 10, (trials.clamp_cases,)),
+    Family(1, "clamp", 10, (phase1.clamp_cases,)),
     Family(
         1,
         "budget, seats and the order of service",
@@ -144,46 +110,57 @@ FAMILIES = (
         1,
         "what happens to sampled tokens",
         10,
-        (trials.update_cases, engine("update_from_output", Features(stops=True, aborts=True, long=True), waits)),
+        (phase1.update_cases, engine("update_from_output", Features(stops=True, aborts=True, long=True), waits)),
     ),
-    Family(2, "the free queue", 10, (trials.free_queue_operations,)),
-    Family(2, "the pool and its reference counts", 10, (trials.pool_operations,)),
+    Family(2, "the free queue", 10, (phase2.free_queue_operations,)),
+    Family(2, "the pool and its reference counts", 10, (phase2.pool_operations,)),
     Family(
         2,
         "block tables",
         10,
-        (trials.manager_operations, engine("kv", Features(is_tight=True, aborts=True), preempts)),
+        (phase2.manager_operations, engine("kv", Features(is_tight=True, aborts=True), preempts)),
     ),
     Family(
         2,
         "shared blocks",
         10,
-        (engine("kv", LEAVING, evicts), engine("kv", BY_PRIORITY, planned_victims), trials.manager_operations),
+        (engine("kv", LEAVING, evicts), engine("kv", BY_PRIORITY, planned_victims), phase2.manager_operations),
     ),
-    Family(3, "the priority queue", 10, (trials.priority_queue_operations,)),
-    Family(3, "who gives way", 10, (trials.victim_cases,)),
+    Family(3, "the priority queue", 10, (phase3.priority_queue_operations,)),
+    Family(3, "who gives way", 10, (phase3.victim_cases,)),
     Family(
         3,
         "making room, first come first served",
         10,
-        (engine("preemption", Features(is_tight=True), preempts), engine("preemption", SHORT, several_victims)),
+        (phase3.rooms_fcfs, engine("preemption", SHORT, several_victims)),
     ),
     Family(
         3,
         "making room, by priority",
         10,
         (
-            engine("preemption", BY_PRIORITY, planned_victims),
-            engine("preemption", Features(policy="priority", is_tight=True, aborts=True), preempts),
+            phase3.rooms_by_priority,
+            engine(("preemption", "queue"), BY_PRIORITY, planned_victims),
+            engine(("preemption", "queue"), Features(policy="priority", is_tight=True, aborts=True), preempts),
         ),
     ),
-    Family(4, "hashes", 10, (trials.hash_cases,)),
-    Family(4, "hits in ample memory", 10, (engine(CACHE, Features(caching=True), hits),)),
-    Family(4, "eviction", 10, (engine(CACHE, LEAVING, evicts), engine(CACHE, BY_PRIORITY, planned_victims))),
+    Family(4, "hashes", 10, (phase4.hash_cases,)),
+    Family(4, "hits in ample memory", 10, (engine(CACHE, Features(caching=True), hits), phase4.cache_operations)),
+    Family(
+        4,
+        "eviction",
+        10,
+        (phase4.cache_operations, engine(CACHE, LEAVING, evicts), engine(CACHE, BY_PRIORITY, planned_victims)),
+    ),
     Family(4, "tenants and adapters", 10, (engine(CACHE, Features(caching=True, tenants=True), hits),)),
     Family(4, "victims that come back", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
-    Family(5, "the caps", 10, (trials.cap_cases,)),
-    Family(5, "chunks and who samples", 10, (engine(SIZES, Features(has_threshold=True, caching=True), waits),)),
+    Family(5, "the caps", 10, (phase5.cap_cases,)),
+    Family(
+        5,
+        "chunks and who samples",
+        10,
+        (phase5.sampling_cases, engine(SIZES, Features(has_threshold=True, caching=True), waits)),
+    ),
     Family(
         5,
         "chunking disabled",
@@ -193,13 +170,13 @@ FAMILIES = (
             engine(SIZES, Features(chunking=False, caching=True, has_threshold=True), waits),
         ),
     ),
-    Family(5, "the admission guard", 10, (engine("admits", GUARDED, the_guard_decides),)),
-    Family(6, "rows of a batch", 10, (trials.batch_rows,)),
-    Family(6, "slots and block tables", 10, (trials.batch_places,)),
-    Family(6, "writing K and V", 5, (trials.kv_writes,)),
-    Family(6, "paged attention", 10, (trials.attentions,)),
-    Family(6, "the sampler", 10, (trials.samples,)),
-    Family(6, "memory for the KV cache", 5, (trials.memory_cases,)),
+    Family(5, "the admission guard", 10, (phase5.admission_cases, engine("admits", GUARDED, the_guard_decides))),
+    Family(6, "rows of a batch", 10, (tensors("rows"),)),
+    Family(6, "slots and block tables", 10, (tensors("places"),)),
+    Family(6, "writing K and V", 5, (tensors("kv_writes"),)),
+    Family(6, "paged attention", 10, (tensors("attentions"),)),
+    Family(6, "the sampler", 10, (tensors("samples"),)),
+    Family(6, "memory for the KV cache", 5, (tensors("memory_cases"),)),
     Family(6, "a whole model's tokens", 10, (generation,)),
 )
 TOGETHER = (

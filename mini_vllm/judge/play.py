@@ -1,20 +1,25 @@
 """One situation, put to a learner's file in a worker and compared with what the reference does."""
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 from mini_vllm.judge.engine import Play
-from mini_vllm.judge.families import MOST_STEPS, EngineRun
+from mini_vllm.judge.families import EngineRun
 from mini_vllm.judge.link.channel import LinkDownError
 from mini_vllm.judge.link.link import PartError
+from mini_vllm.judge.questions.trial import Trial
 from mini_vllm.judge.results import Difference, Outcome
 from mini_vllm.judge.scenario import Scenario
-from mini_vllm.judge.trials import Trial
 from mini_vllm.judge.worker import Worker
 from mini_vllm.oracle import COMPARED
 from mini_vllm.parity.replay import as_json
 
+GRACE_SECONDS = 0.5  # the channel's own deadline comes first
+MOST_STEPS = 400
 NOT_WRITTEN = "Not written yet"
 
 
@@ -30,7 +35,8 @@ def play(situation: Any, worker: Worker, seconds: float) -> Outcome:
     else:
         action = lambda: play_generation(situation, worker)  # noqa: E731
     try:
-        return action()
+        with interrupted_after(seconds + GRACE_SECONDS):
+            return action()
     except PartError as error:
         status = "not written" if str(error).startswith(NOT_WRITTEN) else "stopped"
         return Outcome(status, str(error), scenario)  # type: ignore[arg-type]
@@ -39,6 +45,28 @@ def play(situation: Any, worker: Worker, seconds: float) -> Outcome:
     except Exception as error:  # the reference's parts met an answer that nobody gives
         told = f"The engine stopped with what your code gave back. {type(error).__name__}: {error}"
         return Outcome("stopped", told[:2000], scenario)
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise `LinkDownError` in the block after a time: an answer may send the judge's own parts on a long way.
+
+    Does nothing outside of the main thread and on systems without alarms.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise LinkDownError("late", "the engine was still busy with an answer")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def play_engine(run: EngineRun, worker: Worker) -> Outcome:

@@ -1,14 +1,15 @@
-"""`python -m tests.judge [EVERY]`: the judge on the catalogue of mistakes and fair alternatives, every so many-th.
+"""`python -m tests.judge [EVERY] [OFFSET] [--phase N]`: the judge on the catalogue of mistakes and fair alternatives.
 
-Prints for each phase how many fair files get all points, and how many mistakes lose some. Names the others.
+Takes every so many-th, from an offset on. Prints for each phase how many fair files get all points, and how many
+mistakes lose some. Names the others.
 """
 
-import sys
+import argparse
 from collections.abc import Mapping
 
 from mini_vllm.judge.jail import Jail
-from mini_vllm.judge.judge import Judge
-from mini_vllm.judge.submission import Submission
+from mini_vllm.judge.judge import Judge, Sitting
+from mini_vllm.judge.worker import Stage
 from tests.grading.checkout import PHASES
 from tests.judge.files import fair_texts, texts_of_mistakes
 
@@ -16,13 +17,17 @@ SITUATIONS = 5
 SECONDS = 5.0
 
 
-def main(every: int) -> None:
+def main() -> None:
     """Run the catalogue."""
-    for phase in PHASES:
-        judge = Judge("catalogue", Jail(), SITUATIONS, SECONDS, phases=[phase])
-        fair, mistakes = (thinned(texts, every) for texts in (fair_texts(phase), texts_of_mistakes(phase)))
-        unfair = [name for name, text in fair.items() if lost(judge, phase, text)]
-        missed = [name for name, text in mistakes.items() if not lost(judge, phase, text)]
+    options = _options()
+    for phase in options.phases or PHASES:
+        judge = Judge(options.seed, Jail(), SITUATIONS, SECONDS, phases=[phase])
+        both = (
+            thinned(texts, options.every, options.offset) for texts in (fair_texts(phase), texts_of_mistakes(phase))
+        )
+        fair, mistakes = both
+        unfair = [name for name, text in fair.items() if loses(judge, phase, text)]
+        missed = [name for name, text in mistakes.items() if not loses(judge, phase, text)]
         print(f"phase {phase}: {len(fair) - len(unfair)} of {len(fair)} fair files get all points, ", end="")
         print(f"{len(mistakes) - len(missed)} of {len(mistakes)} mistakes lose some", flush=True)
         for verdict, names in (("unfair to", unfair), ("does not see", missed)):
@@ -30,16 +35,33 @@ def main(every: int) -> None:
                 print(f"    {verdict}: {name}", flush=True)
 
 
-def thinned(texts: Mapping[str, str], every: int) -> dict[str, str]:
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.judge", description=__doc__)
+    parser.add_argument("every", type=int, nargs="?", default=1, help="take every so many-th (default: all)")
+    parser.add_argument("offset", type=int, nargs="?", default=0, help="start with this one")
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser.add_argument("--seed", default="catalogue", help="which situations")
+    return parser.parse_args()
+
+
+def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, str]:
     """Return every so many-th text."""
-    return dict(list(texts.items())[::every])
+    return dict(list(texts.items())[offset::every])
 
 
-def lost(judge: Judge, phase: int, text: str) -> float:
-    """Return how many points a file loses in its phase."""
-    (graded,) = judge.grade(Submission("catalogue", {phase: text.encode()})).phases
-    return graded.max_points - graded.points
+def loses(judge: Judge, phase: int, text: str) -> bool:
+    """Return whether a file loses points in its phase. Stops at the first situation that goes wrong."""
+    with Stage({phase: text.encode()}, judge.jail) as stage:
+        sitting = Sitting(judge, phase, stage)
+        try:
+            return any(
+                sitting.play(judge.situation(family, number)).status != "right"
+                for number in range(judge.per_family)
+                for family in judge.families
+            )
+        finally:
+            sitting.close()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    main()

@@ -17,15 +17,15 @@ from mini_vllm.judge.results import PhaseGrade
 from mini_vllm.judge.submission import Submission
 from mini_vllm.judge.worker import first_user
 from tests.grading.checkout import ROOT, solution
-from tests.judge.hostile import HOSTILE, MARK, Hostile
+from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
 SECRET = "a-secret-seed-that-nobody-reads"
-WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail]
+WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attack.words != LATE]
 
 
 def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
     names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    judge = Judge(SECRET, jail, per_family=1, seconds=1, phases=[1])
+    judge = Judge(SECRET, jail, per_family=1, seconds=0.5 if attack.words == LATE else 1, phases=[1])
     judge.families = judge.families[:2]  # clamp, and one that it has no part in
     (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
     return phase
@@ -58,6 +58,29 @@ def test_an_attack_in_a_jail(attack: Hostile, jail: Jail, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("attack", WITHOUT_JAIL, ids=lambda attack: attack.name)
 def test_an_attack_without_a_jail_gains_nothing_either(attack: Hostile) -> None:
     check(attack, grade(attack, Jail()))
+
+
+LONG_WAY = """
+def schedule_step(running, waiting, **others):
+    from mini_vllm.step import SchedulerOutput
+    request = waiting.peek_request()
+    return SchedulerOutput(10, {request.request_id: 10**12})
+"""
+CROWD = """
+def schedule_step(running, waiting, **others):
+    running[:] = [waiting.peek_request()] * 100_000
+    raise ValueError
+"""
+
+
+@pytest.mark.parametrize("code", [LONG_WAY, CROWD], ids=["a plan of many tokens", "a long list"])
+def test_an_answer_cannot_keep_the_judge_busy(code: str) -> None:
+    judge = Judge(SECRET, Jail(), per_family=1, seconds=0.5, phases=[1])
+    judge.families = judge.families[1:2]
+    start = time.monotonic()
+    (phase,) = judge.grade(Submission("busy", {1: (solution(1) + code).encode()})).phases
+    assert phase.points == 0
+    assert time.monotonic() - start < 60
 
 
 def workers_left() -> list[str]:

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mini_vllm.judge.link.channel import Channel, LinkDownError
-from mini_vllm.judge.link.proxies import PROXIES, Proxy, methods
-from mini_vllm.judge.link.values import Exported, Json, Unreadable, Values
+from mini_vllm.judge.link.proxies import PROXIES, methods
+from mini_vllm.judge.link.proxy import Proxy
+from mini_vllm.judge.link.states import Unreadable
+from mini_vllm.judge.link.values import Exported, Json, Values
 
 DEEPEST = 40
 

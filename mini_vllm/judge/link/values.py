@@ -6,21 +6,19 @@ goes what has changed of it since the last one, so that both ends always see the
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, KeysView, Sequence, ValuesView
+from collections.abc import Callable, KeysView, Sequence, ValuesView
 from dataclasses import astuple
 from numbers import Real
-from typing import Any, cast
+from typing import Any
 
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.judge.link.states import Unreadable, kind_of, set_request, state_of_request, whole
+from mini_vllm.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import Preempted, ScheduledRequest, SchedulerOutput
 
 LARGEST = 2**256
+MOST_SHARED = 10_000
 Json = Any
-
-
-class Unreadable(ValueError):  # noqa: N818  (it says what a value is)
-    """The other end sent what no honest end sends."""
 
 
 class Exported:
@@ -173,18 +171,14 @@ class Values:
     def _keep(self, number: int, thing: object) -> None:
         self._things[number] = thing
         self._numbers[id(thing)] = number
-        kind = _kind(thing)
+        kind = kind_of(thing)
         if kind == "step":  # a plan is over when the next one begins
             self._watched = {other: kind for other, kind in self._watched.items() if kind != "step"}
         self._watched[number] = kind
 
     def _state(self, thing: Any) -> Any:
         if isinstance(thing, Request):
-            return (
-                *(int(thing.status), tuple(thing.all_token_ids), thing.num_computed_tokens, thing.num_cached_tokens),
-                *(thing.num_preemptions, thing.stop_reason, tuple(thing.block_hashes), thing.priority),
-                thing.arrival_time,
-            )
+            return state_of_request(thing)
         if isinstance(thing, SchedulerOutput):
             plan = tuple(thing.num_scheduled_tokens.items())
             return thing.token_budget, plan, tuple(astuple(item) for item in thing.preempted)
@@ -200,6 +194,8 @@ class Values:
         return self.encode([*who, thing.cache_salt, thing.adapter_id, thing.seed])
 
     def _create(self, number: Json, kind: Json, fixed: Json) -> None:
+        if len(self._things) >= MOST_SHARED:
+            raise Unreadable(f"more than {MOST_SHARED:,} shared things")
         if type(number) is not int or kind not in self._creates:
             raise Unreadable("a shared thing that this end may not make")
         match kind:
@@ -219,56 +215,26 @@ class Values:
     def _set(self, thing: Any, state: Any) -> None:
         try:
             if isinstance(thing, Request):
-                _set_request(thing, state)
+                set_request(thing, state)
             elif isinstance(thing, SchedulerOutput):
                 thing.token_budget = state[0]
-                thing.num_scheduled_tokens = {str(name): _whole(count) for name, count in state[1]}
+                thing.num_scheduled_tokens = {str(name): whole(count) for name, count in state[1]}
                 thing.preempted = [Preempted(*item) for item in state[2]]
             elif isinstance(thing, dict):
                 items = {name: self._request(number) for name, number in state}
                 thing.clear()
                 thing.update(items)
+            elif len(state) > MOST_SHARED:
+                raise Unreadable(f"a queue of more than {MOST_SHARED:,} requests")
             else:
                 thing[:] = [self._request(number) for number in state]
         except Unreadable:
             raise
         except Exception as error:
-            raise Unreadable(f"the state of a {_kind(thing)} is broken: {error}") from None
+            raise Unreadable(f"the state of a {kind_of(thing)} is broken: {error}") from None
 
     def _request(self, number: int) -> Request:
         thing = self._things[number]
         if not isinstance(thing, Request):
             raise Unreadable("a queue may hold requests only")
         return thing
-
-
-def _set_request(request: Request, state: Any) -> None:
-    status, tokens, computed, cached, preemptions, stop_reason, hashes, priority, arrival = state
-    request.status = RequestStatus(status)
-    if tuple(request.all_token_ids) != tokens:
-        request.all_token_ids[:] = [_whole(token) for token in tokens]
-    request.num_computed_tokens = _whole(computed)
-    request.num_cached_tokens = _whole(cached)
-    request.num_preemptions = _whole(preemptions)
-    request.stop_reason = stop_reason
-    if tuple(request.block_hashes) != hashes:
-        request.block_hashes[:] = cast(Iterable[bytes], hashes)
-    request.priority, request.arrival_time = _whole(priority), float(arrival)
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise Unreadable(f"{value!r} stands where a whole number belongs")
-    return value
-
-
-def _kind(thing: object) -> str:
-    if isinstance(thing, Request):
-        return "request"
-    if isinstance(thing, SchedulerOutput):
-        return "step"
-    if isinstance(thing, dict):
-        return "dict"
-    if isinstance(thing, list):
-        return "list"
-    raise TypeError(f"{type(thing).__name__} cannot be shared")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mini_vllm.judge.trials import Trial, trial
+from mini_vllm.judge.questions.trial import Trial, trial
 from mini_vllm.model.steps import FlatBatch
 from mini_vllm.request import Request
 from mini_vllm.sampling_params import SamplingParams
@@ -121,3 +121,14 @@ def distance_to_a_border(row: Tensor, params: SamplingParams, number: float) -> 
     cut = float((reached[:-1] - params.top_p).abs().min()) if params.top_p < 1 and len(reached) > 1 else 1.0
     kept = reached[:num_kept] / reached[num_kept - 1]
     return min([cut, *(abs(float(border) - number) for border in kept[:-1])])
+
+
+def memory_cases(rng: Random) -> Trial:
+    """Models and memories of all sizes, some too small for two blocks."""
+    cases: list[tuple[str, list[Any]]] = []
+    for _ in range(10):
+        sizes = [rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))]
+        cases.append(("kv_block_bytes", [*sizes, rng.choice((2, 4))]))
+        total, block = rng.randrange(10**6, 10**9), rng.randrange(10**3, 10**6)
+        cases.append(("num_blocks_that_fit", [total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block]))
+    return trial(6, "kv_memory", cases)

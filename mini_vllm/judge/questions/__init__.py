@@ -1,0 +1,1 @@
+"""Random questions to single functions, a module per phase."""
