@@ -78,7 +78,7 @@ def room(rng: Random, policy: Policy, block_size: int) -> tuple[list[Request], i
             planned[request.request_id] = num_planned
         held[request.request_id] = -(-(request.num_computed_tokens + num_planned) // block_size)
     own = held[running[who].request_id] * block_size - running[who].num_computed_tokens
-    most = max(1, sum(held.values()) * block_size // 2)
+    most = max(1, sum(held.values()) * block_size * 4 // 5)
     num_new = own + rng.randrange(1, most + 1)
     needed = -(-(running[who].num_computed_tokens + num_new) // block_size) - held[running[who].request_id]
     num_free = rng.randrange(needed)  # it was refused: that is when room is made

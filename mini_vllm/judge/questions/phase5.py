@@ -49,7 +49,7 @@ def admission_cases(rng: Random) -> Trial:
 
 
 def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
-    """The one who waits, then who runs; then whether it is guarded, and the memory: block size, tables, hits, free blocks."""
+    """The one who waits, then who runs; then: is it guarded, block size, tables, hits, free blocks."""
     block_size, ids = rng.choice((1, 2, 3, 4, 8)), iter(rng.sample(range(1, 200), 199))
     everybody = [Request(f"r{number}", [7] * rng.randrange(1, 25)) for number in range(rng.randrange(1, 6))]
     tables: list[list[int]] = []
