@@ -77,8 +77,8 @@ def make_room_once(
     budget, planned, num_free, held = plan
     step = SchedulerOutput(budget, dict(planned))
     waiting, kv = FCFSRequestQueue(), CountedMemory(num_free, block_size, dict(held))
-    preemption = file.RecomputePreemption(policy)
-    file.RecomputePreemption("fcfs" if policy == "priority" else "priority")  # another engine's
+    other_policy = "fcfs" if policy == "priority" else "priority"  # of other engines in the same process
+    _, preemption, _ = [file.RecomputePreemption(name) for name in (other_policy, policy, other_policy)]
     is_held = preemption.make_room(request, num_new, running, waiting, step, kv)
     queues = [[other.request_id for other in queue] for queue in (running, waiting)]
     preempted = [[row.victim_id, row.cause_id, row.num_tokens_returned] for row in step.preempted]
