@@ -3,6 +3,7 @@
 Each symptom is looked for only after a test has failed.
 """
 
+import re
 from collections.abc import Sequence
 
 REFUSED = "preemption.make_room("
@@ -17,6 +18,15 @@ DOOR_OPEN = (
     "a running request was refused, and then your code looked at {names} of WAITING. Where does it remember the "
     "refusal?",
 )
+ADVANCED = (
+    "schedule_step plans. The frame counts the planned tokens as computed, after schedule_step has returned.",
+    "your step has added the planned tokens to num_computed_tokens, of {names}. What happens when the frame does?",
+)
+ENDS_EARLY = (
+    "A request that gets no memory, and for which nobody is evicted, sits this step out. The others go on.",
+    "{refused} was refused and is RUNNING still, and your loop never came to {names}. Does it leave the loop or "
+    "go on with the next one?",
+)
 NEW_LIST = (
     "RUNNING is the caller's list: what leaves it must leave that very list.",
     "the caller's list still holds everybody. Does your code change it, or make a new list under the same name?",
@@ -26,10 +36,17 @@ LEFT_OVER = (
     "All finished requests leave RUNNING.",
     "{names} is finished and still there. What does a loop over a list do when entries are taken out on the way?",
 )
+NOT_FREED = (
+    "A request that is over gives its blocks back at once, in whichever way it ended.",
+    "{names} is over, and its blocks are still held. Which call gives them back?",
+)
 
 
 def symptom_of_step(calls: Sequence[str], running_before: Sequence[str], outcome: dict[str, object]) -> tuple[str, str]:
     """Return (rule, hint) if the calls of a failed step show one of the mistakes, else empty texts."""
+    advanced = _advanced(calls, outcome)
+    if advanced:
+        return ADVANCED[0], ADVANCED[1].format(names=" and ".join(advanced))
     refusals = [index for index, call in enumerate(calls) if call.startswith(REFUSED)]
     if not refusals:
         return "", ""
@@ -43,14 +60,34 @@ def symptom_of_step(calls: Sequence[str], running_before: Sequence[str], outcome
     skipped = [name for name in running_before if name in still_running and name not in asked]
     if evicted and skipped and not ended_itself and outcome["budget left"]:
         return SKIPS[0], SKIPS[1].format(names=" and ".join(skipped))
+    if refusals[-1] == len(calls) - 1 and not evicted and skipped and outcome["budget left"]:
+        refused = calls[-1].removeprefix(REFUSED).partition(",")[0]
+        return ENDS_EARLY[0], ENDS_EARLY[1].format(refused=refused, names=" and ".join(skipped))
     return "", ""
+
+
+def _advanced(calls: Sequence[str], outcome: dict[str, object]) -> list[str]:
+    """Return the planned requests if each has computed as many tokens more as it was granted."""
+    planned = dict(entry.split(":") for entry in str(outcome["plan"]).split() if ":" in entry)
+    computed = dict(re.findall(r"(\w+) (\d+)/", str(outcome["RUNNING"])))
+    asked = dict(re.findall(r"chunks\.num_new_tokens\((\w+), (\d+)", "\n".join(calls)))
+    if not planned or not planned.keys() <= computed.keys() & asked.keys():
+        return []
+    grown = [name for name, n in planned.items() if int(computed[name]) == int(asked[name]) + int(n)]
+    return grown if len(grown) == len(planned) else []
 
 
 def symptom_of_update(
     running_before: Sequence[str], expected: dict[str, object], yours: dict[str, object]
 ) -> tuple[str, str]:
-    """Return (rule, hint) if all of a failed update is right but who is left in RUNNING, else empty texts."""
-    if [label for label in expected if expected[label] != yours[label]] != ["RUNNING"]:
+    """Return (rule, hint) if all of a failed update is right but who is left in RUNNING or freed, else empty texts."""
+    wrong = [label for label in expected if expected[label] != yours[label]]
+    if wrong == ["freed, in order"]:
+        to_free, freed = list(expected[wrong[0]]), list(yours[wrong[0]])  # type: ignore[call-overload]
+        held = [name for name in to_free if name not in freed]
+        if [name for name in to_free if name in freed] == freed:
+            return NOT_FREED[0], NOT_FREED[1].format(names=" and ".join(held))
+    if wrong != ["RUNNING"]:
         return "", ""
     wanted, left = list(map(str, expected["RUNNING"])), list(map(str, yours["RUNNING"]))  # type: ignore[call-overload]
     if left == list(running_before):

@@ -417,7 +417,7 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
         Situation([], [make_request("A", 11), make_request("B", 9)], budget=20, block_size=4, hits={"A": [31, 32]}),
         rule="Hit blocks are computed already: they cost no budget, they are handed to allocate_slots, and the "
         "request starts behind them.",
-        hint="2 hit blocks of 4 tokens: how many of A's 11 tokens are left to compute?",
+        hint="2 hit blocks of 4 tokens: how many of A's 11 are left, and does allocate_slots hear of the blocks?",
         plan="A:3  B:9",
         running="[A 8/11, B 0/9]",
         waiting="[]",
@@ -731,7 +731,7 @@ def test_who_got_no_token_is_not_in_the_answer(phase1: ModuleType) -> None:
     Update(running, {"B": [11], "C": []}).check(
         phase1,
         "A request in the middle of its prompt gets no token: it is left alone and is not in the answer.",
-        "A was computed, but did not sample. What does `sampled_token_ids` say about it?",
+        "neither A nor C sampled. What does `sampled_token_ids` say about the one, and what about the other?",
         returned={"B": [11]},
         running="A B C",
     )

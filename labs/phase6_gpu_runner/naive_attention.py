@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+from labs.phase6_gpu_runner.symptoms import NOWHERE, symptom_of_average
 from labs.support import lab_failure, make_request
 from mini_vllm.model.steps import FlatBatch, PagedAttention, RunnerSteps
 from mini_vllm.step import ScheduledRequest
@@ -257,14 +258,16 @@ def check_averages(
     num_kv_heads: int = 1,
     group: int = 1,
     value_of: Callable[[str, int, int], float],
+    values_are: str,
 ) -> None:
     """Check a step in which all K are 0: each token gets the plain average of the V that it may see.
 
-    `value_of(request_id, position, kv_head)` fills the V of the requests; in all other slots V is 1000.
+    `value_of(request_id, position, kv_head)` fills the V of the requests, in the words of `values_are`; in all other
+    slots V is 1000.
     """
     num_blocks = max(block_id for row in batch for block_id in row.block_ids) + 2
     key_cache = torch.zeros(num_blocks, block_size, num_kv_heads, 2)
-    value_cache = torch.full_like(key_cache, 1000)
+    value_cache = torch.full_like(key_cache, NOWHERE)
     flat = naive_flat_batch(batch, block_size)
     expected = torch.zeros(len(flat.positions), num_kv_heads * group, 2)
     token = 0
@@ -283,15 +286,33 @@ def check_averages(
     yours = paged_attention(query, key_cache, value_cache, flat, 0.5)
     situation = (
         f"{num_kv_heads * group} query heads, {num_kv_heads} K/V heads; all K are 0, so a token gets the average "
+        f"of the V it sees;\nV is {values_are}, and {NOWHERE} in slots that nobody here has written"
     )
-    situation += "of the V it sees;\nV is 1000 in slots that nobody here has written"
-    expect_attention(yours, expected, situation, batch, block_size)
+
+    def hint(row: ScheduledRequest, position: int, head: int, yours: Sequence[float]) -> str:
+        name, num_tokens = row.request.request_id, row.num_computed_tokens + row.num_scheduled_tokens
+        averages = {
+            (kv_head, seen): sum(value_of(name, earlier, kv_head) for earlier in range(seen)) / seen
+            for kv_head in range(num_kv_heads)
+            for seen in range(1, num_tokens + 1)
+        }
+        return symptom_of_average(yours, position, head // group, averages)
+
+    expect_attention(yours, expected, situation, batch, block_size, hint)
 
 
 def expect_attention(
-    yours: object, expected: Tensor, situation: str, batch: Sequence[ScheduledRequest], block_size: int
+    yours: object,
+    expected: Tensor,
+    situation: str,
+    batch: Sequence[ScheduledRequest],
+    block_size: int,
+    hint: Callable[[ScheduledRequest, int, int, Sequence[float]], str] = lambda *_: "",
 ) -> None:
-    """Go on if the outputs agree; else show the first token and head that differ."""
+    """Go on if the outputs agree; else show the first token and head that differ.
+
+    `hint(row, position, head, your numbers)` may know more about the cause than the general one.
+    """
     situation = f"{situation}\n{describe_rows(batch, block_size)}"
     if not isinstance(yours, Tensor) or yours.shape != expected.shape:
         lab_failure(
@@ -306,13 +327,15 @@ def expect_attention(
         return
     token, head = (int(number) for number in is_off.nonzero()[0])
     flat = naive_flat_batch(batch, block_size)
-    name = batch[sum(start <= token for start in flat.query_start_loc.tolist()) - 1].request.request_id
+    row = batch[sum(start <= token for start in flat.query_start_loc.tolist()) - 1]
+    position, numbers = int(flat.positions[token]), [round(float(number), 3) for number in yours[token, head]]
     num_off = int(is_off.any(dim=-1).sum())
     lab_failure(
         rule="Each token attends to its own request's tokens up to itself, and to nothing else.",
-        situation=f"{situation}\n{num_off} of {len(is_off)} tokens differ, the first: request {name}, "
-        f"position {int(flat.positions[token])}, query head {head}",
+        situation=f"{situation}\n{num_off} of {len(is_off)} tokens differ, "
+        f"the first: request {row.request.request_id}, position {position}, query head {head}",
         expected=[round(float(number), 3) for number in expected[token, head]],
-        yours=[round(float(number), 3) for number in yours[token, head]],
-        hint="which slots may this token see: from which blocks, up to which position, of which K/V head?",
+        yours=numbers,
+        hint=hint(row, position, head, numbers)
+        or "which slots may this token see: from which blocks, up to which position, of which K/V head?",
     )

@@ -19,6 +19,7 @@ from labs.phase6_gpu_runner.naive_attention import (
     row_of,
 )
 from labs.phase6_gpu_runner.naive_sampler import naive_sample, random_row
+from labs.phase6_gpu_runner.symptoms import symptom_of_flat
 from labs.support import as_ints, expect_equal, expect_rows
 from mini_vllm.model.steps import RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
@@ -41,6 +42,7 @@ def check_flat(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], input_ids: list[int], positions: list[int], starts: list[int]
 ) -> None:
     yours = [as_ints(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
+    better_hint = symptom_of_flat(batch, yours, (input_ids, positions, starts))
     expect_rows(
         {
             "input_ids": (yours[0], input_ids),
@@ -49,7 +51,8 @@ def check_flat(
         },
         rule="The row has request by request the tokens of this step, each with its position in its request.",
         situation=describe_rows(batch),
-        hint="a position is a fact about the token in its sequence: does it start again at 0 in a new chunk?",
+        hint=better_hint
+        or "a position is a fact about the token in its sequence: does it start again at 0 in a new chunk?",
     )
 
 
@@ -193,11 +196,16 @@ def test_write_fills_the_given_slots_in_place(
         {"slots with wrong K": (wrong[0], []), "slots with wrong V": (wrong[1], [])},
         rule="Token t goes to slot_mapping[t] of the caches that were handed in; no other slot changes.",
         situation=f"caches of {list(shape)}, slot_mapping {slots}",
-        hint="does your code write into the cache itself, or into a copy of it?",
+        hint="does your code write into the cache itself, or into a copy of it?"
+        if wrong[0] == wrong[1]
+        else "one of the two caches is right: what do you do differently for the other?",
     )
 
 
 # Task 6.4: paged_attention
+
+
+FIRST_IS_1 = "1 for the first token of the request, 2 for the second, and so on"
 
 
 def number_of(name: str) -> int:
@@ -208,14 +216,14 @@ def number_of(name: str) -> int:
 @pytest.mark.parametrize("num_computed", [0, 3, 4, 5, 12])
 def test_a_decode_sees_all_tokens_of_its_request(phase6: ModuleType, num_computed: int) -> None:
     batch = [row_of("A", num_computed, 1, [7, 2, 9, 4])]
-    check_averages(phase6.paged_attention, batch, value_of=lambda _, position, __: position)
+    check_averages(phase6.paged_attention, batch, value_of=lambda _, position, __: position + 1, values_are=FIRST_IS_1)
 
 
 @pytest.mark.task6_4
 @pytest.mark.parametrize(("num_computed", "n"), [(0, 6), (0, 4), (4, 4), (3, 6), (5, 2), (1, 9)])
 def test_a_token_of_a_chunk_sees_what_is_before_it(phase6: ModuleType, num_computed: int, n: int) -> None:
     batch = [row_of("A", num_computed, n, [7, 2, 9])]
-    check_averages(phase6.paged_attention, batch, value_of=lambda _, position, __: position)
+    check_averages(phase6.paged_attention, batch, value_of=lambda _, position, __: position + 1, values_are=FIRST_IS_1)
 
 
 @pytest.mark.task6_4
@@ -228,7 +236,12 @@ def test_requests_of_a_batch_do_not_see_each_other(phase6: ModuleType, order: st
         "D": row_of("D", 3, 3, [6, 3]),
     }
     batch = [rows[name] for name in order]
-    check_averages(phase6.paged_attention, batch, value_of=lambda name, _, __: number_of(name))
+    check_averages(
+        phase6.paged_attention,
+        batch,
+        value_of=lambda name, _, __: number_of(name),
+        values_are="1 for A, 2 for B, 3 for C, 4 for D",
+    )
 
 
 @pytest.mark.task6_4
@@ -241,6 +254,7 @@ def test_query_heads_share_kv_heads_in_groups(phase6: ModuleType, num_kv_heads: 
         num_kv_heads=num_kv_heads,
         group=group,
         value_of=lambda name, _, head: 10 * number_of(name) + head,
+        values_are="10 for A, 20 for B, 30 for C, each plus the number of the K/V head",
     )
 
 
@@ -257,7 +271,8 @@ def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -
     expected = torch.tensor([[[1.0, 0.0]], [[share, 0.0]]])[-n:]
     yours = phase6.paged_attention(query, key_cache, value_cache, naive_flat_batch(batch, 4), scale)
     situation = f"scale={scale}; q.k is 2 with the first token and 0 with the second; only the first has V = 1"
-    expect_attention(yours, expected, situation, batch, 4)
+    hint = "which number multiplies q.k in your code, and which one were you given?"
+    expect_attention(yours, expected, situation, batch, 4, lambda *_: hint)
 
 
 @pytest.mark.task6_4
@@ -545,11 +560,14 @@ def test_no_room_is_refused_with_the_numbers(
     situation = f"total={total}  free={free}  gpu_memory_utilization={share}  block_bytes={block_bytes}"
     hint = "one of the blocks is the null block: what could an engine with one block do?"
     rule = "If not even two blocks fit, num_blocks_that_fit raises ValueError and names the numbers."
+    without_numbers = "whoever reads this must find out what to change: which numbers does it take?"
     try:
         num_blocks = phase6.num_blocks_that_fit(total, free, share, block_bytes)
     except ValueError as error:
         message = str(error)
-        outcome = "ValueError with numbers" if any(sign.isdigit() for sign in message) else f"ValueError: {message!r}"
+        outcome = "ValueError with numbers"
+        if not any(sign.isdigit() for sign in message):
+            outcome, hint = f"ValueError: {message!r}", without_numbers
     else:
         outcome = f"{num_blocks} blocks"
     expect_equal(outcome, "ValueError with numbers", rule=rule, situation=situation, hint=hint)

@@ -60,6 +60,15 @@ PrepackWeights = Annotated[
 SchedulingPolicy = Annotated[
     Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
 ]
+CheckInvariants = Annotated[
+    bool | None,
+    typer.Option(
+        "--check-invariants/--no-check-invariants",
+        help="Check queues, counters and blocks after every step. Not in vLLM.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
 
 
 def engine_config(defaults: EngineConfig, **chosen: object) -> EngineConfig:

@@ -13,6 +13,7 @@ from mini_vllm.cli.console import fail, friendly, make_console, whose_code
 from mini_vllm.cli.options import (
     AdmissionGuard,
     BlockSize,
+    CheckInvariants,
     EnableChunkedPrefill,
     EnablePrefixCaching,
     LineupText,
@@ -26,6 +27,7 @@ from mini_vllm.cli.options import (
 )
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.engine import StalledError
+from mini_vllm.invariants import InvariantError
 from mini_vllm.trace import StepRecord
 from mini_vllm.views.trace_file import read_trace, write_trace
 from mini_vllm.workload import SMALL_POOL, Run, make_workload
@@ -50,11 +52,12 @@ def trace(
     enable_chunked_prefill: EnableChunkedPrefill = None,
     admission_guard: AdmissionGuard = None,
     scheduling_policy: SchedulingPolicy = None,
+    check_invariants: CheckInvariants = None,
 ) -> None:
     """Print what every step decided, on a small toy workload without torch, or from a file."""
     console = make_console()
     budget: int | None
-    stalled: StalledError | None = None
+    ended_by: StalledError | InvariantError | None = None
     if read is not None:
         try:
             records, budget = read_trace(read, name)
@@ -75,25 +78,28 @@ def trace(
             enable_chunked_prefill=enable_chunked_prefill,
             admission_guard=admission_guard,
             policy=scheduling_policy,
+            check_invariants=check_invariants,
         )
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
-        records, stalled = run_until_stalled(Run(make_workload(seed, requests), config, team))
+        records, ended_by = run_to_the_end(Run(make_workload(seed, requests), config, team))
     if jsonl is not None:
         write_trace(jsonl, records, budget)
-    first, last = step_range(steps, len(records))
-    console.print(step_table(records, budget, range(first, last + 1)))
-    if stalled is not None:
-        fail(f"stalled after {len(records)} steps: {stalled}", 1)
+    if records or ended_by is None:
+        first, last = step_range(steps, len(records))
+        console.print(step_table(records, budget, range(first, last + 1)))
+    if ended_by is not None:
+        when = "an invariant broke in step" if isinstance(ended_by, InvariantError) else "stalled before step"
+        fail(f"{when} {len(records)}: {ended_by}", 1)
 
 
-def run_until_stalled(run: Run) -> tuple[list[StepRecord], StalledError | None]:
-    """Return the trace of a run, and the error that ended it early if nothing moved any more."""
+def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:
+    """Return the trace of a run, and the error that ended it early if nothing moved or nothing added up any more."""
     records: list[StepRecord] = []
     try:
         while not run.finished:
             records.append(run.step())
-    except StalledError as error:
+    except (StalledError, InvariantError) as error:
         return records, error
     return records, None
 
