@@ -42,6 +42,13 @@ def trace(lineup: str = "solution:1-5") -> list[StepRecord]:
     return run_workload(make_workload(seed=0, num_requests=8), config, team)
 
 
+def longest(lineup: str) -> int:
+    """Return the token budget of a step with this lineup, which without phase 5 is the longest request."""
+    config, _ = make_possible(SMALL_POOL, parse_lineup(lineup))
+    assert config.max_num_batched_tokens == config.max_model_len
+    return config.max_model_len
+
+
 def plan(step: int) -> dict[str, int]:
     return {share["id"]: share["n"] for share in trace()[step]["scheduled"]}
 
@@ -91,6 +98,7 @@ NAMESPACE = {
     "hits": hits,
     "len": len,
     "life": life,
+    "longest": longest,
     "most_running": most_running,
     "num_blocks": num_blocks,
     "plan": plan,

@@ -1,14 +1,22 @@
 """What the `<!-- check: ... -->` comments in the handouts may call: small worlds built from the reference."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from math import ceil
+from typing import Any
+from unittest.mock import patch
 
 from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from mini_vllm.absent import NoPreemption
-from mini_vllm.request import Request
+from mini_vllm.cli.absences import make_possible
+from mini_vllm.invariants import InvariantError
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.request import Request, RequestStatus
 from mini_vllm.request_queue import FCFSRequestQueue
 from mini_vllm.step import SchedulerOutput
+from mini_vllm.trace import StepRecord
+from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 from solutions import phase1_scheduler_step as phase1
 
 __all__ = ["NAMESPACE"]
@@ -77,10 +85,75 @@ def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:
     raise AssertionError("unreachable")
 
 
+def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) -> Callable[..., SchedulerOutput]:
+    """Return the step that a learner may try: who fits comes in, whoever stands before it."""
+
+    def schedule(running: list[Request], waiting: FCFSRequestQueue, **rest: Any) -> SchedulerOutput:
+        seats, kv = rest.pop("max_num_seqs"), rest["kv"]
+        step = schedule_step(running, waiting, max_num_seqs=0, **rest)
+        order = sorted(waiting, key=lambda request: request.num_tokens) if by_length else list(waiting)
+        for request in order:
+            n = rest["chunks"].num_new_tokens(request, 0, step.token_budget)
+            if not n or len(running) >= seats or kv.allocate_slots(request, n) is None:
+                continue
+            waiting.remove_request(request)
+            running.append(request)
+            request.status = RequestStatus.RUNNING
+            step.num_scheduled_tokens[request.request_id] = n
+            step.token_budget -= n
+        return step
+
+    return schedule
+
+
+def _trace(
+    overtake: bool, by_length: bool = False, check_invariants: bool = False, **settings: int
+) -> list[StepRecord]:
+    """Return what `mini-vllm trace --lineup starter:1 --requests 30` shows."""
+    lineup = parse_lineup("solution:1")
+    possible, _ = make_possible(SMALL_POOL, lineup)
+    config = replace(possible, check_invariants=check_invariants, **settings)
+    step = _overtaking(phase1.schedule_step, by_length) if overtake else phase1.schedule_step
+    with patch.object(phase1, "schedule_step", step):
+        return run_workload(make_workload(0, 30), config, lineup)
+
+
+def first_tokens(overtake: bool, by_length: bool = False) -> tuple[int, int, int]:
+    """Return how many steps the trace has, when the last request gets its first tokens, and when r11 does."""
+    records, first = _trace(overtake, by_length), dict[str, int]()
+    for record in records:
+        for share in record["scheduled"]:
+            first.setdefault(share["id"], record["step"])
+    return len(records), max(first.values()), first["r11"]
+
+
+def longest_prompt() -> tuple[int, str]:
+    """Return the longest prompt of the trace: its tokens and its request."""
+    return max((len(one.prompt_token_ids), one.request_id) for one in make_workload(0, 30))
+
+
+def broken_order() -> str:
+    """Return what the engine says about the first overtaking."""
+    try:
+        _trace(True, check_invariants=True)
+    except InvariantError as error:
+        return str(error)
+    return ""
+
+
+def steps_with_seats(max_num_seqs: int) -> int:
+    """Return how many steps the trace has with so many seats."""
+    return len(_trace(False, max_num_seqs=max_num_seqs))
+
+
 NAMESPACE = {
+    "broken_order": broken_order,
     "ceil": ceil,
+    "first_tokens": first_tokens,
+    "longest_prompt": longest_prompt,
     "plan": plan,
     "plans": plans,
     "plan_running": plan_running,
     "steps_to_first_tokens": steps_to_first_tokens,
+    "steps_with_seats": steps_with_seats,
 }
