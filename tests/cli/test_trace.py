@@ -1,9 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from mini_vllm import parse_lineup
 from mini_vllm.parity.scenario import PUBLIC_TRACES
+from mini_vllm.request_queue import FCFSRequestQueue
 from mini_vllm.views.trace_file import read_trace
 from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
 from tests.cli.conftest import Commands
@@ -80,3 +82,21 @@ def test_settings_that_serve_nobody_are_explained(mini_vllm: Commands) -> None:
     assert "would wait for ever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
     result = mini_vllm("trace", "--scheduling-policy", "priority", "--lineup", "solution:1-2", exit_code=2)
     assert "phase 3" in result.stderr
+
+
+@pytest.fixture
+def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a preempted request wait behind everybody, as no FCFS engine may."""
+    monkeypatch.setattr(FCFSRequestQueue, "prepend_request", FCFSRequestQueue.add_request)
+
+
+@pytest.mark.usefixtures("victims_last")
+def test_a_broken_invariant_ends_the_table_at_its_step(mini_vllm: Commands) -> None:
+    ended = mini_vllm("trace", "--lineup", "solution:1-3", "--requests", "12", exit_code=1)
+    step = int(re.search(r"an invariant broke in step (\d+): \w+ arrived before", ended.stderr)[1])  # type: ignore[index]
+    assert [int(number) for number in re.findall(r"^ +(\d+)  ", ended.stdout, re.MULTILINE)] == list(range(step))
+
+
+@pytest.mark.usefixtures("victims_last")
+def test_invariants_need_not_be_checked(mini_vllm: Commands) -> None:
+    mini_vllm("trace", "--lineup", "solution:1-3", "--requests", "12", "--no-check-invariants")
