@@ -17,7 +17,8 @@ def hash_cases(rng: Random) -> Trial:
     base, moved = [one * 10 + two, three, *rest], [one, two * 10 + three, *rest]  # 12, 3 and 1, 23
     swapped = base[::-1]
     keys: list[list[str | None]] = [[], ["a", None], [None, "a"], ["b", None], ["a", "b"], ["ab", None]]
-    contents = (base, swapped, moved, [*base[:-1], base[-1] + 1])
+    near = [[*base[:-1], base[-1] + more] for more in (1, 2**8, 2**16)]  # ids of large vocabularies
+    contents = (base, swapped, moved, *near)
     cases: list[tuple[int | None, list[int], list[str | None]]] = [(None, tokens, []) for tokens in contents]
     cases += [(parent, tokens, key) for parent in (None, 0, 1) for tokens in contents for key in keys]
     return trial(4, "hash_block", cases)
