@@ -31,6 +31,7 @@ class HashPrefixCache:
 
     def __init__(self, block_size: int) -> None:
         # Two maps, one each way. Several blocks may hold the same content: keep them in the order they came.
+        # Two counters for `hit_rate`: tokens asked for and tokens hit.
         raise NotImplementedError("Phase 4, task 2: make the cache")
 
     def update_block_hashes(self, request: Request) -> None:
@@ -65,12 +66,15 @@ class HashPrefixCache:
 
     def uncache(self, block_ids: Sequence[int]) -> None:
         """Forget blocks that were entered in the cache but never computed."""
+        # Each of them as in `evict`. Some were never entered: go on with the next.
         raise NotImplementedError("Phase 4, task 5: uncache")
 
     def cached_blocks(self) -> dict[int, bytes]:
         """Return block id to block hash for every block in the cache. For pictures and checks."""
+        # A copy of the map from block to hash: whoever changes it must not change the cache.
         raise NotImplementedError("Phase 4, task 3: cached_blocks")
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        # The two counters of `adopt`. Before the first admission: 0.0.
         raise NotImplementedError("Phase 4, task 3: hit_rate")

@@ -87,23 +87,25 @@ def naive_admits(
 ) -> tuple[bool, str]:
     """Hand out, block by block, what everybody will need; return whether it lasts, and the account."""
     free = set(kv.free_block_ids())
-    lines = [f"{len(free)} blocks are free, block size {kv.block_size}"]
-    num_taken = 0
+    lines = [f"blocks of {kv.block_size} tokens"]
+    num_promised = 0
     for other in running:
         table = kv.block_ids(other.request_id)
         num_missing = 0
         while (len(table) + num_missing) * kv.block_size < other.num_tokens:
             num_missing += 1
-        num_taken += num_missing + 1
+        num_promised += num_missing + 1
         lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {len(table)} blocks held")
     table = list(hit_blocks)
-    num_taken += len([block_id for block_id in table if block_id in free])
+    num_needed = len([block_id for block_id in table if block_id in free])
     while len(table) * kv.block_size < request.num_tokens:
         table.append(-1)
-        num_taken += 1
+        num_needed += 1
     where = [f"{block_id} ({'free' if block_id in free else 'held by somebody'})" for block_id in hit_blocks]
-    lines.append(f"{request.request_id} asks: {request.num_tokens} tokens, hit blocks: {', '.join(where) or 'none'}")
-    return num_taken <= len(free), "\n".join(lines)
+    num_tokens = f"{request.num_tokens} token{'s' * (request.num_tokens > 1)}"
+    lines.append(f"{request.request_id} asks: {num_tokens}, hit blocks: {', '.join(where) or 'none'}")
+    lines.append(f"blocks needed {num_needed}, promised {num_promised}, free {len(free)}")
+    return num_needed + num_promised <= len(free), "\n".join(lines)
 
 
 def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request], FrozenKV]:

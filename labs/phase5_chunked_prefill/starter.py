@@ -20,6 +20,7 @@ class ChunkedPrefillPolicy:
         enable_chunked_prefill: bool = True,
         admission_guard: bool = False,
     ) -> None:
+        # Keep all five in `self`. `clamp` is a function: `self.clamp(num_new, budget, threshold)` calls it.
         raise NotImplementedError("Phase 5, task 1: keep the settings")
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
@@ -45,8 +46,7 @@ class ChunkedPrefillPolicy:
         # Count in blocks:
         # - needed: all tokens of the request, minus hit blocks, plus those hit blocks that are free (nobody in
         #   `kv.ref_counts()` holds them), because they leave the free queue;
-        # - promised: for each running request what its known tokens still need beyond its table (at least 0),
-        #   plus one.
+        # - promised: for each running request what its known tokens still need beyond its table, plus one.
         raise NotImplementedError("Phase 5, task 4: admits")
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:

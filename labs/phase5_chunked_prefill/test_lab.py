@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -14,6 +15,7 @@ from labs.phase5_chunked_prefill.naive_policy import (
     random_memory,
     request_in,
 )
+from labs.phase5_chunked_prefill.symptoms import Question, symptom_of_caps
 from labs.support import expect_equal, expect_rows
 from mini_vllm.interfaces import ChunkPolicy
 from mini_vllm.request import Request, RequestStatus
@@ -54,19 +56,23 @@ def check_caps(
     policy = used_before or policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
     counter = request.num_computed_tokens
     yours = policy.num_new_tokens(request, num_computed, budget)
+    rule, hint = RULE_OF_CAPS, HINT_OF_CAPS[request.status]
+    if yours != expected:
+        question = Question(request, num_computed, budget, threshold, max_model_len, chunking)
+        others = replace(question, threshold=threshold + 7, max_model_len=max_model_len + 9, chunking=not chunking)
+        rule, hint = next(filter(any, [symptom_of_caps(question, yours, others), (rule, hint)]))
     expect_rows(
         {
             "tokens in this step": (yours, expected),
             "the request's own counter afterwards": (request.num_computed_tokens, counter),
         },
-        rule=RULE_OF_CAPS,
+        rule=rule,
         situation=f"{request.status.name} request of {request.num_tokens} tokens, "
         f"argument num_computed_tokens={num_computed}\n"
         f"token_budget={budget}  threshold={threshold or 'off'}  max_model_len={max_model_len}  "
-        f"chunked prefill {'on' if chunking else 'off'}  preempted {request.num_preemptions}x so far\n"
-        "another policy, with other settings, was made after this one"
-        + (", and this one has answered for other requests of the same name" if used_before else ""),
-        hint=HINT_OF_CAPS[request.status],
+        f"chunked prefill {'on' if chunking else 'off'}  preempted {request.num_preemptions}x so far"
+        + ("\nthe policy has answered for other requests of the same name before" if used_before else ""),
+        hint=hint,
     )
 
 
@@ -233,13 +239,16 @@ def test_only_behind_the_last_known_token(
     policy = policy_of(phase5)
     for counter in (0, num_computed, num_prompt + num_outputs):
         request = request_in(RUNNING, "A", num_prompt, num_outputs, computed=counter)
+        yours = policy.should_sample(request, num_computed)
         expect_equal(
-            policy.should_sample(request, num_computed),
+            yours,
             expected,
             rule="A request samples in the step that computes its last known token, generated ones included.",
             situation=f"{num_prompt} prompt and {num_outputs} generated tokens; should_sample(request, {num_computed}) "
             f"while the request's own counter is {counter}",
-            hint="the logits behind a token predict the next one: when is the next one not known yet?",
+            hint=f"the argument says {num_computed}, the counter {counter}. Which of them knows this step?"
+            if yours == (counter == request.num_tokens)
+            else "the logits behind a token predict the next one: when is the next one not known yet?",
         )
 
 

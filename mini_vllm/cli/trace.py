@@ -88,6 +88,7 @@ def trace(
     if records or ended_by is None:
         first, last = step_range(steps, len(records))
         console.print(step_table(records, budget, range(first, last + 1)))
+        console.print(f"\n{totals(records)}", markup=False)
     if ended_by is not None:
         when = "an invariant broke in step" if isinstance(ended_by, InvariantError) else "stalled before step"
         fail(f"{when} {len(records)}: {ended_by}", 1)
@@ -139,6 +140,17 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
             table.add_row(*step_row(record, budget, outputs))
         outputs |= {request_id for request_id, _ in record["output"]}
     return table
+
+
+def totals(records: list[StepRecord]) -> str:
+    """Return what all steps come to: the numbers that two runs are compared by."""
+    tokens = [record["total"] for record in records]
+    num_hit = sum(share.get("hit", 0) for record in records for share in record["scheduled"])
+    num_preemptions, num_evicted = (sum(len(record[what]) for record in records) for what in ("preempted", "evicted"))
+    return (
+        f"All {len(records)} steps: {sum(tokens):,} tokens computed, at most {max(tokens, default=0):,} in a step, "
+        f"{num_hit:,} found in the cache; preemptions: {num_preemptions}; blocks evicted: {num_evicted}."
+    )
 
 
 def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 HINTS: dict[type[BaseException], str] = {
     NameError: "where should that name have got its value, and was that line reached?",
     AttributeError: "what is the thing in front of the dot here, and where did it come from?",
-    KeyError: "what are the keys at this moment, and who should have put this one in?",
+    KeyError: "what are the keys at this moment: should this one be there, or may it be missing?",
     IndexError: "how many entries are there at this moment?",
     TypeError: "which of the values in this line is not what you thought, and where did it come from?",
     ValueError: "which of the values in this line is not what you thought, and where did it come from?",

@@ -49,6 +49,16 @@ def test_steps_cuts_the_table_but_not_its_memory(mini_vllm: Commands) -> None:
     assert all(row in [line.split() for line in whole.splitlines()] for row in rows)
 
 
+def test_the_last_line_adds_up_all_steps(mini_vllm: Commands) -> None:
+    file = PUBLIC_TRACES / "named.jsonl"
+    options = ("--read", file, "--name", "preempted_hits_its_own_blocks", "--steps", "9")
+    said = " ".join(mini_vllm("trace", *options).output.split())
+    assert said.endswith(
+        "All 13 steps: 44 tokens computed, at most 24 in a step, 12 found in the cache; "
+        "preemptions: 1; blocks evicted: 3."
+    )
+
+
 @pytest.mark.parametrize("text", ["5-3", "x", "-", "900", "1-2-3"])
 def test_a_bad_range_is_refused(mini_vllm: Commands, text: str) -> None:
     assert "--steps" in mini_vllm("trace", f"--steps={text}", exit_code=2).stderr

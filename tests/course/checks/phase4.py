@@ -1,18 +1,12 @@
 """What the `<!-- check: ... -->` comments of the phase 4 handout may call: small runs of the reference."""
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-from typer.testing import CliRunner
 
 from labs.support import make_request
 from mini_vllm.assembly import build_engine
-from mini_vllm.cli.main import app
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.lineup import parse_lineup
@@ -21,6 +15,7 @@ from mini_vllm.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.trace import StepRecord
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
+from tests.course.checks.runs import stage, traced_steps
 
 __all__ = ["NAMESPACE"]
 
@@ -137,26 +132,15 @@ def recorded_hit(name: str, step: int) -> int:
     return int(hit)
 
 
-@cache
-def _traced(*options: str) -> list[StepRecord]:
-    """Return the steps that `mini-vllm trace --lineup solution:1-4` shows."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.jsonl"
-        arguments = ["trace", "--lineup", "solution:1-4", "--jsonl", str(path), *options]
-        assert CliRunner().invoke(app, arguments).exit_code == 0
-        _, *lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def traced_totals(*options: str) -> tuple[int, int]:
     """Return the computed tokens of the first step of that trace, and of all its steps."""
-    totals = [record["total"] for record in _traced(*options)]
+    totals = [record["total"] for record in traced_steps("solution:1-4", *options)]
     return totals[0], sum(totals)
 
 
 def traced_hit(step: int, request_id: str) -> int:
     """Return the hit of one admission in that trace."""
-    return next(share["hit"] for share in _traced()[step]["scheduled"] if share["id"] == request_id)
+    return next(share["hit"] for share in traced_steps("solution:1-4")[step]["scheduled"] if share["id"] == request_id)
 
 
 NAMESPACE: dict[str, Callable[..., Any]] = {
@@ -171,6 +155,7 @@ NAMESPACE: dict[str, Callable[..., Any]] = {
     "num_whole_prompts": num_whole_prompts,
     "recorded_hit": recorded_hit,
     "shares": shares,
+    "stage": stage,
     "sum": sum,
     "table": table,
     "together": together,

@@ -1,21 +1,15 @@
 """What the `<!-- check: ... -->` comments of the phase 5 handout may call: small runs of the reference."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from math import ceil
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-from typer.testing import CliRunner
 
 from labs.phase5_chunked_prefill.naive_policy import FrozenKV, request_in
 from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from mini_vllm.absent import NoPreemption
 from mini_vllm.assembly import build_engine
-from mini_vllm.cli.main import app
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.lineup import parse_lineup
@@ -26,6 +20,7 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.trace import StepRecord
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
+from tests.course.checks.runs import stage, traced_steps
 
 __all__ = ["NAMESPACE"]
 
@@ -185,13 +180,14 @@ def refuses(**settings: Any) -> bool:
 @cache
 def traced(*options: str) -> tuple[int, int, int]:
     """Return (largest step, preemptions, steps) of what `mini-vllm trace --lineup solution:1-5` shows."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.jsonl"
-        arguments = ["trace", "--lineup", "solution:1-5", "--jsonl", str(path), *options]
-        assert CliRunner().invoke(app, arguments).exit_code == 0
-        _, *lines = path.read_text(encoding="utf-8").splitlines()
-    steps = [json.loads(line) for line in lines]
+    steps = traced_steps("solution:1-5", *options)
     return max(step["total"] for step in steps), sum(len(step["preempted"]) for step in steps), len(steps)
+
+
+def guarded(*options: str) -> tuple[int, int, int]:
+    """Return (preemptions, tokens computed, steps) of the trace that thrashes in phase 3's handout."""
+    steps = traced_steps("solution:1-3,solution:5", "--num-gpu-blocks", "14", "--requests", "12", *options)
+    return sum(len(step["preempted"]) for step in steps), sum(step["total"] for step in steps), len(steps)
 
 
 NAMESPACE: dict[str, Callable[..., Any]] = {
@@ -199,6 +195,7 @@ NAMESPACE: dict[str, Callable[..., Any]] = {
     "ceil": ceil,
     "chunks": chunks,
     "granted": granted,
+    "guarded": guarded,
     "len": len,
     "longest_shared_step": longest_shared_step,
     "num_computed_at_the_end": num_computed_at_the_end,
@@ -208,6 +205,7 @@ NAMESPACE: dict[str, Callable[..., Any]] = {
     "refuses": refuses,
     "replayed": replayed,
     "samples": samples,
+    "stage": stage,
     "sum": sum,
     "thrash": thrash,
     "traced": traced,

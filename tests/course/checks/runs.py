@@ -1,0 +1,33 @@
+"""What the checks of several handouts call: what the commands `trace` and `stages` come to."""
+
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from typer.testing import CliRunner
+
+from mini_vllm.cli.main import app
+from mini_vllm.cli.stage_sentences import mean_ms, p95_ms
+from mini_vllm.lineup import parse_lineup
+from mini_vllm.stages import make_visits, run_stage
+from mini_vllm.trace import StepRecord
+
+
+@cache
+def traced_steps(lineup: str, *options: str) -> list[StepRecord]:
+    """Return the steps that `mini-vllm trace` shows."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl"
+        arguments = ["trace", "--lineup", lineup, "--jsonl", str(path), *options]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@cache
+def stage(last_phase: int) -> tuple[int, int, int]:
+    """Return what `mini-vllm stages` says of phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in ms."""
+    found = run_stage(parse_lineup(f"solution:1-{last_phase}"), make_visits())
+    ttft, itl = found.first_token_latencies, found.inter_token_latencies
+    return found.num_computed_tokens, round(mean_ms(ttft)), round(p95_ms(itl))
