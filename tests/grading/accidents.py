@@ -65,7 +65,7 @@ ACCIDENTS = (
         spared=(2, 4),
         charged=(1,),
     ),
-    Accident("recursion", 4, line("hit_rate", "return self.hit_rate()"), "RecursionError", (1, 2, 3), (5,)),
+    Accident("recursion", 4, line("hit_rate", "return self.hit_rate()"), "RecursionError", (1, 2), (3, 5)),
     Accident("sys.exit", 3, line("choose_victim", "raise SystemExit(3)"), "ended the program", (1, 3), (2, 4)),
     Accident(
         "os._exit", 1, line("update_from_output", "import os; os._exit(0)"), "ended the whole process", (1, 2, 3), (4,)
@@ -107,9 +107,7 @@ ACCIDENTS = (
         line("__init__", THREAD),
         spared=(1, 2, 3, 4),
     ),
-    Accident(
-        "too much memory", 4, line("hit_rate", "bytearray(10**11)"), "MemoryError", spared=(1, 2, 3), charged=(5,)
-    ),
+    Accident("too much memory", 4, line("hit_rate", "bytearray(10**11)"), "MemoryError", spared=(1, 2), charged=(3, 5)),
     Accident("waits for input", 1, line("clamp", "input()"), "waits for input", spared=(4,), charged=(1,)),
     Accident("interrupt", 5, line("admits", "raise KeyboardInterrupt"), "KeyboardInterrupt", (1, 2, 3), (4,)),
 )
