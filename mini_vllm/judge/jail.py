@@ -63,14 +63,15 @@ class Jail:
                 options += ["--symlink", os.readlink(path), path]
             elif os.path.isdir(path):
                 options += ["--ro-bind", path, path]
+        temporary = [*(("--size", str(TEMPORARY_BYTES)) if self.limits_temporary else ()), "--perms", "1777"]
+        options += [*temporary, "--tmpfs", "/tmp"]  # before Python's folders, which may lie below it
         for path in (*LINKER, *python_folders()):
             if os.path.exists(path):
                 options += [*folders_above(path), "--ro-bind", path, path]
         for path in secret_packages():
             options += ["--tmpfs", path, "--remount-ro", path]
         options += [*self._course(labs), "--proc", "/proc", "--dev", "/dev"]
-        temporary = [*(("--size", str(TEMPORARY_BYTES)) if self.limits_temporary else ()), "--perms", "1777"]
-        options += [*temporary, "--tmpfs", "/tmp", *(() if self.limits_temporary else ("--remount-ro", "/tmp"))]
+        options += [] if self.limits_temporary else ["--remount-ro", "/tmp"]
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(COURSE)]
         return [self.program, *options, "--", *python]
 
