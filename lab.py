@@ -33,7 +33,7 @@ def set_up() -> None:
     print("Setting up .venv: one or two minutes, about 1.5 GB ...", flush=True)
     venv.create(VENV, with_pip=True)
     install = [PYTHON, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    subprocess.check_call([*install, "--editable", ".[test]"], cwd=ROOT)
+    subprocess.check_call([*install, "--editable", ".[test,mutants]"], cwd=ROOT)
     STAMP.touch()
 
 

@@ -42,6 +42,7 @@ EDITS = {
             '["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]',
             '["-m", "mini_vllm", "grade"]',
         ),
+        ('".[test,mutants]"', '".[test]"'),
     ),
     "Makefile": (
         (
