@@ -14,6 +14,7 @@ from mini_vllm.bench import long_queue
 from mini_vllm.bench import scheduler as measured
 from mini_vllm.bench.long_queue import LongQueue, measure_long_queue
 from mini_vllm.bench.scheduler import Cost, SchedulerCosts, measure_scheduler
+from mini_vllm.cli.bench_dial import bench_dial
 from mini_vllm.cli.bench_features import bench_chunked, bench_preemption, bench_prefix
 from mini_vllm.cli.bench_loop import bench_loop
 from mini_vllm.cli.bench_throughput import bench_throughput
@@ -45,6 +46,7 @@ bench_app.command("chunked")(bench_chunked)
 bench_app.command("preemption")(bench_preemption)
 bench_app.command("loop")(bench_loop)
 bench_app.command("widget")(bench_widget)
+bench_app.command("dial")(bench_dial)
 
 
 @bench_app.command("scheduler")
