@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mini_vllm.cli.absences import make_possible
 from mini_vllm.config import EngineConfig
@@ -12,13 +12,17 @@ from mini_vllm.notebook.bought import Bought
 from mini_vllm.notebook.fresh import FreshError, in_fresh_process
 from mini_vllm.notebook.graded_tests import GradedTests
 from mini_vllm.notebook.jobs import Played, Spoken, draw_chain, play_toy, run_stages, speak
-from mini_vllm.notebook.layout import Layout, lay_out
+from mini_vllm.notebook.layout import Layout, film_of_batch, lay_out
 from mini_vllm.notebook.notice import Notice, is_notice
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.stages import stage_lineups
 from mini_vllm.views.picture import Picture
+from mini_vllm.views.show import player
 from mini_vllm.workload import SMALL_POOL, Arrival
 from mini_vllm.written import starter_path, unwritten_tasks
+
+if TYPE_CHECKING:
+    from mini_vllm.views.widgets import Player
 
 T = TypeVar("T")
 
@@ -101,6 +105,14 @@ class Lab:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
         lineup = self.lineup()
         return spoken if is_notice(spoken) else self._ask(lineup, lay_out, spoken, step, lineup)
+
+    def watch_batch(self, spoken: Spoken | Notice, step: int) -> "Player | Notice":
+        """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
+        lineup = self.lineup()
+        if is_notice(spoken):
+            return spoken
+        film = self._ask(lineup, film_of_batch, spoken, step, lineup)
+        return film if isinstance(film, Notice) else player(film)
 
     def bought(self) -> Bought | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""

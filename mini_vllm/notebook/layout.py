@@ -9,6 +9,8 @@ from mini_vllm.lineup import Lineup
 from mini_vllm.notebook.jobs import Spoken
 from mini_vllm.request import Request
 from mini_vllm.step import ScheduledRequest
+from mini_vllm.views.film import Film
+from mini_vllm.views.paged_batch import paged_batch
 
 HEADINGS = ("row", "request", "token", "position", "slot", "block", "place", "logits")
 
@@ -42,8 +44,6 @@ def lay_out(spoken: Spoken, step: int, lineup: Lineup) -> Layout:
     """Lay out a step of a run with the lineup's phase 6. Raises `ValueError` if the run has no such step."""
     from mini_vllm.parts import runner_steps_for
 
-    if not 0 <= step < len(spoken.recording.steps):
-        raise ValueError(f"step must be 0 to {len(spoken.recording.steps) - 1}, got {step}")
     batch, block_size = batch_of(spoken, step), spoken.recording.info.block_size
     phase6 = runner_steps_for(lineup.runner)
     token_ids, positions, query_start_loc = phase6.flatten_tokens(batch)
@@ -61,8 +61,19 @@ def lay_out(spoken: Spoken, step: int, lineup: Lineup) -> Layout:
     return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
 
 
+def film_of_batch(spoken: Spoken, step: int, lineup: Lineup) -> Film:
+    """Draw a step of a run token by token, in the numbers of the lineup's phase 6. Raises like `lay_out`."""
+    from mini_vllm.parts import runner_steps_for
+
+    return paged_batch(
+        batch_of(spoken, step), spoken.recording.info.block_size, functions=runner_steps_for(lineup.runner)
+    )
+
+
 def batch_of(spoken: Spoken, step: int) -> list[ScheduledRequest]:
-    """Return what the runner was given in a step, made from the recording."""
+    """Return what the runner was given in a step, made from the recording. Raises `ValueError` without such a step."""
+    if not 0 <= step < len(spoken.recording.steps):
+        raise ValueError(f"step must be 0 to {len(spoken.recording.steps) - 1}, got {step}")
     outputs = {output.request_id: output for output in spoken.outputs.values()}
     record = spoken.recording.steps[step]
     batch = []

@@ -6,6 +6,7 @@ from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.notebook import Lab, Notice, answers
 from mini_vllm.notebook.jobs import Spoken
 from mini_vllm.notebook.layout import Layout
+from mini_vllm.views.widgets import Player
 
 QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
 CONFIG = EngineConfig(
@@ -46,6 +47,15 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: Spoken) -> None
     assert "block table of B: [" in layout._repr_mimebundle_()["text/html"]
 
 
+def test_a_step_is_played_token_by_token(lab: Lab, spoken: Spoken) -> None:
+    """B's last token, the last of the row, reads all of its request up to itself."""
+    player = lab.watch_batch(spoken, 1)
+    assert isinstance(player, Player)
+    assert len(player.pictures) == 9
+    share = spoken.recording.steps[1]["scheduled"][1]
+    assert f"It reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
+
+
 def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: Spoken) -> None:
     refused = lab.lay_out(spoken, len(spoken.recording.steps))
     assert isinstance(refused, Notice)
@@ -55,4 +65,5 @@ def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: Spoken) -> No
 def test_what_is_missing_is_passed_on(lab: Lab) -> None:
     notice = Notice("missing", "phase 6")
     assert lab.lay_out(notice, 0) is notice
+    assert lab.watch_batch(notice, 0) is notice
     assert answers(notice) is notice
