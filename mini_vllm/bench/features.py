@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mini_vllm.bench.contender import Settings
-from mini_vllm.bench.requests import BenchRequest, room_needed
+from mini_vllm.bench.requests import BenchRequest, Sizes, questions_about_one_document, room_needed
 from mini_vllm.bench.served import Served, inter_token_latencies, num_equal, percentile, summary, times_to_first_token
 from mini_vllm.lineup import Lineup
 
@@ -37,11 +37,10 @@ def _tokens(rng: random.Random, count: float) -> list[int]:
     return rng.choices(VOCAB, k=max(1, round(count)))
 
 
-def questions_about_one_document(scale: float) -> list[BenchRequest]:
+def questions(scale: float) -> list[BenchRequest]:
     """Make 32 questions behind the same 1,024 tokens."""
-    rng = random.Random("prefix")
-    document = _tokens(rng, 1024 * scale)
-    return [BenchRequest(document + _tokens(rng, rng.randint(8, 24)), 16) for _ in range(max(4, round(32 * scale)))]
+    sizes = Sizes(shared_document=max(1, round(1024 * scale)))
+    return questions_about_one_document(max(4, round(32 * scale)), VOCAB.stop, sizes=sizes)
 
 
 def documents_among_chats(scale: float) -> list[BenchRequest]:
@@ -64,7 +63,7 @@ FEATURES = {
     "prefix": Feature(
         "Prefix caching",
         "32 questions behind the same document of 1,024 tokens",
-        questions_about_one_document,
+        questions,
         without={"enable_prefix_caching": False},
         needs=("prefix_cache",),
     ),

@@ -1,4 +1,4 @@
-"""The requests of a benchmark: many short chats, a few long documents, and when they arrive."""
+"""The requests of a benchmark: short chats, long documents, questions about one document, and when they arrive."""
 
 import random
 from collections.abc import Sequence
@@ -17,10 +17,13 @@ class Sizes:
     chat_output: tuple[int, int] = (16, 128)
     document_prompt: tuple[int, int] = (512, 1024)
     document_output: tuple[int, int] = (32, 96)
+    question: tuple[int, int] = (8, 24)
+    shared_document: int = 1024
+    answer: int = 16
 
 
 FULL = Sizes()
-QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16))
+QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,19 @@ def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: S
         prompt = [tokens.randrange(4, vocab_size) for _ in range(prompt_len)]
         requests.append(BenchRequest(prompt, _draw(lengths, output_range)))
     return requests
+
+
+def questions_about_one_document(
+    count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL
+) -> list[BenchRequest]:
+    """Draw questions that share a document as their prefix. Every round has the same lengths and another document."""
+    lengths, tokens = random.Random(f"questions {count}"), random.Random(f"document {round_number}")
+    vocab = range(4, vocab_size)
+    document = tokens.choices(vocab, k=sizes.shared_document)
+    return [
+        BenchRequest(document + tokens.choices(vocab, k=lengths.randint(*sizes.question)), sizes.answer)
+        for _ in range(count)
+    ]
 
 
 def _draw(rng: random.Random, ends: tuple[int, int]) -> int:

@@ -1,163 +1,79 @@
 """Whole workloads against what a user would run instead, in turns, each contender in its own process."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 from mini_vllm.bench.contender import Settings
-from mini_vllm.bench.peer_process import PeerError, PeerProcess, why_missing
-from mini_vllm.bench.requests import FULL, BenchRequest, Sizes, poisson_stream, room_needed, skewed_requests
-from mini_vllm.bench.served import Served, num_equal, summary
+from mini_vllm.bench.peer_process import PeerProcess, why_missing
+from mini_vllm.bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, SHARED_PREFIX, SLOW, STREAM, Plan
+from mini_vllm.bench.requests import BenchRequest
+from mini_vllm.bench.results import Results
 
-OURS = "mini-vllm"
-SLOW = "transformers-one-by-one"
-NUM_SLOW = 8
 LOAD = 0.8
 """The stream's rate, as a share of the requests per second that our engine managed all at once."""
-Say = Callable[[str, str, int], None]
+Say = Callable[[str, str, int, int], None]
+"""Hears the workload, the contender, how many requests it serves, and how many of them are done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run: who, on which model, with how many requests, how often."""
-
-    model: Path
-    vocab_size: int
-    num_requests: int
-    num_rounds: int
-    num_threads: int
-    contenders: Sequence[str]
-    dtype: str = "float32"
-    lineup: str = "solution"
-    sizes: Sizes = FULL
-
-
-@dataclass(slots=True)
-class Entry:
-    """One contender's best round of one workload, with what it was compared on."""
-
-    requests: list[BenchRequest]
-    served: Served
-    all_seconds: list[float]
-    facts: dict[str, Any]
-
-
-@dataclass(slots=True)
-class Results:
-    """The best rounds by workload and contender, and the reasons of those that are missing."""
-
-    entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
-    equal: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-
-
-def run_throughput(plan: Plan, say: Say = lambda workload, name, done: None) -> Results:
-    """Start everybody, warm up, then take turns. `say` hears the workload, the contender and its requests done."""
-    results, peers = Results(), dict[str, PeerProcess]()
-    requests = skewed_requests(plan.num_requests, plan.vocab_size, 0, plan.sizes)
-    settings = Settings(
-        str(plan.model),
-        plan.dtype,
-        plan.num_threads,
-        room_needed(requests),
-        max_num_seqs=plan.num_requests,
-        lineup=plan.lineup,
-    )
+def run_throughput(plan: Plan, say: Say = lambda workload, name, count, done: None) -> Results:
+    """Start everybody, then take turns with the rounds of each workload. Raises `PeerError` if our engine breaks."""
+    contest, at_once = Contest(plan.settings(), say), plan.all_at_once()
     try:
         for name in plan.contenders:
-            start_peer(name, settings, requests, peers, results, say)
-        rate = run_workload("all at once", plan, peers, results, say, None)
-        run_workload("stream", plan, peers, results, say, LOAD * rate)
+            contest.start(name, at_once[0])
+        contest.run(ALL_AT_ONCE, at_once)
+        rate = LOAD * plan.num_requests / contest.results.entries[ALL_AT_ONCE][OURS].served.seconds
+        contest.run(STREAM, plan.stream(rate))
+        contest.run(SHARED_PREFIX, plan.shared_prefix())
     finally:
-        for peer in peers.values():
-            peer.close()
-    return results
+        contest.close()
+    return contest.results
 
 
-def start_peer(
-    name: str,
-    settings: Settings,
-    requests: Sequence[BenchRequest],
-    peers: dict[str, PeerProcess],
-    results: Results,
-    say: Say,
-) -> None:
-    """Start a contender and let it serve a little, or note why it is missing."""
-    say("loading", name, 0)
-    if (reason := why_missing(name)) is not None:
-        results.missing[name] = reason
-        return
-    try:
-        peer = PeerProcess(name, replace(settings, num_served=NUM_SLOW) if name == SLOW else settings)
-        peers[name] = peer
-        peer.serve([replace(request, num_output_tokens=4) for request in requests[:4]])
-    except PeerError as error:
+class Contest:
+    """The contenders that still run, ours first, and what they have reached. A peer that breaks off is missing."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self.settings, self.say = settings, say
+        self.results = Results()
+        self.peers: dict[str, PeerProcess] = {}
+
+    def start(self, name: str, requests: Sequence[BenchRequest]) -> None:
+        """Start a contender and let it serve a little, or note why it is missing."""
+        self.say("loading", name, 1, 0)
+        if (reason := why_missing(name)) is not None:
+            self.results.missing[name] = reason
+            return
+        try:
+            self.peers[name] = PeerProcess(name, replace(self.settings, num_served=NUM_SLOW if name == SLOW else None))
+            self.peers[name].serve([replace(request, num_output_tokens=4) for request in requests[:4]])
+        except RuntimeError as error:
+            self.give_up(name, error)
+
+    def run(self, workload: str, rounds: Sequence[list[BenchRequest]]) -> None:
+        """Let everybody serve each round."""
+        for requests in rounds:
+            ours = None
+            for name, peer in list(self.peers.items()):
+                count = min(len(requests), peer.settings.num_served or len(requests))
+                try:
+                    served = peer.serve(requests, partial(self.say, workload, name, count))
+                except RuntimeError as error:
+                    self.give_up(name, error, f" ({workload})")
+                    continue
+                ours = ours or served
+                self.results.keep(workload, name, requests, served, ours, peer.facts)
+
+    def give_up(self, name: str, error: RuntimeError, when: str = "") -> None:
+        """Go on without a contender, and note why. Raises `error` if it is ours: without it there are no ratios."""
         if name == OURS:
-            raise
-        results.missing[name] = str(error)
-        if name in peers:
-            peers.pop(name).close()
+            raise error
+        self.results.missing[name] = f"{error}{when}"
+        if name in self.peers:
+            self.peers.pop(name).close()
 
-
-def run_workload(
-    workload: str, plan: Plan, peers: dict[str, PeerProcess], results: Results, say: Say, rate: float | None
-) -> float:
-    """Run the rounds of a workload; return the requests per second of our best one."""
-    best: dict[str, Entry] = {}
-    equal: dict[str, tuple[int, int]] = {}
-    for number in range(plan.num_rounds):
-        requests = skewed_requests(plan.num_requests, plan.vocab_size, number + 100 * (rate is not None), plan.sizes)
-        if rate is not None:
-            requests = poisson_stream(requests, rate)
-        ours: Served | None = None
-        for name, peer in peers.items():
-            served = peer.serve(requests, lambda done, name=name: say(workload, name, done))  # type: ignore[misc]
-            ours = served if name == OURS else ours
-            if ours is not None:
-                same, both = num_equal(ours, served)
-                before = equal.get(name, (0, 0))
-                equal[name] = (before[0] + same, before[1] + both)
-            keep_best(best, name, Entry(requests, served, [served.seconds], peer.facts))
-    results.entries[workload], results.equal[workload] = best, equal
-    return plan.num_requests / best[OURS].served.seconds
-
-
-def keep_best(best: dict[str, Entry], name: str, entry: Entry) -> None:
-    """Keep the quicker round; all seconds are remembered."""
-    if name not in best:
-        best[name] = entry
-        return
-    seconds = best[name].all_seconds + entry.all_seconds
-    if entry.served.seconds < best[name].served.seconds:
-        best[name] = entry
-    best[name].all_seconds = seconds
-
-
-def as_record(plan: Plan, results: Results) -> dict[str, Any]:
-    """Return the results for programs."""
-    return {
-        "plan": {**asdict(plan), "model": plan.model.name, "contenders": list(plan.contenders)},
-        "missing": results.missing,
-        "workloads": {
-            workload: {
-                name: {
-                    **summary(entry.requests, entry.served),
-                    "all_seconds": entry.all_seconds,
-                    "facts": entry.facts,
-                    "ours_is_faster_by": ratio(entries, name),
-                    "equal_requests": results.equal[workload].get(name),
-                }
-                for name, entry in entries.items()
-            }
-            for workload, entries in results.entries.items()
-        },
-    }
-
-
-def ratio(entries: dict[str, Entry], name: str) -> float:
-    """Return our output tokens per second divided by another contender's.
-
-    In a workload of which it serves only some requests, by what it reached on those.
-    """
-    return entries[OURS].served.tokens_per_second / entries[name].served.tokens_per_second
+    def close(self) -> None:
+        """End all processes."""
+        for peer in self.peers.values():
+            peer.close()

@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mini_vllm.bench.peer_process import CONTENDERS, PeerError, embedded_model_path
+from mini_vllm.bench.plan import OURS, Plan
 from mini_vllm.bench.requests import FULL, QUICK
-from mini_vllm.bench.throughput import OURS, Plan, Results, Say, as_record, run_throughput
+from mini_vllm.bench.results import Results, as_record
+from mini_vllm.bench.throughput import Say, run_throughput
 from mini_vllm.cli.charts import duration, measured_bar
 from mini_vllm.cli.console import fail, friendly, is_live, make_console
 from mini_vllm.cli.options import LineupText
@@ -47,7 +49,8 @@ def bench_throughput(
 ) -> None:
     """Serve many short chats and a few long documents, and let transformers and OpenVINO GenAI do the same.
 
-    Everybody has a process of his own, the same requests, threads and room for K and V; rounds are taken in turns.
+    All at once, then as a stream; last, questions that share a document. Everybody has a process of their own, the
+    same requests, threads and room for K and V; rounds are taken in turns.
     """
     names = (OURS, *chosen_peers(peers))
     console = make_console(stderr=as_json)
@@ -69,7 +72,7 @@ def bench_throughput(
             QUICK if quick else FULL,
         )
         try:
-            with progress(console, plan.num_requests) as say:
+            with progress(console) as say:
                 results = run_throughput(plan, say)
         except PeerError as error:
             fail(str(error), 1)
@@ -113,15 +116,17 @@ def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:
 
 
 @contextmanager
-def progress(console: Console, num_requests: int) -> Iterator[Say]:
+def progress(console: Console) -> Iterator[Say]:
     """Show who is at work and how far while the block runs, if there is a terminal."""
     if not is_live(console):
-        yield lambda workload, name, done: None
+        yield lambda workload, name, count, done: None
         return
     columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("", total=num_requests)
-        yield lambda workload, name, done: bars.update(task, description=f"{workload}: {name}", completed=done)
+        task = bars.add_task("")
+        yield lambda workload, name, count, done: bars.update(
+            task, description=f"{workload}: {name}", total=count, completed=done
+        )
 
 
 def show(console: Console, record: dict[str, Any]) -> None:

@@ -8,7 +8,15 @@ from transformers import LlamaConfig
 from mini_vllm.bench.explain import explain
 from mini_vllm.bench.models import RANDOM_MODEL, model_size
 from mini_vllm.bench.peer_process import embedded_model_path
-from mini_vllm.bench.requests import BenchRequest, poisson_stream, room_needed, skewed_requests
+from mini_vllm.bench.plan import Plan
+from mini_vllm.bench.requests import (
+    BenchRequest,
+    poisson_stream,
+    questions_about_one_document,
+    room_needed,
+    skewed_requests,
+)
+from mini_vllm.bench.results import Results
 from mini_vllm.bench.roofline import MachineRates, least_seconds, where_time_goes
 from mini_vllm.bench.served import Served, num_equal, percentile, require_complete, summary
 
@@ -49,6 +57,31 @@ def test_rounds_have_the_same_lengths_and_other_tokens() -> None:
     assert len(documents) == 8
     assert sum(len(r.prompt) for r in documents) > sum(len(r.prompt) for r in first) / 2
     assert room_needed(first) % 32 == 0
+
+
+def test_every_round_asks_about_another_document() -> None:
+    first, second = (questions_about_one_document(32, 1000, number) for number in (0, 1))
+    assert [len(r.prompt) for r in first] == [len(r.prompt) for r in second]
+    for questions in (first, second):
+        assert len({tuple(r.prompt[:1024]) for r in questions}) == 1
+        assert len({tuple(r.prompt) for r in questions}) == 32
+        assert all(8 <= len(r.prompt) - 1024 <= 24 and max(r.prompt) < 1000 for r in questions)
+    assert first[0].prompt[:16] != second[0].prompt[:16]
+
+
+def test_everybody_has_room_for_all_requests_of_a_round() -> None:
+    plan = Plan(embedded_model_path(), 1000, 64, 1, 1, ("mini-vllm",))
+    assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)
+    assert plan.settings().kv_cache_tokens >= max(room_needed(plan.all_at_once()[0]), room_needed(plan.stream(1.0)[0]))
+
+
+def test_the_quickest_round_is_kept_and_all_are_compared() -> None:
+    results = Results()
+    for seconds, token in ((3.0, 9), (2.0, 0), (4.0, 9)):
+        served = Served([[7, 8, token], [5]], [[0.5, 1.0, 3.0], [2.25]], seconds)
+        results.keep("stream", "peer", REQUESTS, served, SERVED, {})
+    entry = results.entries["stream"]["peer"]
+    assert (entry.served.seconds, entry.all_seconds, entry.equal) == (2.0, [3.0, 2.0, 4.0], (5, 6))
 
 
 def test_a_stream_has_the_rate_it_was_given() -> None:

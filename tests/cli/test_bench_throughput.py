@@ -1,13 +1,17 @@
 """`mini-vllm bench throughput` and the features: everybody is really run, and what is said is what was measured."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from mini_vllm.bench import peer_process
 from mini_vllm.bench.features import FEATURES, measure_feature, require_phases
-from mini_vllm.bench.throughput import Plan, as_record, run_throughput
+from mini_vllm.bench.plan import Plan
+from mini_vllm.bench.requests import QUICK
+from mini_vllm.bench.results import as_record
+from mini_vllm.bench.throughput import run_throughput
 from mini_vllm.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
@@ -18,6 +22,7 @@ def test_everybody_serves_the_same_requests(mini_vllm: Commands, monkeypatch: py
     record = json.loads(result.stdout)
     assert list(record["missing"]) == ["openvino"]
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
+    assert list(record["workloads"]) == ["all at once", "stream", "shared prefix"]
     for workload, entries in record["workloads"].items():
         assert list(entries) == [
             "mini-vllm",
@@ -45,7 +50,7 @@ def test_the_chart_fits_and_names_what_is_missing(
     shown = mini_vllm("bench", "throughput", "--quick", "--requests", 2, "--peers", "openvino").output
     assert "openvino is missing" in shown
     bars = [line for line in shown.splitlines() if "█" in line]
-    assert len(bars) == 2
+    assert len(bars) == 3
     assert all("2/2 equal" in line and len(line) <= 80 for line in bars)
     assert "of the roofline" in shown
 
@@ -68,12 +73,36 @@ def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
 ) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit('no such processor')")
-    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(peer_process.sys.executable))
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
     monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
     plan = Plan(peer_process.embedded_model_path(), 1000, 2, 2, 1, ("mini-vllm", "openvino"))
     record = as_record(plan, run_throughput(plan))
     assert record["missing"] == {"openvino": "openvino broke off; it said last: no such processor"}
-    assert len(record["workloads"]["stream"]["mini-vllm"]["all_seconds"]) == 2
+    assert [len(entries["mini-vllm"]["all_seconds"]) for entries in record["workloads"].values()] == [2, 2, 1]
+
+
+BREAKS_OFF_LATER = """
+import json, sys
+print(json.dumps({"ready": {}}), flush=True)
+lengths = [length for prompt, length, arrival in json.loads(sys.stdin.readline())["requests"]]
+served = {"token_ids": [[5] * n for n in lengths], "token_times": [[0.1] * n for n in lengths], "seconds": 1.0}
+print(json.dumps({"served": served}), flush=True)
+sys.stdin.readline()
+raise SystemExit("out of memory")
+"""
+
+
+def test_a_contender_that_breaks_off_later_costs_nobody_else_their_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(BREAKS_OFF_LATER)
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
+    plan = Plan(peer_process.embedded_model_path(), 1000, 2, 1, 1, ("mini-vllm", "openvino"), sizes=QUICK)
+    record = as_record(plan, run_throughput(plan))
+    assert record["missing"] == {"openvino": "openvino broke off; it said last: out of memory (all at once)"}
+    assert [list(entries) for entries in record["workloads"].values()] == [["mini-vllm"]] * 3
 
 
 @pytest.mark.parametrize("name", FEATURES)

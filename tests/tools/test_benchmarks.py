@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, Plan
 from mini_vllm.bench.requests import BenchRequest
+from mini_vllm.bench.results import Results, as_record
 from mini_vllm.bench.served import Served
-from mini_vllm.bench.throughput import OURS, Entry, Plan, Results, as_record
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.machine import describe_machine
 from tools.benchmarks.page import page
@@ -25,17 +26,18 @@ EXPLAINED = {
 }
 
 
-def entry(seconds: float) -> Entry:
+def served(seconds: float, *tokens: int) -> Served:
     times = [[seconds / 2, seconds], [seconds / 2, seconds]]
-    return Entry(REQUESTS, Served([[4, 5], [6, 7]], times, seconds, 2**30), [seconds], {})
+    return Served([[4, 5], [6, *tokens]], times, seconds, 2**30)
 
 
 def throughput_record() -> dict[str, Any]:
     plan = Plan(Path("random-150m"), 100, 2, 1, 2, (OURS, "transformers-static"))
     results = Results(missing={"openvino": "no environment"})
-    for workload in ("all at once", "stream"):
-        results.entries[workload] = {OURS: entry(1.0), "transformers-static": entry(3.0)}
-        results.equal[workload] = {OURS: (2, 2), "transformers-static": (1, 2)}
+    for workload in (ALL_AT_ONCE, STREAM, SHARED_PREFIX):
+        ours = served(1.0, 7)
+        results.keep(workload, OURS, REQUESTS, ours, ours, {})
+        results.keep(workload, "transformers-static", REQUESTS, served(3.0, 8), ours, {})
     record = {"machine": describe_machine(), "quick": False, "model": "random-150m", **as_record(plan, results)}
     return {**record, "explained": dict.fromkeys(results.entries, EXPLAINED)}
 
@@ -53,9 +55,12 @@ def test_nothing_run_is_nothing_measured() -> None:
 def test_ratios_and_aims_are_those_of_the_record() -> None:
     text = page({"throughput-random-150m-float32": throughput_record()})
     assert "| transformers-static | 1 | 3.00 | 1.50s, 1.50s | 1.50s, 1.50s | 1,024 MiB | 1 of 2 |" in text
-    assert "| at least 4 times transformers-static | 3.00, missed by 25% |" in text
-    assert "| at least 0.9 times openvino | not measured |" in text
-    assert "| under 5% of a large step is not the forward pass | 10.0%, missed |" in text
+    assert "| all at once, at least 4 times transformers-static | 3.00 | missed by 25.0% |" in text
+    assert "| all at once, at least 0.9 times openvino |  | not measured |" in text
+    assert "| all at once, under 5% of large steps is not the forward pass | 10.0% | missed by 5.0 points |" in text
+    assert "| shared prefix, faster than transformers-static | 3.00 | met |" in text
+    assert "| shared prefix, faster than openvino |  | not measured |" in text
+    assert "2 questions of 8 to 24 tokens behind the same document of 1,024, 16 tokens out" in text
     assert "Not measured, openvino: no environment" in text
     assert "90.0% forward pass" in text
     assert "50% of the roofline" in text

@@ -1,0 +1,65 @@
+"""What `bench throughput` runs: who, on which model, with which requests and how much room."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_vllm.bench.contender import Settings
+from mini_vllm.bench.requests import (
+    FULL,
+    BenchRequest,
+    Sizes,
+    poisson_stream,
+    questions_about_one_document,
+    room_needed,
+    skewed_requests,
+)
+
+OURS = "mini-vllm"
+SLOW = "transformers-one-by-one"
+NUM_SLOW = 8
+ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
+NUM_QUESTIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run: who, on which model, with how many requests, how often. Rounds have requests of their own."""
+
+    model: Path
+    vocab_size: int
+    num_requests: int
+    num_rounds: int
+    num_threads: int
+    contenders: Sequence[str]
+    dtype: str = "float32"
+    lineup: str = "solution"
+    sizes: Sizes = FULL
+
+    def all_at_once(self) -> list[list[BenchRequest]]:
+        """Return the rounds of chats with a document now and then."""
+        return [self._mixed(number) for number in range(self.num_rounds)]
+
+    def stream(self, requests_per_second: float) -> list[list[BenchRequest]]:
+        """Return rounds of the same kind that arrive at this rate."""
+        return [poisson_stream(self._mixed(100 + number), requests_per_second) for number in range(self.num_rounds)]
+
+    def shared_prefix(self) -> list[list[BenchRequest]]:
+        """Return one round of questions about one document: it is long for whoever computes every prompt."""
+        count = min(NUM_QUESTIONS, self.num_requests)
+        return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
+
+    def settings(self) -> Settings:
+        """Return what every contender is given: room for all requests of a round at once, nothing shared."""
+        rounds = [*self.all_at_once(), *self.shared_prefix()]
+        return Settings(
+            str(self.model),
+            self.dtype,
+            self.num_threads,
+            max(map(room_needed, rounds)),
+            max_num_seqs=self.num_requests,
+            lineup=self.lineup,
+        )
+
+    def _mixed(self, round_number: int) -> list[BenchRequest]:
+        return skewed_requests(self.num_requests, self.vocab_size, round_number, self.sizes)

@@ -1,0 +1,47 @@
+"""What the project aims at in `bench throughput`, and what a record says about it."""
+
+from mini_vllm.bench.peer_process import CONTENDERS
+from mini_vllm.bench.plan import ALL_AT_ONCE, SHARED_PREFIX
+from tools.benchmarks.table import Record, table
+
+PEERS = CONTENDERS[1:]
+TIMES_FASTER = {
+    "random-150m": {"transformers-continuous": 3.0, "transformers-static": 4.0, "openvino": 0.9},
+    "embedded": {"transformers-continuous": 4.0, "transformers-static": 3.0, "openvino": 0.5},
+}
+"""All at once in float32: our output tokens per second over theirs."""
+MOST_OVERHEAD = 0.05
+NOT_MEASURED = ["", "not measured"]
+
+
+def aims(record: Record) -> str:
+    """Return which aims were met, and by how much others were missed."""
+    rows = []
+    if record["plan"]["dtype"] == "float32":
+        for peer, times in TIMES_FASTER.get(record["model"], {}).items():
+            rows.append([f"all at once, at least {times:g} times {peer}", *found(record, ALL_AT_ONCE, peer, times)])
+        if record["model"] == "random-150m":
+            rows.append(overhead(record))
+    rows += [[f"shared prefix, faster than {peer}", *found(record, SHARED_PREFIX, peer, 1.0)] for peer in PEERS]
+    return table(["aim", "found", ""], rows)
+
+
+def found(record: Record, workload: str, peer: str, aim: float) -> list[str]:
+    """Return how many times faster ours was, and whether that reaches the aim."""
+    entries = record["workloads"][workload]
+    if peer not in entries:
+        return NOT_MEASURED
+    times = entries[peer]["ours_is_faster_by"]
+    return [f"{times:.2f}", verdict(times, aim)]
+
+
+def verdict(times: float, aim: float) -> str:
+    """Return whether a ratio reaches the aim, and if not by how much it is short of it."""
+    return "met" if times >= aim else f"missed by {1 - times / aim:.1%}"
+
+
+def overhead(record: Record) -> list[str]:
+    """Return the row on what is not the forward pass in steps of many requests."""
+    share = record["explained"][ALL_AT_ONCE]["overhead"]["share"]
+    words = "met" if share < MOST_OVERHEAD else f"missed by {100 * (share - MOST_OVERHEAD):.1f} points"
+    return [f"all at once, under {MOST_OVERHEAD:.0%} of large steps is not the forward pass", f"{share:.1%}", words]
