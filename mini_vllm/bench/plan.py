@@ -1,11 +1,12 @@
 """What `bench throughput` runs: who, on which model, with which requests and how much room."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mini_vllm.bench.contender import Settings
 from mini_vllm.bench.requests import (
+    DOCUMENT_EVERY,
     FULL,
     BenchRequest,
     Sizes,
@@ -35,6 +36,10 @@ class Plan:
     dtype: str = "float32"
     lineup: str = "solution"
     sizes: Sizes = FULL
+
+    def warm_up(self) -> list[BenchRequest]:
+        """Return a few chats and a document that no round has, so that no cache knows a round's prompts before it."""
+        return [replace(request, num_output_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
     def all_at_once(self) -> list[list[BenchRequest]]:
         """Return the rounds of chats with a document now and then."""

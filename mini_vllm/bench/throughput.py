@@ -18,11 +18,11 @@ Say = Callable[[str, str, int, int], None]
 
 def run_throughput(plan: Plan, say: Say = lambda workload, name, count, done: None) -> Results:
     """Start everybody, then take turns with the rounds of each workload. Raises `PeerError` if our engine breaks."""
-    contest, at_once = Contest(plan.settings(), say), plan.all_at_once()
+    contest = Contest(plan.settings(), say)
     try:
         for name in plan.contenders:
-            contest.start(name, at_once[0])
-        contest.run(ALL_AT_ONCE, at_once)
+            contest.start(name, plan.warm_up())
+        contest.run(ALL_AT_ONCE, plan.all_at_once())
         rate = LOAD * plan.num_requests / contest.results.entries[ALL_AT_ONCE][OURS].served.seconds
         contest.run(STREAM, plan.stream(rate))
         contest.run(SHARED_PREFIX, plan.shared_prefix())
@@ -39,15 +39,15 @@ class Contest:
         self.results = Results()
         self.peers: dict[str, PeerProcess] = {}
 
-    def start(self, name: str, requests: Sequence[BenchRequest]) -> None:
-        """Start a contender and let it serve a little, or note why it is missing."""
+    def start(self, name: str, warm_up: Sequence[BenchRequest]) -> None:
+        """Start a contender and let it make its first calls, or note why it is missing."""
         self.say("loading", name, 1, 0)
         if (reason := why_missing(name)) is not None:
             self.results.missing[name] = reason
             return
         try:
             self.peers[name] = PeerProcess(name, replace(self.settings, num_served=NUM_SLOW if name == SLOW else None))
-            self.peers[name].serve([replace(request, num_output_tokens=4) for request in requests[:4]])
+            self.peers[name].serve(warm_up)
         except RuntimeError as error:
             self.give_up(name, error)
 

@@ -103,6 +103,7 @@ class Continuous:
             continuous_batching_config=self.batching,
             block=True,
             timeout=5,
+            persistent_manager=True,  # else every round would pay for a new cache
             warmup=False,
         ) as manager:
             arrivals = Arrivals(requests)

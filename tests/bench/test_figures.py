@@ -69,6 +69,16 @@ def test_every_round_asks_about_another_document() -> None:
     assert first[0].prompt[:16] != second[0].prompt[:16]
 
 
+def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
+    plan = Plan(embedded_model_path(), 1000, 64, 3, 1, ("mini-vllm",))
+    warm_up = plan.warm_up()
+    assert [len(request.prompt) >= 512 for request in warm_up] == [False] * 4 + [True]
+    assert {request.num_output_tokens for request in warm_up} == {8}
+    rounds = [*plan.all_at_once(), *plan.stream(1.0), *plan.shared_prefix()]
+    served = {tuple(request.prompt[:16]) for requests in rounds for request in requests}
+    assert served.isdisjoint(tuple(request.prompt[:16]) for request in warm_up)
+
+
 def test_everybody_has_room_for_all_requests_of_a_round() -> None:
     plan = Plan(embedded_model_path(), 1000, 64, 1, 1, ("mini-vllm",))
     assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)

@@ -66,6 +66,21 @@ def test_ratios_and_aims_are_those_of_the_record() -> None:
     assert "50% of the roofline" in text
 
 
+def test_a_stream_is_as_fast_only_if_its_latencies_are() -> None:
+    record = throughput_record()
+    ours, theirs = (record["workloads"][STREAM][name] for name in (OURS, "transformers-static"))
+    text = page({"throughput-random-150m-bfloat16": record})
+    assert "| at least as fast as | transformers-continuous | transformers-static |" in text
+    assert "| all at once | not measured | tokens/s 3.00, met |" in text
+    assert "tokens/s 3.00, met; median first token 3.00, met; median between tokens 3.00, met |" in text
+    ours["output_tokens_per_second"] = 0.985 * theirs["output_tokens_per_second"]
+    ours["time_to_first_token"]["p50"] = 1.25 * theirs["time_to_first_token"]["p50"]
+    text = page({"throughput-random-150m-bfloat16": record})
+    assert "| tokens/s 0.98, met; median first token 0.80, missed by 20.0%; median between tokens 3.00, met |" in text
+    ours["output_tokens_per_second"] = 0.931 * theirs["output_tokens_per_second"]
+    assert "tokens/s 0.93, missed by 5.0%" in page({"throughput-random-150m-bfloat16": record})
+
+
 def test_the_machine_has_no_name() -> None:
     assert set(describe_machine()) == {
         "cores",

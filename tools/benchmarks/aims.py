@@ -1,7 +1,7 @@
 """What the project aims at in `bench throughput`, and what a record says about it."""
 
 from mini_vllm.bench.peer_process import CONTENDERS
-from mini_vllm.bench.plan import ALL_AT_ONCE, SHARED_PREFIX
+from mini_vllm.bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
 from tools.benchmarks.table import Record, table
 
 PEERS = CONTENDERS[1:]
@@ -10,6 +10,9 @@ TIMES_FASTER = {
     "embedded": {"transformers-continuous": 4.0, "transformers-static": 3.0, "openvino": 0.5},
 }
 """All at once in float32: our output tokens per second over theirs."""
+NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
+STREAM_RATE = 0.98
+"""In a stream nobody serves more than arrives: tokens/s within 2% are the same, and the latencies decide."""
 MOST_OVERHEAD = 0.05
 NOT_MEASURED = ["", "not measured"]
 
@@ -23,7 +26,7 @@ def aims(record: Record) -> str:
         if record["model"] == "random-150m":
             rows.append(overhead(record))
     rows += [[f"shared prefix, faster than {peer}", *found(record, SHARED_PREFIX, peer, 1.0)] for peer in PEERS]
-    return table(["aim", "found", ""], rows)
+    return table(["aim", "found", ""], rows) + never_slower(record)
 
 
 def found(record: Record, workload: str, peer: str, aim: float) -> list[str]:
@@ -45,3 +48,25 @@ def overhead(record: Record) -> list[str]:
     share = record["explained"][ALL_AT_ONCE]["overhead"]["share"]
     words = "met" if share < MOST_OVERHEAD else f"missed by {100 * (share - MOST_OVERHEAD):.1f} points"
     return [f"all at once, under {MOST_OVERHEAD:.0%} of large steps is not the forward pass", f"{share:.1%}", words]
+
+
+def never_slower(record: Record) -> str:
+    """Return for each workload whether ours is at least as fast as transformers' modes, and what it is slower in."""
+    rows = [
+        [workload, *(compare(workload, entries, peer) for peer in NEVER_SLOWER_THAN)]
+        for workload, entries in record["workloads"].items()
+    ]
+    return table(["at least as fast as", *NEVER_SLOWER_THAN], rows)
+
+
+def compare(workload: str, entries: Record, peer: str) -> str:
+    """Return whether nothing that counts in a workload is slower in ours than in a peer."""
+    if peer not in entries:
+        return "not measured"
+    ours, theirs = entries[OURS], entries[peer]
+    rate = ours["output_tokens_per_second"] / theirs["output_tokens_per_second"]
+    checks = [("tokens/s", rate, STREAM_RATE if workload == STREAM else 1.0)]
+    if workload == STREAM:
+        medians = {"median first token": "time_to_first_token", "median between tokens": "inter_token_latency"}
+        checks += [(words, theirs[name]["p50"] / ours[name]["p50"], 1.0) for words, name in medians.items()]
+    return "; ".join(f"{words} {times:.2f}, {verdict(times, aim)}" for words, times, aim in checks)

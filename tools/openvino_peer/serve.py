@@ -28,7 +28,7 @@ def export(model: str, folder: str) -> None:
 
 
 def open_pipeline(settings: dict[str, Any], folder: str) -> Any:
-    """Load the model: continuous batching, paged attention, no prefix cache, as much room as everybody has."""
+    """Load the model: continuous batching, paged attention, a prefix cache, as much room as everybody has."""
     import openvino_genai
 
     scheduler = openvino_genai.SchedulerConfig()
@@ -36,7 +36,7 @@ def open_pipeline(settings: dict[str, Any], folder: str) -> Any:
     scheduler.max_num_seqs = settings["max_num_seqs"]
     scheduler.num_kv_blocks = settings["kv_cache_tokens"] // 32 + 1
     scheduler.dynamic_split_fuse = True
-    scheduler.enable_prefix_caching = False
+    scheduler.enable_prefix_caching = True
     precision = PRECISIONS[settings["dtype"]]
     properties = {
         "INFERENCE_PRECISION_HINT": precision,
