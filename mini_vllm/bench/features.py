@@ -97,6 +97,7 @@ class Comparison:
     requests: list[BenchRequest]
     with_it: Served
     without: Served
+    num_threads: int
 
     @property
     def same_tokens(self) -> tuple[int, int]:
@@ -126,6 +127,7 @@ def measure_feature(
     lineup: Lineup,
     scale: float = 1.0,
     num_rounds: int = 3,
+    num_threads: int = 1,
     say: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
     """Run a feature's workload in turns with it and without it; each side's quickest round counts.
@@ -133,6 +135,8 @@ def measure_feature(
     Every round has engines of its own, so that no cache outlives it. Imports torch. Raises `ValueError`
     if the lineup lacks what it takes.
     """
+    import torch
+
     from mini_vllm.bench.ours import Ours
 
     feature = FEATURES[name]
@@ -145,15 +149,17 @@ def measure_feature(
     requests = feature.make_requests(scale)
     room = round(feature.room * max(room_needed(requests), 1024))
     longest = max(len(request.prompt) + (request.limit or request.num_output_tokens) for request in requests)
-    settings = Settings("", kv_cache_tokens=max(room, 2 * longest))
+    settings = Settings("", num_threads=num_threads, kv_cache_tokens=max(room, 2 * longest))
     best: dict[str, Served] = {}
     for number in range(num_rounds):
         for side, (team, config) in sides.items():
             say(f"{feature.title}: {side}, round {number + 1} of {num_rounds}")
-            served = Ours(replace(settings, lineup=str(team)), **config).serve(requests, lambda count: None)
+            engine = Ours(replace(settings, lineup=str(team)), **config)
+            torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
+            served = engine.serve(requests, lambda count: None)
             if side not in best or served.seconds < best[side].seconds:
                 best[side] = served
-    return Comparison(feature, requests, best["with it"], best["without"])
+    return Comparison(feature, requests, best["with it"], best["without"], num_threads)
 
 
 def without_parts(lineup: Lineup, parts: Sequence[Part]) -> Lineup:
@@ -178,6 +184,7 @@ def as_record(comparison: Comparison) -> dict[str, Any]:
 
     return {
         "workload": comparison.feature.workload,
+        "num_threads": comparison.num_threads,
         "with": half(comparison.with_it, comparison.feature.with_it),
         "without": half(comparison.without, comparison.feature.without),
         "ratios": {name: one / other for name, (one, other) in comparison.figures().items()},

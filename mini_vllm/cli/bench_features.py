@@ -9,7 +9,7 @@ from rich.console import Console
 from mini_vllm.bench.features import Comparison, as_record, measure_feature
 from mini_vllm.cli.charts import duration, measured_bar
 from mini_vllm.cli.console import friendly, is_live, make_console
-from mini_vllm.cli.options import LineupText
+from mini_vllm.cli.options import LineupText, Threads, threads_to_use
 from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.cli.yours import lineup_to_run
 
@@ -19,35 +19,52 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one J
 
 
 @friendly
-def bench_prefix(lineup: LineupText = None, rounds: Rounds = 3, quick: Quick = False, as_json: AsJson = False) -> None:
+def bench_prefix(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
     """Ask many questions about one document, with prefix caching and without."""
-    run("prefix", lineup, rounds, quick, as_json)
+    run("prefix", lineup, rounds, threads, quick, as_json)
 
 
 @friendly
-def bench_chunked(lineup: LineupText = None, rounds: Rounds = 3, quick: Quick = False, as_json: AsJson = False) -> None:
+def bench_chunked(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
     """Let long documents arrive while chats decode, with chunked prefill and without."""
-    run("chunked", lineup, rounds, quick, as_json)
+    run("chunked", lineup, rounds, threads, quick, as_json)
 
 
 @friendly
 def bench_preemption(
-    lineup: LineupText = None, rounds: Rounds = 3, quick: Quick = False, as_json: AsJson = False
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
 ) -> None:
     """Serve answers of unknown length in little memory: blocks on demand against memory promised in advance."""
-    run("preemption", lineup, rounds, quick, as_json)
+    run("preemption", lineup, rounds, threads, quick, as_json)
 
 
-def run(name: str, lineup: str | None, rounds: int, quick: bool, as_json: bool) -> None:
+def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:
     """Measure a feature and print it."""
     scale, num_rounds = (0.1, 1) if quick else (1.0, rounds)
+    num_threads = threads_to_use(threads)
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
     if is_live(console):
         with console.status("Loading torch and the model ...") as status:
-            comparison = measure_feature(name, team, scale, num_rounds, status.update)
+            comparison = measure_feature(name, team, scale, num_rounds, num_threads, status.update)
     else:
-        comparison = measure_feature(name, team, scale, num_rounds)
+        comparison = measure_feature(name, team, scale, num_rounds, num_threads)
     if as_json:
         typer.echo(json.dumps({"feature": name, **as_record(comparison)}))
     else:
@@ -69,7 +86,7 @@ def show(console: Console, comparison: Comparison) -> None:
     absent = f" and {', '.join(feature.absent_without)} absent" if feature.absent_without else ""
     console.print(
         f"\nwith it: {told(dict(feature.with_it))}; without: {told(dict(feature.without))}{absent}. "
-        f"Same tokens in {same} of {both} requests. The embedded model.",
+        f"Same tokens in {same} of {both} requests. The embedded model; threads: {comparison.num_threads}.",
         style=FAINT,
         markup=False,
     )

@@ -1,7 +1,6 @@
 """`mini-vllm bench throughput`: whole workloads against what a user would run instead."""
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from mini_vllm.bench.results import Results, as_record
 from mini_vllm.bench.throughput import Say, run_throughput
 from mini_vllm.cli.charts import duration, measured_bar
 from mini_vllm.cli.console import fail, friendly, is_live, make_console
-from mini_vllm.cli.options import LineupText
+from mini_vllm.cli.options import LineupText, Threads, threads_to_use
 from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.cli.yours import lineup_to_run
 
@@ -39,7 +38,7 @@ def bench_throughput(
         str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(CONTENDERS[1:])}; 'none'.")
     ] = ",".join(CONTENDERS[1:]),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the quickest of each counts.")] = 2,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every contender.", show_default=False)] = None,
+    threads: Threads = None,
     dtype: Annotated[
         Literal["float32", "bfloat16"], typer.Option(help="What weights and cache are kept in.")
     ] = "float32",
@@ -65,7 +64,7 @@ def bench_throughput(
             vocab_size,
             min(requests, 12) if quick else requests,
             1 if quick else rounds,
-            threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
+            threads_to_use(threads),
             names,
             dtype,
             str(team),

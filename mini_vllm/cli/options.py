@@ -1,5 +1,6 @@
 """The options that several commands share, and what they are turned into."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +20,10 @@ _WHOSE_CODE = (
 LineupText = Annotated[str | None, typer.Option("--lineup", metavar="TEXT", help=_WHOSE_CODE)]
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model directory or hub name. Default: the embedded model.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Threads that compute. Default: OMP_NUM_THREADS, or one per CPU.", show_default=False),
 ]
 _PANEL = "Engine settings, named as in vLLM"
 MaxNumSeqs = Annotated[int | None, typer.Option(help="Most running requests.", rich_help_panel=_PANEL)]
@@ -69,6 +74,11 @@ CheckInvariants = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+
+def threads_to_use(chosen: int | None) -> int:
+    """Return the threads of `--threads`, else of `OMP_NUM_THREADS`, else one for each CPU."""
+    return chosen or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 
 
 def engine_config(defaults: EngineConfig, **chosen: object) -> EngineConfig:

@@ -1,10 +1,13 @@
 """`mini-vllm bench throughput` and the features: everybody is really run, and what is said is what was measured."""
 
 import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from mini_vllm.bench import peer_process
 from mini_vllm.bench.features import FEATURES, measure_feature, require_phases
@@ -12,6 +15,7 @@ from mini_vllm.bench.plan import Plan
 from mini_vllm.bench.requests import QUICK
 from mini_vllm.bench.results import as_record
 from mini_vllm.bench.throughput import run_throughput
+from mini_vllm.cli.options import threads_to_use
 from mini_vllm.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
@@ -107,7 +111,8 @@ def test_a_contender_that_breaks_off_later_costs_nobody_else_their_figures(
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_changes_times_and_no_token(mini_vllm: Commands, name: str) -> None:
-    record = json.loads(mini_vllm("bench", name, "--quick", "--json").stdout)
+    record = json.loads(mini_vllm("bench", name, "--quick", "--json", "--threads", 1).stdout)
+    assert record["num_threads"] == 1
     same, both = record["equal_requests"]
     assert same == both > 3
     assert record["with"]["num_output_tokens"] == record["without"]["num_output_tokens"]
@@ -127,6 +132,27 @@ def test_each_feature_really_is_on_and_off() -> None:
     assert largest[0] <= 128 < largest[1]
     together = [max(step["num_requests"] for step in s.steps) for s in (preemption.with_it, preemption.without)]
     assert together[0] > together[1]
+
+
+@pytest.fixture
+def _restore_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_restore_threads")
+def test_threads_are_those_asked_for_though_a_small_model_chooses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    comparison = measure_feature("prefix", parse_lineup("solution"), 0.05, 1, num_threads=2)
+    assert (comparison.num_threads, torch.get_num_threads()) == (2, 2)
+
+
+def test_threads_are_one_per_cpu_unless_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert (threads_to_use(2), threads_to_use(None)) == (2, 3)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert threads_to_use(None) == os.cpu_count()
 
 
 def test_a_feature_needs_its_phase() -> None:

@@ -56,7 +56,8 @@ def feature(record: Record | None, name: str) -> str:
     settings = ", without it ".join(str(record[side]["settings"] or "the defaults") for side in ("with", "without"))
     return (
         f"## `mini-vllm bench {name}`\n\n{record['workload'].capitalize()}. With it {settings}. Same tokens in {same} "
-        f"of {both} requests.\n\n" + table(["with it, divided by without", "ratio"], rows)
+        f"of {both} requests. The embedded model; threads: {record['num_threads']}.\n\n"
+        + table(["with it, divided by without", "ratio"], rows)
     )
 
 

@@ -19,7 +19,7 @@ def throughput(record: Record) -> str:
     plan = record["plan"]
     parts = [
         f"## {TITLES.get(record['model'], record['model'])}, {plan['dtype']}\n\n",
-        f"{plan['num_threads']} threads for everybody.\n\n",
+        f"Threads of each: {plan['num_threads']}.\n\n",
     ]
     for workload, entries in record["workloads"].items():
         parts.append(f"### {workload.capitalize()}\n\n{served(workload, entries[OURS], plan['sizes'])}\n\n")
