@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TextIO
 
 from mini_vllm.bench.requests import BenchRequest
@@ -32,6 +32,13 @@ class Settings:
     lineup: str = "solution"
     num_served: int | None = None
     """Serve only the first few requests, because the contender is slow; None: all."""
+    max_model_len: int | None = None
+    """Most tokens of a request, for our engine only; None: as many as the model can."""
+
+    def for_whole_prompts(self, longest: int) -> "Settings":
+        """Return the settings for a lineup that cannot cut prompts: a step has room for the longest request."""
+        budget = max(longest, self.max_num_batched_tokens)
+        return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
 
 
 class Contender(Protocol):

@@ -82,6 +82,7 @@ class Ours:
             "block_size": BLOCK_SIZE,
             "max_num_seqs": settings.max_num_seqs,
             "max_num_batched_tokens": settings.max_num_batched_tokens,
+            "max_model_len": settings.max_model_len,
             "dtype": settings.dtype,
         }
         lineup = parse_lineup(settings.lineup)

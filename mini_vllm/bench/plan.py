@@ -10,11 +10,13 @@ from mini_vllm.bench.requests import (
     FULL,
     BenchRequest,
     Sizes,
+    longest,
     poisson_stream,
     questions_about_one_document,
     room_needed,
     skewed_requests,
 )
+from mini_vllm.lineup import parse_lineup
 
 OURS = "mini-vllm"
 SLOW = "transformers-one-by-one"
@@ -55,9 +57,12 @@ class Plan:
         return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
 
     def settings(self) -> Settings:
-        """Return what every contender is given: room for all requests of a round at once, nothing shared."""
+        """Return what every contender is given: room for all requests of a round at once, nothing shared.
+
+        Without phase 5 the budget holds the longest request, for everybody.
+        """
         rounds = [*self.all_at_once(), *self.shared_prefix()]
-        return Settings(
+        settings = Settings(
             str(self.model),
             self.dtype,
             self.num_threads,
@@ -65,6 +70,9 @@ class Plan:
             max_num_seqs=self.num_requests,
             lineup=self.lineup,
         )
+        if parse_lineup(self.lineup).chunking == "absent":
+            settings = settings.for_whole_prompts(max(map(longest, rounds)))
+        return settings
 
     def _mixed(self, round_number: int) -> list[BenchRequest]:
         return skewed_requests(self.num_requests, self.vocab_size, round_number, self.sizes)

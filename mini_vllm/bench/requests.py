@@ -85,6 +85,11 @@ def poisson_stream(requests: Sequence[BenchRequest], requests_per_second: float)
     return stream
 
 
+def longest(requests: Sequence[BenchRequest]) -> int:
+    """Return the most tokens that a request may have in the end, its prompt included."""
+    return max(len(request.prompt) + (request.limit or request.num_output_tokens) for request in requests)
+
+
 def room_needed(requests: Sequence[BenchRequest]) -> int:
     """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
     return sum(

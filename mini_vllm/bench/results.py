@@ -51,7 +51,10 @@ class Results:
 
 def as_record(plan: Plan, results: Results) -> dict[str, Any]:
     """Return the results for programs."""
+    settings = plan.settings()
     return {
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "kv_cache_tokens": settings.kv_cache_tokens,
         "plan": {**asdict(plan), "model": plan.model.name, "contenders": list(plan.contenders)},
         "missing": results.missing,
         "workloads": {

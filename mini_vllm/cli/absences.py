@@ -6,6 +6,11 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import Lineup
 
 
+def whole_prompts(budget: int) -> str:
+    """Return what a benchmark does about prompts that cannot be cut."""
+    return f"Phase 5 is absent: whole prompts only. Everybody's budget of {budget:,} tokens a step holds the longest."
+
+
 def make_possible(config: EngineConfig, lineup: Lineup) -> tuple[EngineConfig, list[str]]:
     """Return the settings with which `lineup` can serve what a full engine can, and a remark per absent phase."""
     remarks = []

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mini_vllm.bench.features import Comparison, as_record, measure_feature
+from mini_vllm.bench.feature_runs import Comparison, as_record, measure_feature
 from mini_vllm.cli.charts import duration, measured_bar
 from mini_vllm.cli.console import friendly, is_live, make_console
 from mini_vllm.cli.options import LineupText, Threads, threads_to_use

@@ -16,6 +16,7 @@ from mini_vllm.bench.plan import OURS, Plan
 from mini_vllm.bench.requests import FULL, QUICK
 from mini_vllm.bench.results import Results, as_record
 from mini_vllm.bench.throughput import Say, run_throughput
+from mini_vllm.cli.absences import whole_prompts
 from mini_vllm.cli.charts import duration, measured_bar
 from mini_vllm.cli.console import fail, friendly, is_live, make_console
 from mini_vllm.cli.options import LineupText, Threads, threads_to_use
@@ -70,6 +71,8 @@ def bench_throughput(
             str(team),
             QUICK if quick else FULL,
         )
+        if team.chunking == "absent":
+            console.print(whole_prompts(plan.settings().max_num_batched_tokens))
         try:
             with progress(console) as say:
                 results = run_throughput(plan, say)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from mini_vllm.bench import peer_process
-from mini_vllm.bench.features import FEATURES, measure_feature, require_phases
+from mini_vllm.bench.feature_runs import measure_feature, require_phases
+from mini_vllm.bench.features import FEATURES
 from mini_vllm.bench.plan import Plan
 from mini_vllm.bench.requests import QUICK
 from mini_vllm.bench.results import as_record
@@ -70,6 +71,17 @@ def test_the_chart_fits_and_names_what_is_missing(
 def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str, str], reason: str) -> None:
     shown = mini_vllm("bench", "throughput", "--quick", *arguments, exit_code=2).output
     assert reason in " ".join(shown.split())
+
+
+def test_without_phase_5_the_budget_holds_the_longest_request(mini_vllm: Commands) -> None:
+    options = ("--peers", "none", "--requests", 5, "--rounds", 1, "--threads", 1, "--lineup", "solution:1-4,solution:6")
+    result = mini_vllm("bench", "throughput", "--json", *options)
+    record = json.loads(result.stdout)
+    assert record["max_num_batched_tokens"] > 1024 + 16
+    assert f"budget of {record['max_num_batched_tokens']:,} tokens a step" in " ".join(result.stderr.split())
+    assert all(list(entries) == ["mini-vllm"] for entries in record["workloads"].values())
+    record = json.loads(mini_vllm("bench", "prefix", "--quick", "--json", *options[-2:]).stdout)
+    assert record["with"]["settings"]["max_model_len"] < record["with"]["settings"]["max_num_batched_tokens"] == 512
 
 
 def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
