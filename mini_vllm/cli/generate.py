@@ -13,6 +13,7 @@ from mini_vllm.cli.options import (
     Dtype,
     EnableChunkedPrefill,
     EnablePrefixCaching,
+    EnforceEager,
     LineupText,
     LongPrefillTokenThreshold,
     MaxModelLen,
@@ -59,6 +60,7 @@ def generate(
     scheduling_policy: SchedulingPolicy = None,
     tensor_parallel_size: TensorParallelSize = None,
     dtype: Dtype = None,
+    enforce_eager: EnforceEager = None,
     prepack_weights: PrepackWeights = None,
 ) -> None:
     """Answer prompts. One prompt is printed while it grows, several when all are done."""
@@ -81,6 +83,7 @@ def generate(
         policy=scheduling_policy,
         tensor_parallel_size=tensor_parallel_size,
         dtype=dtype,
+        enforce_eager=enforce_eager,
         prepack_weights=prepack_weights,
     )
     if team.runner == "absent":

@@ -53,6 +53,15 @@ Dtype = Annotated[
     Literal["float32", "bfloat16"] | None,
     typer.Option(help="What weights and cache are kept in. Default: float32.", rich_help_panel=_PANEL),
 ]
+EnforceEager = Annotated[
+    bool | None,
+    typer.Option(
+        "--enforce-eager/--no-enforce-eager",
+        help="On a GPU, run every step without CUDA graphs.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
 PrepackWeights = Annotated[
     bool | None,
     typer.Option(

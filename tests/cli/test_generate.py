@@ -2,6 +2,11 @@ import json
 
 import pytest
 
+from mini_vllm.cli import generate
+from mini_vllm.cli.options import open_llm
+from mini_vllm.config import EngineConfig
+from mini_vllm.lineup import Lineup
+from mini_vllm.llm import LLM
 from tests.cli.conftest import Commands
 
 TOY = ("--lineup", "solution:1-5")
@@ -47,6 +52,29 @@ def test_stop_ends_the_text(mini_vllm: Commands) -> None:
 def test_the_embedded_model_answers(mini_vllm: Commands) -> None:
     shown = mini_vllm("generate", "What is the capital of Norway?", "--system", "You are a helpful assistant.").stdout
     assert shown.strip() == "The capital of Norway is Oslo."
+
+
+@pytest.mark.parametrize(
+    ("option", "setting", "value"),
+    [
+        ("--enforce-eager", "enforce_eager", True),
+        ("--no-enforce-eager", "enforce_eager", False),
+        ("--prepack-weights", "prepack_weights", True),
+        ("--no-prepack-weights", "prepack_weights", False),
+    ],
+)
+def test_switches_reach_the_engine(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, option: str, setting: str, value: bool
+) -> None:
+    configs = []
+
+    def watched(model: str | None, config: EngineConfig, lineup: Lineup) -> LLM:
+        configs.append(config)
+        return open_llm(model, config, lineup)
+
+    monkeypatch.setattr(generate, "open_llm", watched)
+    mini_vllm("generate", "hello", "--max-tokens", 2, option, *TOY)
+    assert [getattr(config, setting) for config in configs] == [value]
 
 
 @pytest.mark.parametrize(
