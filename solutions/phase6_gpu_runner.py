@@ -87,7 +87,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     output = torch.empty_like(query)
     for group in batch.groups:
         keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
-        output[group.rows] = _attend(query[group.rows], keys, values, batch.positions[group.rows], scale)
+        output[group.rows] = _attend(query[group.rows], keys, values, group.mask, scale)
     return output
 
 
@@ -97,20 +97,16 @@ def _gather(cache: Tensor, block_tables: Tensor) -> Tensor:
     return blocks.view(len(block_tables), -1, *cache.shape[2:])
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, positions: Tensor, scale: float) -> Tensor:
-    """Attend for N requests of Q tokens at `positions` [N, Q]; query [N, Q, heads, head_dim].
-
-    A token sees what stands at its own position and before it.
-    """
-    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
-    visible = torch.arange(keys.shape[2], device=query.device) <= positions[:, None, :, None]
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Attend for N requests of Q tokens; query [N, Q, heads, head_dim], mask [N, 1, Q, S]."""
+    keys, values, mask = keys.transpose(1, 2), values.transpose(1, 2), mask.to(query.dtype)
     if query.shape[1] > 1:
         return scaled_dot_product_attention(
-            query.transpose(1, 2), keys, values, attn_mask=visible, scale=scale, enable_gqa=True
+            query.transpose(1, 2), keys, values, attn_mask=mask, scale=scale, enable_gqa=True
         ).transpose(1, 2)
     # The heads that share a K/V head stand where the tokens would: its K and V are read once for all of them.
     heads = query.view(len(query), keys.shape[1], -1, query.shape[3])
-    return scaled_dot_product_attention(heads, keys, values, attn_mask=visible, scale=scale).view(query.shape)
+    return scaled_dot_product_attention(heads, keys, values, attn_mask=mask, scale=scale).view(query.shape)
 
 
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:

@@ -69,9 +69,9 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     #    seq_len, `scaled_dot_product_attention` with a mask, `enable_gqa=True`.
     # 2. The mask of a chunk: the last query sees all seq_len tokens, the one before one less, and so on.
     # 3. Then many requests at once, for each of `batch.groups`: gather [N, S, kv_heads, head_dim] (`index_select` of
-    #    the flattened tables is faster than `key_cache[tables]`). Visible is what stands at or before
-    #    `batch.positions[group.rows]`. With one token each, let the heads that share a K/V head stand where the
-    #    tokens would: [N, kv_heads, heads // kv_heads, head_dim].
+    #    the flattened tables is faster than `key_cache[tables]`). `group.mask` is the mask, made once for all layers.
+    #    With one token each, let the heads that share a K/V head stand where the tokens would:
+    #    [N, kv_heads, heads // kv_heads, head_dim].
     # The tensors are views in an order of their own: `reshape` works where `view` complains.
     raise NotImplementedError("Phase 6, task 4: paged_attention")
 

@@ -12,48 +12,76 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Numbers = NDArray[np.int64]
 MOST_SLOTS = 4096
 """What one group copies out of the KV cache should still lie in the processor's own cache when it is attended to."""
+MOST_QUERIES = 128
+"""A longer chunk is cut into pieces: the tokens of a piece need no keys of those behind it."""
+MOST_WASTE = 512
+"""Pairs of a query and a key that a group may compute for nothing; one more group takes about as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGroup:
-    """N requests as a rectangle: `rows` [N, Q] are their tokens' places in the flat row, and `block_tables`
-    [N, B] cut to the longest of them. A request with fewer tokens than Q repeats its last one; a shorter table
-    goes on with what comes behind it, and nobody may look there.
+    """N requests, or pieces of long chunks, as a rectangle of Q tokens each that look at B blocks, S slots.
+
+    `rows` [N, Q] are their tokens' places in the flat row; who has fewer than Q repeats his last one.
+    `block_tables` [N, B] are cut to the longest; a shorter table goes on with what comes behind it, and nobody
+    may look there. `mask` [N, 1, Q, S] float32 says so: 0 where a token may look, minus infinity elsewhere.
     """
 
     rows: Tensor
     block_tables: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """Chunks of at most MOST_QUERIES tokens: whose they are, where in the flat row, and the blocks they look at."""
+
+    owners: Numbers
+    starts: Numbers
+    lengths: Numbers
+    blocks: Numbers
 
 
 def group_requests(
-    query_lens: Sequence[int], seq_lens: Tensor, block_tables: Tensor, block_size: int
+    query_lens: Sequence[int], seq_lens: Tensor, block_tables: Tensor, positions: Tensor, block_size: int
 ) -> list[RequestGroup]:
-    """Return all requests in groups: in each, both lengths differ by less than a factor of two.
-
-    One loop over the groups, of which there are few; none over requests.
-    """
-    queries = np.asarray(query_lens, dtype=np.int64)
-    if not len(queries):
+    """Return all tokens of a step in groups. One loop over the groups, of which there are few; none over requests."""
+    if not query_lens:
         return []
-    blocks = -(-seq_lens.numpy(force=True) // block_size)
-    starts = np.cumsum(queries) - queries
+    pieces = _cut(np.asarray(query_lens, dtype=np.int64), seq_lens.numpy(force=True), block_size)
     device = block_tables.device
     groups = []
-    for members in _similar(queries, blocks, most_blocks=MOST_SLOTS // block_size):
-        steps = np.arange(queries[members].max())
-        rows = starts[members, None] + np.minimum(steps, queries[members, None] - 1)
-        tables = block_tables[torch.from_numpy(members).to(device), : int(blocks[members].max())]
-        groups.append(RequestGroup(torch.from_numpy(rows).to(device), tables))
+    for members in _similar(pieces, MOST_SLOTS // block_size, MOST_WASTE / block_size):
+        lengths, num_blocks = pieces.lengths[members, None], int(pieces.blocks[members].max())
+        places = pieces.starts[members, None] + np.minimum(np.arange(lengths.max()), lengths - 1)
+        rows, owners = (torch.from_numpy(numbers).to(device) for numbers in (places, pieces.owners[members]))
+        hidden = torch.arange(num_blocks * block_size, device=device) > positions[rows][:, None, :, None]
+        mask = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
+        groups.append(RequestGroup(rows, block_tables[owners, :num_blocks], mask))
     return groups
 
 
-def _similar(queries: NDArray[np.int64], blocks: NDArray[np.int64], most_blocks: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the numbers of requests that go together."""
-    sizes = np.stack([np.ceil(np.log2(queries)), np.ceil(np.log2(blocks))])
-    _, group_of = np.unique(sizes, axis=1, return_inverse=True)
-    for number in range(group_of.max() + 1):
-        members = np.flatnonzero(group_of == number)
-        at_once = max(1, most_blocks // int(blocks[members].max()))
-        yield from np.split(members, range(at_once, len(members), at_once))
+def _cut(queries: Numbers, seq_lens: Numbers, block_size: int) -> _Pieces:
+    """Cut long chunks; what is short is one piece."""
+    counts = -(-queries // MOST_QUERIES)
+    owners = np.repeat(np.arange(len(queries)), counts)
+    offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MOST_QUERIES
+    lengths = np.minimum(queries[owners] - offsets, MOST_QUERIES)
+    num_seen = (seq_lens - queries)[owners] + offsets + lengths
+    return _Pieces(owners, (np.cumsum(queries) - queries)[owners] + offsets, lengths, -(-num_seen // block_size))
+
+
+def _similar(pieces: _Pieces, most_blocks: int, most_waste: float) -> Iterator[Numbers]:
+    """Yield the numbers of pieces that go together: the longest first, as many as fit and waste little."""
+    order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
+    while len(order):
+        lengths, blocks = pieces.lengths[order], pieces.blocks[order]
+        counts, most = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
+        waste = counts * lengths[0] * most - np.cumsum(lengths * blocks)
+        fits = (waste <= most_waste) & (counts * most <= most_blocks)
+        num_members = max(1, int(fits.sum()))
+        yield order[:num_members]
+        order = order[num_members:]

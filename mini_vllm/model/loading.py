@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -44,12 +45,15 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        # transformers decodes byte-pair encodings by this very call, after looking three times what it was given.
+        self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
+        return str(self._decode(token_ids, skip_special_tokens=True))
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -27,19 +27,18 @@ class PagedModelRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch in one forward pass; return one new token for each request that samples."""
         logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.model.device))
-        rows = [row for row in batch if row.samples]
-        usable = logits.isfinite().all(dim=-1).tolist()
-        good = [index for index, is_usable in enumerate(usable) if is_usable]
-        token_ids = self.steps.sample(
-            logits[good],
-            [rows[index].request.sampling_params for index in good],
-            [draw(rows[index]) for index in good],
-        )
-        return ModelRunnerOutput(
-            {rows[index].request.request_id: [token] for index, token in zip(good, token_ids, strict=True)},
-            {
+        rows, errors = [row for row in batch if row.samples], dict[str, str]()
+        # A sum is finite only if all its parts are. Looking at every part takes twenty times as long.
+        if not logits.sum(dim=-1).isfinite().all():
+            usable = logits.isfinite().all(dim=-1).tolist()
+            errors = {
                 row.request.request_id: "the model gave logits that are not finite"
                 for row, is_usable in zip(rows, usable, strict=True)
                 if not is_usable
-            },
-        )
+            }
+            rows, logits = [row for row, is_usable in zip(rows, usable, strict=True) if is_usable], logits[usable]
+        params = [row.request.sampling_params for row in rows]
+        draws = [draw(row) if row_params.temperature else 0.0 for row, row_params in zip(rows, params, strict=True)]
+        token_ids = self.steps.sample(logits, params, draws)
+        sampled = {row.request.request_id: [token] for row, token in zip(rows, token_ids, strict=True)}
+        return ModelRunnerOutput(sampled, errors)

@@ -1,9 +1,11 @@
 """Phase 6 as the runner uses it: the functions, and the tensors that go between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import ScheduledRequest
 
 
-@dataclass(slots=True)
+@dataclass
 class FlatBatch:
     """All tokens of one step in one row, without padding.
 
@@ -33,10 +35,10 @@ class FlatBatch:
     logits_indices: Tensor
     query_lens: list[int]
     block_size: int
-    groups: list[RequestGroup] = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self.groups = group_requests(self.query_lens, self.seq_lens, self.block_tables, self.block_size)
+    @cached_property
+    def groups(self) -> list[RequestGroup]:
+        return group_requests(self.query_lens, self.seq_lens, self.block_tables, self.positions, self.block_size)
 
 
 class FlattenTokens(Protocol):
@@ -137,7 +139,7 @@ class RunnerSteps:
         """Turn a batch into tensors on `device`."""
 
         def tensor(numbers: list[int] | list[list[int]]) -> Tensor:
-            return torch.tensor(numbers, dtype=torch.int64, device=device)
+            return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(device)
 
         input_ids, positions, query_start_loc = self.flatten_tokens(batch)
         return FlatBatch(

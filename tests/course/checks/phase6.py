@@ -59,7 +59,8 @@ def blocks_gathered(seq_lens: Sequence[int], grouped: bool) -> int:
     tables = torch.zeros(len(blocks), max(blocks), dtype=torch.int64)
     if not grouped:
         return tables.numel()
-    groups = group_requests([1] * len(seq_lens), torch.tensor(seq_lens), tables, 16)
+    lengths = torch.tensor(seq_lens)
+    groups = group_requests([1] * len(seq_lens), lengths, tables, lengths - 1, 16)
     return sum(group.block_tables.numel() for group in groups)
 
 
