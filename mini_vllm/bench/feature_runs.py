@@ -115,6 +115,7 @@ def as_record(comparison: Comparison) -> dict[str, Any]:
     return {
         "workload": comparison.feature.workload,
         "num_threads": comparison.num_threads,
+        "absent_without": list(comparison.feature.absent_without),
         "with": half(comparison.with_it, comparison.feature.with_it),
         "without": half(comparison.without, comparison.feature.without),
         "ratios": {name: one / other for name, (one, other) in comparison.figures().items()},

@@ -24,6 +24,7 @@ from mini_vllm.cli.step_view import FAINT, STRONG
 from mini_vllm.cli.yours import lineup_to_run
 
 if TYPE_CHECKING:
+    from mini_vllm.bench.models import ModelSize
     from mini_vllm.bench.roofline import MachineRates
 
 RANDOM = "random-150m"
@@ -59,10 +60,10 @@ def bench_throughput(
         raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
     with tempfile.TemporaryDirectory() as folder:
         console.print(f"Model: {model}, {dtype}. Loading torch ...", style=FAINT, markup=False)
-        directory, vocab_size = open_model(model, Path(folder))
+        directory, size = open_model(model, Path(folder))
         plan = Plan(
             directory,
-            vocab_size,
+            size.vocab_size,
             min(requests, 12) if quick else requests,
             1 if quick else rounds,
             threads_to_use(threads),
@@ -78,7 +79,12 @@ def bench_throughput(
                 results = run_throughput(plan, say)
         except PeerError as error:
             fail(str(error), 1)
-        record = {"model": model, **as_record(plan, results), "explained": explain_ours(plan, results)}
+        record = {
+            "model": model,
+            "num_parameters": size.num_parameters,
+            **as_record(plan, results),
+            "explained": explain_ours(plan, results),
+        }
     if as_json:
         typer.echo(json.dumps(record))
     else:
@@ -94,8 +100,8 @@ def chosen_peers(text: str) -> list[str]:
     return names
 
 
-def open_model(model: str, folder: Path) -> tuple[Path, int]:
-    """Return the directory of a model and the size of its vocabulary. Raises `ValueError` if there is none."""
+def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
+    """Return the directory of a model and its size. Raises `ValueError` if there is none."""
     from mini_vllm.bench.models import model_size, save_random_model
 
     directory = embedded_model_path() if model == "embedded" else Path(model)
@@ -103,7 +109,7 @@ def open_model(model: str, folder: Path) -> tuple[Path, int]:
         directory = save_random_model(folder / RANDOM)
     if not (directory / "config.json").exists():
         raise ValueError(f"--model {model}: there is no config.json in {directory}; or use 'embedded' or '{RANDOM}'")
-    return directory.resolve(), model_size(directory).vocab_size
+    return directory.resolve(), model_size(directory)
 
 
 def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:

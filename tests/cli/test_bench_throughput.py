@@ -27,6 +27,7 @@ def test_everybody_serves_the_same_requests(mini_vllm: Commands, monkeypatch: py
     record = json.loads(result.stdout)
     assert list(record["missing"]) == ["openvino"]
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
+    assert 2e6 < record["num_parameters"] < 3e6
     assert list(record["workloads"]) == ["all at once", "stream", "shared prefix"]
     for workload, entries in record["workloads"].items():
         assert list(entries) == [

@@ -1,6 +1,7 @@
 """The page of results says what the records say, and what was not measured."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ EXPLAINED = {
 }
 
 
+SHELL = {"machine": describe_machine(), "quick": False}
+
+
 def served(seconds: float, *tokens: int) -> Served:
     times = [[seconds / 2, seconds], [seconds / 2, seconds]]
     return Served([[4, 5], [6, *tokens]], times, seconds, 2**30)
@@ -37,9 +41,9 @@ def throughput_record() -> dict[str, Any]:
     for workload in (ALL_AT_ONCE, STREAM, SHARED_PREFIX):
         ours = served(1.0, 7)
         results.keep(workload, OURS, REQUESTS, ours, ours, {})
-        results.keep(workload, "transformers-static", REQUESTS, served(3.0, 8), ours, {})
+        results.keep(workload, "transformers-static", REQUESTS, served(3.0, 8), ours, {"version": "5.0"})
     record = {"machine": describe_machine(), "quick": False, "model": "random-150m", **as_record(plan, results)}
-    return {**record, "explained": dict.fromkeys(results.entries, EXPLAINED)}
+    return {**record, "explained": dict.fromkeys(results.entries, EXPLAINED), "num_parameters": 150_900_000}
 
 
 def test_the_page_in_the_repository_is_that_of_its_records() -> None:
@@ -54,31 +58,34 @@ def test_nothing_run_is_nothing_measured() -> None:
 
 def test_ratios_and_aims_are_those_of_the_record() -> None:
     text = page({"throughput-random-150m-float32": throughput_record()})
-    assert "| transformers-static | 1 | 3.00 | 1.50s, 1.50s | 1.50s, 1.50s | 1,024 MiB | 1 of 2 |" in text
-    assert "| all at once, at least 4 times transformers-static | 3.00 | missed by 25.0% |" in text
-    assert "| all at once, at least 0.9 times openvino |  | not measured |" in text
-    assert "| all at once, under 5% of large steps is not the forward pass | 10.0% | missed by 5.0 points |" in text
-    assert "| shared prefix, faster than transformers-static | 3.00 | met |" in text
-    assert "| shared prefix, faster than openvino |  | not measured |" in text
+    assert "### Random weights, 150.9 million parameters, float32" in text
+    waits = "1.50s / 1.50s / 1.50s"
+    assert f"| transformers-static 5.0 | 1 | 3.00 | {waits} | {waits} | 1,024 MiB | 1 of 2 |" in text
+    assert "    transformers-static ███████              1\n" in text
+    assert "| all at once, at least 4 times the tokens/s of transformers-static | 3.00 | **missed by 25.0%** |" in text
+    assert "| all at once, at least 0.9 times the tokens/s of openvino |  | not measured |" in text
+    assert "| all at once, under 5% of large steps is not the forward pass | 10.0% | **missed by 5.0 points** |" in text
+    assert "| shared prefix, more tokens/s than transformers-static | 3.00 | met |" in text
+    assert "| shared prefix, more tokens/s than openvino |  | not measured |" in text
     assert "2 questions of 8 to 24 tokens behind the same document of 1,024, 16 tokens out" in text
     assert "Not measured, openvino: no environment" in text
-    assert "90.0% forward pass" in text
-    assert "50% of the roofline" in text
+    assert "| stream | 90.0% | 6.0% | 4.0% | 50% | 10.0% (from 32 requests) |" in text
+    assert "at 20.0 GB/s or multiplying at 300 GFLOP/s" in text
 
 
 def test_a_stream_is_as_fast_only_if_its_latencies_are() -> None:
     record = throughput_record()
     ours, theirs = (record["workloads"][STREAM][name] for name in (OURS, "transformers-static"))
     text = page({"throughput-random-150m-bfloat16": record})
-    assert "| at least as fast as | transformers-continuous | transformers-static |" in text
-    assert "| all at once | not measured | tokens/s 3.00, met |" in text
-    assert "tokens/s 3.00, met; median first token 3.00, met; median between tokens 3.00, met |" in text
+    assert "| never slower than | transformers-continuous | transformers-static |" in text
+    assert "| all at once | not measured | met: tokens/s 3.00 |" in text
+    assert "| met: tokens/s 3.00, first token 3.00, between tokens 3.00 |" in text
     ours["output_tokens_per_second"] = 0.985 * theirs["output_tokens_per_second"]
     ours["time_to_first_token"]["p50"] = 1.25 * theirs["time_to_first_token"]["p50"]
     text = page({"throughput-random-150m-bfloat16": record})
-    assert "| tokens/s 0.98, met; median first token 0.80, missed by 20.0%; median between tokens 3.00, met |" in text
+    assert "| **missed:** tokens/s 0.98, first token 0.80 (by 20.0%), between tokens 3.00 |" in text
     ours["output_tokens_per_second"] = 0.931 * theirs["output_tokens_per_second"]
-    assert "tokens/s 0.93, missed by 5.0%" in page({"throughput-random-150m-bfloat16": record})
+    assert "**missed:** tokens/s 0.93 (by 5.0%)," in page({"throughput-random-150m-bfloat16": record})
 
 
 def test_the_machine_has_no_name() -> None:
@@ -104,5 +111,44 @@ def test_one_command_runs_keeps_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_
     record = json.loads((tmp_path / "benchmarks" / "prefix.json").read_text())
     text = (tmp_path / "benchmarks.md").read_text()
     assert "quick tries" in text
-    assert f"| output tokens per second | {record['ratios']['output tokens per second']:.2f} |" in text
+    one, other = (record[side]["output_tokens_per_second"] for side in ("with", "without"))
+    ratio = record["ratios"]["output tokens per second"]
+    assert f"| output tokens per second | {one:,.0f} | {other:,.0f} | {ratio:.2f} |" in text
     assert "## `mini-vllm bench chunked`\n\n8 chats" in text
+    assert "with it (max_num_batched_tokens=128) and without it (max_num_batched_tokens=2048, enable_ch" in text
+
+
+def test_what_is_absent_without_a_feature_is_said() -> None:
+    half = {"settings": {}, "output_tokens_per_second": 10.0}
+    half |= {key: {"p50": 0.5, "p90": 1.0, "p99": 2.0} for key in ("time_to_first_token", "inter_token_latency")}
+    record = {"workload": "2 requests", "num_threads": 1, "equal_requests": [2, 2], "with": half, "without": half}
+    text = page({"preemption": {**SHELL, **record, "absent_without": ["kv_cache", "preemption"]}})
+    assert "without it (the defaults, and these parts absent: kv_cache, preemption)" in text
+    assert "| between tokens, p99 | 2.00s | 2.00s | 1.00 |" in text
+
+
+def test_costs_have_their_units() -> None:
+    cost = {"best": 1.5, "median": 1.66}
+    record = {
+        "per_scheduled_request": {"1024": cost},
+        "per_admission": {"arrival": cost, "schedule": cost, "update": {"best": 30.0, "median": 40.0}},
+        "pool_sizes": {"ratio": 1.02},
+        "long_queue": {"num_queued": 100_000, "num_blocks": 1_000_000, "long": cost, "ratio": 0.97},
+        "vllm_0_13_0_measured_elsewhere": {"per_scheduled_request": [7.1, 8.5], "per_admission": 107.0},
+    }
+    text = page({"scheduler": {**SHELL, **record}})
+    assert "| a decode, 1,024 running | 1.66 µs |" in text
+    assert "| the same, divided by that with nobody waiting | 0.97 |" in text
+    assert "| an admission, 512 cached tokens | 43.3 µs |" in text
+    assert "| a decode, vLLM 0.13.0 on another machine | 7.1 to 8.5 µs |" in text
+
+
+def test_a_record_describes_its_machine_whatever_its_benchmark_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = subprocess.CompletedProcess([], 0, stdout='{"machine": "x86_64", "clock": "process_time"}')
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: done)
+    monkeypatch.setattr(command, "RECORDS", tmp_path)
+    command.run("scheduler", quick=False)
+    record = command.read_records(tmp_path)["scheduler"]
+    assert record == {"machine": describe_machine(), "quick": False, "clock": "process_time"}

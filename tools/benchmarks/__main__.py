@@ -36,7 +36,7 @@ def run(name: str, quick: bool) -> None:
         command.append("--quick")
     print(f"{name} ...", file=sys.stderr, flush=True)
     done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
-    record = {"machine": describe_machine(), "quick": quick, **json.loads(done.stdout)}
+    record = {**json.loads(done.stdout), "machine": describe_machine(), "quick": quick}
     (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,35 +1,53 @@
-"""A model's section of the page: everybody's figures by workload, the aims, and where our time goes."""
+"""The throughput part of the page: the aims, everybody's figures by workload, and where our time goes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mini_vllm.bench.plan import OURS, SHARED_PREFIX, STREAM
-from mini_vllm.cli.charts import duration
+from mini_vllm.cli.charts import duration, measured_bar
 from tools.benchmarks.aims import aims
 from tools.benchmarks.table import Record, table
 
-TITLES = {
-    "random-150m": "A model of about 150 million random weights",
-    "embedded": "The embedded model",
-}
+TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
+PLACES = ("forward_pass", "batch_and_sampling", "scheduling_and_outputs")
+HEAD = "## `mini-vllm bench throughput`\n\n"
+GUIDE = """All contenders of a table served the same requests in one run, in turns, with the same number of threads and
+the same room for K and V, each in a process of its own. Who has a prefix cache uses it.
+
+- mini-vllm is ours, with the reference in all phases.
+- transformers-continuous is transformers' continuous batching.
+- transformers-static is `generate` on padded batches of 8.
+- transformers-one-by-one is `generate` request by request; it serves only the first 8.
+- openvino is the continuous batching of OpenVINO GenAI.
+
+"Ours / theirs" are output tokens per second: over 1, ours is quicker. The time to the first token counts from a
+request's arrival; "between tokens" are the waits from token to token within a request; of both the median, the 90th and
+the 99th percentile. Peak memory is the most that the process has held since its start, so it never falls from one
+workload to the next. "Same tokens" counts requests that were answered exactly as by ours, in all rounds.
+
+"""
 
 
-def throughput(record: Record) -> str:
-    """Return a model's section: what was served, a table for each workload, the aims, where the time goes."""
-    plan = record["plan"]
+def throughput(records: Sequence[Record]) -> str:
+    """Return the whole part, model by model."""
+    return HEAD + (GUIDE + "".join(map(model, records)) if records else "Not measured.\n\n")
+
+
+def model(record: Record) -> str:
+    """Return a model's section."""
+    plan, workloads = record["plan"], record["workloads"]
+    title = f"{TITLES.get(record['model'], record['model'])}, {record['num_parameters'] / 1e6:.1f} million parameters"
     parts = [
-        f"## {TITLES.get(record['model'], record['model'])}, {plan['dtype']}\n\n",
-        f"Threads of each: {plan['num_threads']}.\n\n",
+        f"### {title}, {plan['dtype']}\n\n",
+        f"Threads of each: {plan['num_threads']}. Token budget of a step: {record['max_num_batched_tokens']:,}. Room "
+        f"for K and V: {record['kv_cache_tokens']:,} tokens, enough for all requests at once with nothing shared.\n\n",
+        *(f"Not measured, {name}: {reason}\n\n" for name, reason in record["missing"].items()),
+        aims(record),
     ]
-    for workload, entries in record["workloads"].items():
-        parts.append(f"### {workload.capitalize()}\n\n{served(workload, entries[OURS], plan['sizes'])}\n\n")
-        rows = [contender_row(name, entry) for name, entry in entries.items()]
-        head = ["", "output tokens/s", "ours is faster by", "first token p50, p99", "between tokens p50, p99"]
-        parts.append(table([*head, "peak memory", "same tokens"], rows))
-        parts.append(where(record["explained"][workload]))
-    parts.append(aims(record))
-    parts += [f"Not measured, {name}: {reason}\n\n" for name, reason in record["missing"].items()]
-    return "".join(parts)
+    for workload, entries in workloads.items():
+        parts.append(f"#### {workload.capitalize()}\n\n{served(workload, entries[OURS], plan['sizes'])}\n\n")
+        parts += [bars(entries), figures(entries)]
+    return "".join([*parts, where(record["explained"])])
 
 
 def served(workload: str, ours: Record, sizes: Record) -> str:
@@ -37,38 +55,68 @@ def served(workload: str, ours: Record, sizes: Record) -> str:
     num_rounds = len(ours["all_seconds"])
     rounds = "one round" if num_rounds == 1 else f"the quickest of {num_rounds} rounds"
     if workload == SHARED_PREFIX:
-        low, high = sizes["question"]
         return (
-            f"{ours['num_requests']} questions of {low} to {high} tokens behind the same document of "
+            f"{ours['num_requests']} questions of {ends(sizes['question'])} tokens behind the same document of "
             f"{sizes['shared_document']:,}, {sizes['answer']} tokens out; all there from the start; {rounds}."
         )
     when = "arriving one by one" if workload == STREAM else "all there from the start"
-    return f"{ours['num_requests']} requests, every eighth a document, the others short chats; {when}; {rounds}."
+    return (
+        f"{ours['num_requests']} requests: every eighth a document of {ends(sizes['document_prompt'])} tokens, "
+        f"{ends(sizes['document_output'])} out; the others chats of {ends(sizes['chat_prompt'])}, "
+        f"{ends(sizes['chat_output'])} out; {when}; {rounds}."
+    )
+
+
+def ends(lengths: Sequence[int]) -> str:
+    """Return a range of lengths in words."""
+    low, high = lengths
+    return f"{low:,} to {high:,}"
+
+
+def bars(entries: Record) -> str:
+    """Return everybody's output tokens per second as a text chart."""
+    rates = {name: entry["output_tokens_per_second"] for name, entry in entries.items()}
+    scale = max(rates.values())
+    lines = [measured_bar(name, rate, scale, f"{rate:,.0f}", ours=name == OURS).plain for name, rate in rates.items()]
+    return "\n".join(["```text", "output tokens per second", *lines, "```"]) + "\n\n"
+
+
+def figures(entries: Record) -> str:
+    """Return everybody's figures as a table."""
+    waits = ["first token, p50 / p90 / p99", "between tokens, p50 / p90 / p99"]
+    head = ["", "output tokens/s", "ours / theirs", *waits, "peak memory", "same tokens"]
+    return table(head, [contender_row(name, entry) for name, entry in entries.items()])
 
 
 def contender_row(name: str, entry: Mapping[str, Any]) -> list[str]:
     """Return a contender's line of the table."""
     same, both = entry["equal_requests"]
-    first, between = entry["time_to_first_token"], entry["inter_token_latency"]
     return [
-        name,
+        f"{name} {entry['facts'].get('version', '')}".rstrip(),
         f"{entry['output_tokens_per_second']:,.0f}",
-        f"{entry['ours_is_faster_by']:.2f}",
-        f"{duration(first['p50'])}, {duration(first['p99'])}",
-        f"{duration(between['p50'])}, {duration(between['p99'])}",
+        "" if name == OURS else f"{entry['ours_is_faster_by']:.2f}",
+        " / ".join(map(duration, entry["time_to_first_token"].values())),
+        " / ".join(map(duration, entry["inter_token_latency"].values())),
         f"{entry['peak_rss_bytes'] / 2**20:,.0f} MiB",
-        f"{same} of {both}",
+        "" if name == OURS else f"{same} of {both}",
     ]
 
 
-def where(explained: Mapping[str, Any]) -> str:
-    """Return where our time goes, and how near the roofline it is."""
-    seconds, overhead = explained["seconds"], explained["overhead"]
-    names = ("forward_pass", "batch_and_sampling", "scheduling_and_outputs")
-    forward, batch, rest = (seconds[name] / seconds["all"] for name in names)
+def where(explained: Record) -> str:
+    """Return where our time goes in each workload, and how near it comes to what the machine can do."""
+    head = ["our time", "forward pass", "batch and sampling", "scheduling and outputs", "share of the roofline"]
+    rows = []
+    for workload, found in explained.items():
+        seconds, overhead = found["seconds"], found["overhead"]
+        shares = [seconds[name] / seconds["all"] for name in PLACES]
+        large = f"{overhead['share']:.1%} (from {overhead['at_least_requests']} requests)"
+        rows.append([workload, *(f"{share:.1%}" for share in shares), f"{found['share_of_roofline']:.0%}", large])
+    rates = next(iter(explained.values()))
     return (
-        f"Our time: {forward:.1%} forward pass, {batch:.1%} batch and sampling, {rest:.1%} scheduling and outputs. It "
-        f"is {explained['share_of_roofline']:.0%} of the roofline ({explained['read_bytes_per_second'] / 1e9:.1f} GB/s "
-        f"read, {explained['flops_per_second'] / 1e9:,.0f} GFLOP/s multiplied, both measured). In steps of at least "
-        f"{overhead['at_least_requests']} requests, {overhead['share']:.1%} is not the forward pass.\n\n"
+        "#### Where our time goes\n\n"
+        + table([*head, "not the forward pass in large steps"], rows)
+        + "The roofline is the least time in which this machine could have taken our steps, each of them either "
+        f"reading weights, K and V at {rates['read_bytes_per_second'] / 1e9:.1f} GB/s or multiplying at "
+        f"{rates['flops_per_second'] / 1e9:,.0f} GFLOP/s, whichever takes longer; both rates were measured in the same "
+        "run. The share is that time divided by ours.\n\n"
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -100,7 +101,8 @@ def main(settings_text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         export(settings["model"], folder)
         server = Server(open_pipeline(settings, folder), out)
-        print(json.dumps({"ready": {"precision": PRECISIONS[settings["dtype"]]}}), file=out)
+        facts = {"precision": PRECISIONS[settings["dtype"]], "version": version("openvino-genai")}
+        print(json.dumps({"ready": facts}), file=out)
         for line in sys.stdin:
             print(json.dumps({"served": server.serve(json.loads(line)["requests"])}), file=out)
 

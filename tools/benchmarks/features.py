@@ -1,0 +1,37 @@
+"""What a feature of the engine buys: its section of the page."""
+
+from mini_vllm.cli.bench_features import told
+from mini_vllm.cli.charts import duration
+from tools.benchmarks.table import Record, table
+
+WAITS = (("time to first token", "time_to_first_token"), ("between tokens", "inter_token_latency"))
+PERCENTILES = (("median", "p50"), ("p99", "p99"))
+
+
+def feature(record: Record | None, name: str) -> str:
+    """Return the figures with a feature and without it."""
+    head = f"## `mini-vllm bench {name}`\n\n"
+    if record is None:
+        return head + "Not measured.\n\n"
+    same, both = record["equal_requests"]
+    without = told(record["without"]["settings"])
+    if record["absent_without"]:
+        without += f", and these parts absent: {', '.join(record['absent_without'])}"
+    return (
+        f"{head}{record['workload'].capitalize()}, on the embedded model; threads: {record['num_threads']}. The same "
+        f"engine with it ({told(record['with']['settings'])}) and without it ({without}). Same tokens in {same} of "
+        f"{both} requests.\n\n"
+        + table(["", "with it", "without it", "with, divided by without"], figures(record))
+        + "More is better in the first row, less in the others.\n\n"
+    )
+
+
+def figures(record: Record) -> list[list[str]]:
+    """Return the rows of the table: the rate, then the waiting times."""
+    one, other = (record[side]["output_tokens_per_second"] for side in ("with", "without"))
+    rows = [["output tokens per second", f"{one:,.0f}", f"{other:,.0f}", f"{one / other:.2f}"]]
+    for words, key in WAITS:
+        for which, percent in PERCENTILES:
+            one, other = (record[side][key][percent] for side in ("with", "without"))
+            rows.append([f"{words}, {which}", duration(one), duration(other), f"{one / other:.2f}"])
+    return rows
