@@ -55,6 +55,10 @@ def make_contender(name: str, settings: Settings) -> Contender:
         from mini_vllm.bench.ours import Ours
 
         return Ours(settings)
+    if name == "mini-vllm-profiled":
+        from mini_vllm.bench.operators import Profiled
+
+        return Profiled(settings)
     from mini_vllm.bench.transformers_peers import Continuous, StaticBatches
 
     if name == "transformers-static":

@@ -19,6 +19,7 @@ from mini_vllm.bench.requests import (
 from mini_vllm.lineup import parse_lineup
 
 OURS = "mini-vllm"
+PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
 NUM_SLOW = 8
 ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
@@ -55,6 +56,10 @@ class Plan:
         """Return one round of questions about one document: it is long for whoever computes every prompt."""
         count = min(NUM_QUESTIONS, self.num_requests)
         return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
+
+    def profiled(self) -> tuple[list[BenchRequest], list[BenchRequest]]:
+        """Return two more rounds of chats and documents: one to warm up, one to look at closely."""
+        return self._mixed(200), self._mixed(201)
 
     def settings(self) -> Settings:
         """Return what every contender is given: room for all requests of a round at once, nothing shared.

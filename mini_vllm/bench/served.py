@@ -15,7 +15,8 @@ PERCENTILES = (50, 90, 99)
 class Served:
     """Tokens and the seconds, since the round began, at which each of them was there. Requests keep their order.
 
-    A contender that serves only the first few requests has as many entries. `steps` is for our engine only.
+    A contender that serves only the first few requests has as many entries. `steps` is for our engine only,
+    `seconds_by_operator` for a round under torch's profiler.
     """
 
     token_ids: list[list[int]]
@@ -23,6 +24,7 @@ class Served:
     seconds: float
     peak_rss_bytes: int = 0
     steps: list[dict[str, float]] = field(default_factory=list)
+    seconds_by_operator: dict[str, float] = field(default_factory=dict)
 
     @property
     def num_output_tokens(self) -> int:

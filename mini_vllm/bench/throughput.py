@@ -6,7 +6,7 @@ from functools import partial
 
 from mini_vllm.bench.contender import Settings
 from mini_vllm.bench.peer_process import PeerProcess, why_missing
-from mini_vllm.bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, SHARED_PREFIX, SLOW, STREAM, Plan
+from mini_vllm.bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, Plan
 from mini_vllm.bench.requests import BenchRequest
 from mini_vllm.bench.results import Results
 
@@ -29,6 +29,17 @@ def run_throughput(plan: Plan, say: Say = lambda workload, name, count, done: No
     finally:
         contest.close()
     return contest.results
+
+
+def seconds_by_operator(plan: Plan) -> dict[str, float]:
+    """Return what a round of ours is made of: two more are served under torch's profiler, and the second counts."""
+    warm_up, requests = plan.profiled()
+    peer = PeerProcess(PROFILED, plan.settings())
+    try:
+        peer.serve(warm_up)
+        return peer.serve(requests).seconds_by_operator
+    finally:
+        peer.close()
 
 
 class Contest:

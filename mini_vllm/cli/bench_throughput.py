@@ -15,9 +15,9 @@ from mini_vllm.bench.peer_process import CONTENDERS, PeerError, embedded_model_p
 from mini_vllm.bench.plan import OURS, Plan
 from mini_vllm.bench.requests import FULL, QUICK
 from mini_vllm.bench.results import Results, as_record
-from mini_vllm.bench.throughput import Say, run_throughput
+from mini_vllm.bench.throughput import Say, run_throughput, seconds_by_operator
 from mini_vllm.cli.absences import whole_prompts
-from mini_vllm.cli.charts import duration, measured_bar
+from mini_vllm.cli.charts import duration, measured_bar, shares
 from mini_vllm.cli.console import fail, friendly, is_live, make_console
 from mini_vllm.cli.options import LineupText, Threads, threads_to_use
 from mini_vllm.cli.step_view import FAINT, STRONG
@@ -79,11 +79,12 @@ def bench_throughput(
                 results = run_throughput(plan, say)
         except PeerError as error:
             fail(str(error), 1)
+        console.print("Looking where our time goes ...", style=FAINT)
         record = {
             "model": model,
             "num_parameters": size.num_parameters,
             **as_record(plan, results),
-            "explained": explain_ours(plan, results),
+            **explain_ours(plan, results),
         }
     if as_json:
         typer.echo(json.dumps(record))
@@ -113,14 +114,15 @@ def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
 
 
 def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:
-    """Return what there is to say about our own time, by workload."""
+    """Return what there is to say about our own time, by workload, and what a forward pass is made of."""
     from mini_vllm.bench.explain import explain, machine_rates
 
     rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
-    return {
+    explained = {
         workload: explain(entries[OURS].served, plan.model, plan.dtype, rates)
         for workload, entries in results.entries.items()
     }
+    return {"explained": explained, "seconds_by_operator": seconds_by_operator(plan)}
 
 
 @contextmanager
@@ -150,6 +152,7 @@ def show(console: Console, record: dict[str, Any]) -> None:
         for name, entry in entries.items():
             console.print(f"{name:>23} {latencies(entry)}", markup=False)
         console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
+    console.print(f"\nA round under torch's profiler: {shares(record['seconds_by_operator'])}.", style=FAINT)
     for name, reason in record["missing"].items():
         console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
     console.print(

@@ -1,5 +1,7 @@
 """Bars with their numbers, as the benchmarks draw them."""
 
+from collections.abc import Mapping
+
 from rich.text import Text
 
 from mini_vllm.views.palette import color
@@ -21,3 +23,10 @@ def duration(seconds: float) -> str:
     if seconds < 0.1:
         return f"{1e3 * seconds:.1f}ms"
     return f"{1e3 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def shares(seconds: Mapping[str, float]) -> str:
+    """Return what each part took of all, the largest first: `60% this, 40% that`."""
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda part: -part[1])
+    return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

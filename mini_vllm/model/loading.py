@@ -45,7 +45,7 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        backend = getattr(tokenizer, "backend_tokenizer", None)
+        backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         # transformers decodes byte-pair encodings by this very call, after looking three times what it was given.
         self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
 

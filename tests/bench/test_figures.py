@@ -7,6 +7,7 @@ from transformers import LlamaConfig
 
 from mini_vllm.bench.explain import explain
 from mini_vllm.bench.models import RANDOM_MODEL, model_size
+from mini_vllm.bench.operators import by_kind
 from mini_vllm.bench.peer_process import embedded_model_path
 from mini_vllm.bench.plan import Plan
 from mini_vllm.bench.requests import (
@@ -19,6 +20,7 @@ from mini_vllm.bench.requests import (
 from mini_vllm.bench.results import Results
 from mini_vllm.bench.roofline import MachineRates, least_seconds, where_time_goes
 from mini_vllm.bench.served import Served, num_equal, percentile, require_complete, summary
+from mini_vllm.cli.charts import shares
 
 REQUESTS = [BenchRequest([1, 2, 3], 3), BenchRequest([4], 1, arrival=2.0)]
 SERVED = Served([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)
@@ -140,3 +142,21 @@ def test_where_time_goes() -> None:
 def test_the_random_model_has_about_150_million_parameters(tmp_path: Path) -> None:
     LlamaConfig(**RANDOM_MODEL).save_pretrained(tmp_path)
     assert 140e6 < model_size(tmp_path).num_parameters < 160e6
+
+
+def test_operators_are_counted_by_what_they_do() -> None:
+    operators = [
+        ("mkldnn::_linear_pointwise", 3.0),
+        ("aten::addmm", 1.0),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", 2.0),
+        ("aten::index_select", 0.5),
+        ("aten::index_copy_", 0.25),
+        ("aten::silu", 0.25),
+    ]
+    assert by_kind(operators) == {
+        "matrix products": 4.0,
+        "attention": 2.0,
+        "copies of K and V": 0.75,
+        "everything else": 0.25,
+    }
+    assert shares(by_kind(operators)) == "57% matrix products, 29% attention, 11% copies of K and V, 4% everything else"

@@ -29,6 +29,9 @@ def test_everybody_serves_the_same_requests(mini_vllm: Commands, monkeypatch: py
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
     assert 2e6 < record["num_parameters"] < 3e6
     assert list(record["workloads"]) == ["all at once", "stream", "shared prefix"]
+    spent = record["seconds_by_operator"]
+    assert min(spent.values()) > 0
+    assert spent["matrix products"] > spent["copies of K and V"]
     for workload, entries in record["workloads"].items():
         assert list(entries) == [
             "mini-vllm",
