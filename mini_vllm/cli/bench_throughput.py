@@ -50,8 +50,9 @@ def bench_throughput(
 ) -> None:
     """Serve many short chats and a few long documents, and let transformers and OpenVINO GenAI do the same.
 
-    All at once, then as a stream; last, questions that share a document. Everybody has a process of their own, the
-    same requests, threads and room for K and V; rounds are taken in turns.
+    All at once, then as a stream; last, one round of questions that share a document.
+
+    Everybody has a process of their own, the same requests, threads and room for K and V; rounds are taken in turns.
     """
     names = (OURS, *chosen_peers(peers))
     console = make_console(stderr=as_json)
