@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mini_vllm.bench.plan import OURS, SHARED_PREFIX, STREAM
-from mini_vllm.cli.charts import duration, measured_bar
+from mini_vllm.cli.charts import duration, measured_bar, shares
 from tools.benchmarks.aims import aims
 from tools.benchmarks.table import Record, table
 
@@ -47,7 +47,7 @@ def model(record: Record) -> str:
     for workload, entries in workloads.items():
         parts.append(f"#### {workload.capitalize()}\n\n{served(workload, entries[OURS], plan['sizes'])}\n\n")
         parts += [bars(entries), figures(entries)]
-    return "".join([*parts, where(record["explained"])])
+    return "".join([*parts, where(record["explained"], record["seconds_by_operator"])])
 
 
 def served(workload: str, ours: Record, sizes: Record) -> str:
@@ -102,15 +102,15 @@ def contender_row(name: str, entry: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def where(explained: Record) -> str:
+def where(explained: Record, seconds_by_operator: Record) -> str:
     """Return where our time goes in each workload, and how near it comes to what the machine can do."""
     head = ["our time", "forward pass", "batch and sampling", "scheduling and outputs", "share of the roofline"]
     rows = []
     for workload, found in explained.items():
         seconds, overhead = found["seconds"], found["overhead"]
-        shares = [seconds[name] / seconds["all"] for name in PLACES]
+        places = [f"{seconds[name] / seconds['all']:.1%}" for name in PLACES]
         large = f"{overhead['share']:.1%} (from {overhead['at_least_requests']} requests)"
-        rows.append([workload, *(f"{share:.1%}" for share in shares), f"{found['share_of_roofline']:.0%}", large])
+        rows.append([workload, *places, f"{found['share_of_roofline']:.0%}", large])
     rates = next(iter(explained.values()))
     return (
         "#### Where our time goes\n\n"
@@ -119,4 +119,5 @@ def where(explained: Record) -> str:
         f"reading weights, K and V at {rates['read_bytes_per_second'] / 1e9:.1f} GB/s or multiplying at "
         f"{rates['flops_per_second'] / 1e9:,.0f} GFLOP/s, whichever takes longer; both rates were measured in the same "
         "run. The share is that time divided by ours.\n\n"
+        f"One more round all at once, under torch's profiler: {shares(seconds_by_operator)}.\n\n"
     )
