@@ -1,7 +1,6 @@
 """From kept tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mini_vllm.detokenizer import IncrementalDetokenizer
 from mini_vllm.metrics import RequestMetrics
@@ -66,7 +65,7 @@ class OutputProcessor:
         new_text, state.num_shown = text[state.num_shown :], len(text)
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
         return RequestOutput(
-            request_id, state.prompt, request.prompt_token_ids, [completion], copy(metrics), new_text, error
+            request_id, state.prompt, request.prompt_token_ids, [completion], replace(metrics), new_text, error
         )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:

@@ -58,6 +58,15 @@ def inter_token_latencies(served: Served) -> list[float]:
     return [later - earlier for times in served.token_times for earlier, later in pairwise(times)]
 
 
+def normalized_latencies(requests: Sequence[BenchRequest], served: Served) -> list[float]:
+    """Return for each request the seconds from its arrival to its end, divided by its output tokens.
+
+    Who answers quickly but lets others wait is not quick by this figure. (Yu and others, Orca, 2022.)
+    """
+    pairs = zip(requests, served.token_times, strict=False)
+    return [(times[-1] - request.arrival) / len(times) for request, times in pairs]
+
+
 def num_equal(one: Served, other: Served) -> tuple[int, int]:
     """Return (how many requests got the same tokens, how many both have served)."""
     pairs = list(zip(one.token_ids, other.token_ids, strict=False))
@@ -83,5 +92,6 @@ def summary(requests: Sequence[BenchRequest], served: Served) -> dict[str, Any]:
         "output_tokens_per_second": served.tokens_per_second,
         "time_to_first_token": percentiles(times_to_first_token(requests, served)),
         "inter_token_latency": percentiles(latencies) if latencies else None,
+        "normalized_latency": percentiles(normalized_latencies(requests, served)),
         "peak_rss_bytes": served.peak_rss_bytes,
     }

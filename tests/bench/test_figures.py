@@ -39,6 +39,7 @@ def test_summary() -> None:
     assert figures["output_tokens_per_second"] == 1.0
     assert figures["time_to_first_token"] == {"p50": 0.25, "p90": 0.5, "p99": 0.5}
     assert figures["inter_token_latency"] == {"p50": 0.5, "p90": 2.0, "p99": 2.0}
+    assert figures["normalized_latency"] == {"p50": 0.25, "p90": 1.0, "p99": 1.0}
 
 
 def test_equal_requests_are_counted_over_those_that_both_served() -> None:

@@ -66,7 +66,7 @@ def test_ratios_and_aims_are_those_of_the_record() -> None:
     text = page({"throughput-random-150m-float32": throughput_record()})
     assert "### Random weights, 150.9 million parameters, float32" in text
     waits = "1.50s / 1.50s / 1.50s"
-    assert f"| transformers-static 5.0 | 1 | 3.00 | {waits} | {waits} | 1,024 MiB | 1 of 2 |" in text
+    assert f"| transformers-static 5.0 | 1 | 3.00 | {waits} | {waits} | {waits} | 1,024 MiB | 1 of 2 |" in text
     assert "    transformers-static ███████              1\n" in text
     assert "| all at once, at least 4 times the tokens/s of transformers-static | 3.00 | **missed by 25.0%** |" in text
     assert "| all at once, at least 0.9 times the tokens/s of openvino |  | not measured |" in text
@@ -86,11 +86,11 @@ def test_a_stream_is_as_fast_only_if_its_latencies_are() -> None:
     text = page({"throughput-random-150m-bfloat16": record})
     assert "| never slower than | transformers-continuous | transformers-static |" in text
     assert "| all at once | not measured | met: tokens/s 3.00 |" in text
-    assert "| met: tokens/s 3.00, first token 3.00, between tokens 3.00 |" in text
+    assert "| met: tokens/s 3.00, first token 3.00, per token 3.00 |" in text
     ours["output_tokens_per_second"] = 0.985 * theirs["output_tokens_per_second"]
     ours["time_to_first_token"]["p50"] = 1.25 * theirs["time_to_first_token"]["p50"]
     text = page({"throughput-random-150m-bfloat16": record})
-    assert "| **missed:** tokens/s 0.98, first token 0.80 (by 20.0%), between tokens 3.00 |" in text
+    assert "| **missed:** tokens/s 0.98, first token 0.80 (by 20.0%), per token 3.00 |" in text
     ours["output_tokens_per_second"] = 0.931 * theirs["output_tokens_per_second"]
     assert "**missed:** tokens/s 0.93 (by 5.0%)," in page({"throughput-random-150m-bfloat16": record})
 

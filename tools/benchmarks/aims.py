@@ -13,7 +13,7 @@ TIMES_FASTER = {
 NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
 STREAM_RATE = 0.98
 """In a stream nobody serves more than arrives: tokens/s within 2% are the same, and the latencies decide."""
-MEDIANS = {"first token": "time_to_first_token", "between tokens": "inter_token_latency"}
+MEDIANS = {"first token": "time_to_first_token", "per token": "normalized_latency"}
 MOST_OVERHEAD = 0.05
 NOT_MEASURED = ["", "not measured"]
 
@@ -65,7 +65,7 @@ def never_slower(record: Record) -> str:
     ]
     return table(["never slower than", *NEVER_SLOWER_THAN], rows) + (
         "Over 1, ours is quicker: our rate over theirs, their median wait over ours. In a stream nobody can serve "
-        f"faster than requests arrive: there a rate of {STREAM_RATE} counts as equal, and the waits count too.\n\n"
+        f"faster than requests arrive: there a rate of {STREAM_RATE} counts as equal, and median waits count too.\n\n"
     )
 
 

@@ -21,9 +21,10 @@ the same room for K and V, each in a process of its own. Who has a prefix cache 
 - openvino is the continuous batching of OpenVINO GenAI.
 
 "Ours / theirs" are output tokens per second: over 1, ours is quicker. The time to the first token counts from a
-request's arrival; "between tokens" are the waits from token to token within a request; of both the median, the 90th and
-the 99th percentile. Peak memory is the most that the process has held since its start, so it never falls from one
-workload to the next. "Same tokens" counts requests that were answered exactly as by ours, in all rounds.
+request's arrival; "between tokens" are the waits from token to token within a request; "per token" is a request's whole
+time, from its arrival to its end, divided by its tokens. Of each the median, the 90th and the 99th percentile. Peak
+memory is the most that the process has held since its start, so it never falls from one workload to the next. "Same
+tokens" counts requests that were answered exactly as by ours, in all rounds.
 
 """
 
@@ -83,7 +84,7 @@ def bars(entries: Record) -> str:
 
 def figures(entries: Record) -> str:
     """Return everybody's figures as a table."""
-    waits = ["first token, p50 / p90 / p99", "between tokens, p50 / p90 / p99"]
+    waits = [f"{wait}, p50 / p90 / p99" for wait in ("first token", "between tokens", "per token")]
     head = ["", "output tokens/s", "ours / theirs", *waits, "peak memory", "same tokens"]
     return table(head, [contender_row(name, entry) for name, entry in entries.items()])
 
@@ -97,6 +98,7 @@ def contender_row(name: str, entry: Mapping[str, Any]) -> list[str]:
         "" if name == OURS else f"{entry['ours_is_faster_by']:.2f}",
         " / ".join(map(duration, entry["time_to_first_token"].values())),
         " / ".join(map(duration, entry["inter_token_latency"].values())),
+        " / ".join(map(duration, entry["normalized_latency"].values())),
         f"{entry['peak_rss_bytes'] / 2**20:,.0f} MiB",
         "" if name == OURS else f"{same} of {both}",
     ]
