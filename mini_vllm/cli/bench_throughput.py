@@ -17,10 +17,10 @@ from mini_vllm.bench.requests import FULL, QUICK
 from mini_vllm.bench.results import Results, as_record
 from mini_vllm.bench.throughput import Say, run_throughput, seconds_by_operator
 from mini_vllm.cli.absences import whole_prompts
-from mini_vllm.cli.charts import duration, measured_bar, shares
 from mini_vllm.cli.console import fail, friendly, is_live, make_console
 from mini_vllm.cli.options import LineupText, Threads, threads_to_use
-from mini_vllm.cli.step_view import FAINT, STRONG
+from mini_vllm.cli.step_view import FAINT
+from mini_vllm.cli.throughput_view import show
 from mini_vllm.cli.yours import lineup_to_run
 
 if TYPE_CHECKING:
@@ -78,14 +78,15 @@ def bench_throughput(
         try:
             with progress(console) as say:
                 results = run_throughput(plan, say)
+            console.print("Looking where our time goes ...", style=FAINT)
+            explained = explain_ours(plan, results)
         except PeerError as error:
             fail(str(error), 1)
-        console.print("Looking where our time goes ...", style=FAINT)
         record = {
             "model": model,
             "num_parameters": size.num_parameters,
             **as_record(plan, results),
-            **explain_ours(plan, results),
+            **explained,
         }
     if as_json:
         typer.echo(json.dumps(record))
@@ -138,61 +139,3 @@ def progress(console: Console) -> Iterator[Say]:
         yield lambda workload, name, count, done: bars.update(
             task, description=f"{workload}: {name}", total=count, completed=done
         )
-
-
-def show(console: Console, record: dict[str, Any]) -> None:
-    """Print a chart per workload, what was missing, and where our time goes."""
-    for workload, entries in record["workloads"].items():
-        console.print(f"\n{workload}: output tokens per second", style=STRONG)
-        scale = max(entry["output_tokens_per_second"] for entry in entries.values())
-        for name, entry in entries.items():
-            console.print(
-                measured_bar(name, entry["output_tokens_per_second"], scale, figures(entry), ours=name == OURS)
-            )
-        console.print(f"{'':23} first token p50, p99; between tokens p50, p99; peak", style=FAINT)
-        for name, entry in entries.items():
-            console.print(f"{name:>23} {latencies(entry)}", markup=False)
-        console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
-    console.print(f"\nA round under torch's profiler: {shares(record['seconds_by_operator'])}.", style=FAINT)
-    for name, reason in record["missing"].items():
-        console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
-    console.print(
-        "\nx: our tokens per second over theirs. equal: requests with the same tokens as ours, in all rounds. "
-        "One-by-one serves only the first requests. In a stream nobody can be quicker than the arrivals: look at "
-        "the latencies.",
-        style=FAINT,
-    )
-
-
-def figures(entry: dict[str, Any]) -> str:
-    """Return the numbers beside a bar."""
-    same, both = entry["equal_requests"]
-    faster = f"x{entry['ours_is_faster_by']:.2f}"
-    return f"{entry['output_tokens_per_second']:6.0f} {faster:>7}  {same}/{both} equal"
-
-
-def latencies(entry: dict[str, Any]) -> str:
-    """Return the latencies and the memory of a contender."""
-    first, between = entry["time_to_first_token"], entry["inter_token_latency"]
-    gaps = "none" if between is None else f"{duration(between['p50']):>7} {duration(between['p99']):>7}"
-    return (
-        f"{duration(first['p50']):>7} {duration(first['p99']):>7}   {gaps}   {entry['peak_rss_bytes'] / 2**20:,.0f} MiB"
-    )
-
-
-def explanation(explained: dict[str, Any]) -> str:
-    """Return where our time goes, in one sentence or two."""
-    seconds, overhead = explained["seconds"], explained["overhead"]
-    shares = ", ".join(
-        f"{seconds[name] / seconds['all']:.1%} {words}"
-        for name, words in (
-            ("forward_pass", "forward pass"),
-            ("batch_and_sampling", "batch and sampling"),
-            ("scheduling_and_outputs", "scheduling and outputs"),
-        )
-    )
-    return (
-        f"Our time: {shares}. {explained['share_of_roofline']:.0%} of the roofline "
-        f"({explained['read_bytes_per_second'] / 1e9:.1f} GB/s, {explained['flops_per_second'] / 1e9:.0f} GFLOP/s). "
-        f"Steps of {overhead['at_least_requests']} requests and more: {overhead['share']:.1%} is not the forward pass."
-    )
