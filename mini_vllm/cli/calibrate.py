@@ -17,7 +17,16 @@ from mini_vllm.cli.simulation_report import speed
 from mini_vllm.cli.step_view import FAINT
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.lineup import Lineup
-from mini_vllm.simulator.agreement import CHECKED_ON, ENGINE, FITTED_ON, TOLERANCE, Bench, Comparison
+from mini_vllm.simulator.agreement import (
+    CHECKED_ON,
+    ENGINE,
+    FITTED_ON,
+    NUM_ROUNDS,
+    TOLERANCE,
+    Bench,
+    Comparison,
+    calibrate_and_compare,
+)
 from mini_vllm.simulator.calibration import Calibration, write_calibration
 
 
@@ -31,8 +40,13 @@ def calibrate(
     requests: Annotated[int, typer.Option(min=4, help="Requests of each measured workload.")] = 100,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of weights, K and V.")] = "float32",
     cpu_time: Annotated[
-        bool, typer.Option("--cpu-time", help="Count CPU seconds: for one thread on a machine that is busy.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--cpu-time/--wall-time",
+            help="Count CPU seconds, which nobody else's work makes longer. Default: if one thread computes.",
+            show_default=False,
+        ),
+    ] = None,
     lineup: LineupText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
@@ -66,11 +80,12 @@ def run(
     dtype: str,
     lineup: Lineup,
     num_requests: int,
-    cpu_time: bool,
+    cpu_time: bool | None,
     check: bool,
     say: Callable[[str], None],
 ) -> tuple[Calibration, list[Comparison]]:
     """Load the model, measure, fit, and compare if that is wanted."""
+    import torch
     from transformers import AutoConfig
 
     from mini_vllm.assembly import build_engine
@@ -79,9 +94,10 @@ def run(
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
     shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
+    if cpu_time is None:
+        cpu_time = torch.get_num_threads() == 1
     bench = Bench(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
-    calibration = bench.calibrate(say)
-    return calibration, bench.compare(calibration.cost, lineup, say) if check else []
+    return calibrate_and_compare(bench, lineup, say) if check else (bench.calibrate(say), [])
 
 
 def show(console: Console, calibration: Calibration, path: str) -> None:
@@ -125,7 +141,10 @@ def agreement_table(compared: list[Comparison]) -> Table:
 def verdict(compared: list[Comparison]) -> str:
     """Return how many predictions are near enough."""
     num_agreeing = sum(row.agrees for row in compared)
-    return f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured."
+    return (
+        f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured. Of each "
+        f"figure this is the middle of {NUM_ROUNDS} rounds."
+    )
 
 
 def as_record(calibration: Calibration, compared: list[Comparison]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
@@ -22,6 +23,8 @@ LIGHT_LOAD, HEAVY_LOAD, CHECK_LOAD = 0.4, 1.5, 0.5
 TOLERANCE = 0.15
 LONGEST_REQUEST = 12_400
 NUM_WARM_UP_REQUESTS = 12
+NUM_ROUNDS = 3
+"""Fit and comparison are made so often, and the middle ratio counts: computers have slow phases of some seconds."""
 ALL_AT_ONCE = 1e9
 ENGINE = EngineConfig(max_num_seqs=32, max_num_batched_tokens=256)
 BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
@@ -69,16 +72,16 @@ class Bench:
         self.scale = min(1.0, scheduler.max_model_len / LONGEST_REQUEST)
         self._num_measurements = 0
 
-    def calibrate(self, say: Callable[[str], None]) -> Calibration:
+    def calibrate(self, say: Callable[[str], None], round_number: int = 0) -> Calibration:
         """Fit a cost model to a measured run, half of it with few requests at once and half with many."""
         say("Warming up ...")
-        self.measure(self._requests(FITTED_ON, ALL_AT_ONCE, NUM_WARM_UP_REQUESTS, seed=1))
-        _, rough_steps = self.measure(self._requests(FITTED_ON, ALL_AT_ONCE, NUM_WARM_UP_REQUESTS, seed=2))
+        self.measure(self._requests(FITTED_ON, ALL_AT_ONCE, NUM_WARM_UP_REQUESTS, 1, round_number))
+        _, rough_steps = self.measure(self._requests(FITTED_ON, ALL_AT_ONCE, NUM_WARM_UP_REQUESTS, 2, round_number))
         rate = self._bearable_rate(FITTED_ON, self._fit(rough_steps))
         steps: list[MeasuredStep] = []
         for seed, load in ((3, LIGHT_LOAD), (4, HEAVY_LOAD)):
             say(f"Measuring {FITTED_ON!r} at {load:.0%} of the bearable rate ...")
-            steps += self.measure(self._requests(FITTED_ON, load * rate, self.num_requests, seed))[1]
+            steps += self.measure(self._requests(FITTED_ON, load * rate, self.num_requests, seed, round_number))[1]
         cost = self._fit(steps)
         return Calibration(
             model=self.shape.name,
@@ -90,7 +93,9 @@ class Bench:
             cost=cost,
         )
 
-    def compare(self, cost: CostModel, lineup: Lineup, say: Callable[[str], None]) -> list[Comparison]:
+    def compare(
+        self, cost: CostModel, lineup: Lineup, say: Callable[[str], None], round_number: int = 0
+    ) -> list[Comparison]:
         """Measure the workloads that the fit has not seen, predict them, and return figure by figure.
 
         Latencies come from a stream at half of what can be borne, the throughput from the same requests all at
@@ -99,10 +104,11 @@ class Bench:
         found = []
         for seed, workload in enumerate(CHECKED_ON, start=10):
             rate = CHECK_LOAD * self._bearable_rate(workload, cost)
-            for how, requests, figures in (
-                ("as a stream", self._requests(workload, rate, self.num_requests, seed), LATENCIES),
-                ("all at once", self._requests(workload, ALL_AT_ONCE, self.num_requests, seed + 10), THROUGHPUT),
+            for how, arriving, number, figures in (
+                ("as a stream", rate, seed, LATENCIES),
+                ("all at once", ALL_AT_ONCE, seed + 10, THROUGHPUT),
             ):
+                requests = self._requests(workload, arriving, self.num_requests, number, round_number)
                 say(f"Measuring and predicting {workload!r}, {how} ...")
                 measured, _ = self.measure(requests)
                 predicted = simulate(requests, self.config, cost, replace(lineup, runner="absent"))
@@ -118,17 +124,37 @@ class Bench:
     def _fit(self, steps: list[MeasuredStep]) -> CostModel:
         return fit(steps, self.shape, BYTES_PER_NUMBER[self.config.dtype])
 
-    def _requests(self, workload: str, rate: float, num_requests: int, seed: int) -> list[TimedRequest]:
-        """Return requests whose text no other seed's requests share."""
+    def _requests(
+        self, workload: str, rate: float, num_requests: int, seed: int, round_number: int = 0
+    ) -> list[TimedRequest]:
+        """Return requests whose text no other seed's or round's requests share."""
         requests = scaled(make_requests(workload, num_requests, rate, seed), self.scale)
+        text = seed + 100 * round_number
         return [
             replace(
                 request,
-                conversation=request.conversation + seed * self.num_requests * 100,
-                shared_prefix=request.shared_prefix + seed * 1_000,
+                conversation=request.conversation + text * self.num_requests * 100,
+                shared_prefix=request.shared_prefix + text * 1_000,
             )
             for request in requests
         ]
 
     def _bearable_rate(self, workload: str, cost: CostModel) -> float:
         return bearable_rate(self._requests(workload, 1.0, 1_000, seed=0), self.config, cost)
+
+
+def calibrate_and_compare(
+    bench: Bench, lineup: Lineup, say: Callable[[str], None], num_rounds: int = NUM_ROUNDS
+) -> tuple[Calibration, list[Comparison]]:
+    """Fit and compare in rounds; return the fit with the smallest error, and each figure's middle round by ratio."""
+    fits, rounds = [], []
+    for number in range(num_rounds):
+        say_round = partial(_say_in_round, say, f"Round {number + 1} of {num_rounds}: ")
+        fits.append(bench.calibrate(say_round, number))
+        rounds.append(bench.compare(fits[-1].cost, lineup, say_round, number))
+    middle = [sorted(figure, key=lambda row: row.ratio)[num_rounds // 2] for figure in zip(*rounds, strict=True)]
+    return min(fits, key=lambda fitted: fitted.typical_error), middle
+
+
+def _say_in_round(say: Callable[[str], None], prefix: str, text: str) -> None:
+    say(prefix + text)

@@ -1,24 +1,19 @@
 """A cost model fitted to steps that were really taken, and the file that it is kept in."""
 
-import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mini_vllm.simulator.cost_model import CostModel, StepCounts, model_cost
+from mini_vllm.simulator.least_deviations import least_deviations
 from mini_vllm.simulator.model_shapes import ModelShape
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NEVER = 1e30
 """A rate so high that its part of a step takes no time."""
 NUM_ROUNDS = 30
-SMALLEST_RESIDUAL = 1e-3
 FEWEST_STEPS = 20
 
 
@@ -85,9 +80,7 @@ def _fit_rates(
     *,
     overlaps: bool = False,
 ) -> CostModel:
-    """Fit seconds = per step + per request + bytes / bandwidth + operations / rate, none of them below 0."""
-    import numpy as np
-
+    """Fit the seconds of a step as a sum of its parts, none of them below 0."""
     unit = model_cost(
         shape,
         bytes_per_number,
@@ -98,58 +91,66 @@ def _fit_rates(
         overlaps=overlaps,
     )
     rows = [
-        (
-            1.0,
-            step.counts.num_requests,
-            _memory_seconds(unit, step.counts) * has_memory,
-            _compute_seconds(unit, step.counts) * has_compute,
-        )
+        [part / step.seconds for part in _parts(unit, step.counts, has_memory, has_compute)]
         for step, has_memory, has_compute in zip(steps, by_memory, by_compute, strict=True)
     ]
-    seconds = np.array([step.seconds for step in steps])
-    per_step, per_request, per_byte, per_flop = _least_deviations(np.array(rows) / seconds[:, None])
-    return model_cost(
-        shape,
-        bytes_per_number,
-        bandwidth=1 / per_byte if per_byte else NEVER,
-        flop_rate=1 / per_flop if per_flop else NEVER,
-        seconds_per_step=per_step,
-        seconds_per_request=per_request,
-        overlaps=overlaps,
+    return _cost_of(Seconds(*least_deviations(rows)), unit)
+
+
+class Seconds(NamedTuple):
+    """What is fitted, in seconds: for a byte of the weights, a step, a request, a byte of K and V, an operation
+    on weights, and one of attention.
+    """
+
+    weight_byte: float
+    step: float
+    request: float
+    kv_byte: float
+    operation: float
+    attention: float
+
+
+def _parts(unit: CostModel, counts: StepCounts, has_memory: bool, has_compute: bool) -> Seconds:
+    """Return how much of each a step has."""
+    return Seconds(
+        unit.weight_bytes * has_memory,
+        1.0,
+        counts.num_requests,
+        unit.kv_bytes_per_token * counts.num_context_tokens * has_memory,
+        _operations(unit, counts) * has_compute,
+        unit.flops_per_pair * counts.num_pairs * has_compute,
     )
 
 
-def _least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 that makes `rows` times x as near to 1 as possible, where a few outliers do not matter.
+def _cost_of(found: Seconds, unit: CostModel) -> CostModel:
+    """Return the cost model with these parts.
 
-    Least squares in rounds: a row that is far off weighs less in the next round.
+    Copying K and V out of the cache takes longer than reading them, and attention reaches a lower rate than
+    products with weights. So a fitted model counts a byte of K and V, or an operation of attention, as the
+    bytes of weights and the operations that take as long.
     """
-    import numpy as np
+    weight_byte, per_step = found.weight_byte, found.step
+    if not unit.overlaps and 0 < found.kv_byte < weight_byte:
+        # Weights are read once a step: only K and V tell how much of a step's constant part is reading.
+        per_step += unit.weight_bytes * (weight_byte - found.kv_byte)
+        weight_byte = found.kv_byte
+    byte, operation = weight_byte or found.kv_byte, found.operation or found.attention
+    return replace(
+        unit,
+        weight_bytes=unit.weight_bytes * _times(weight_byte, byte),
+        kv_bytes_per_token=unit.kv_bytes_per_token * _times(found.kv_byte, byte),
+        flops_per_token=unit.flops_per_token * _times(found.operation, operation),
+        flops_per_logits_row=unit.flops_per_logits_row * _times(found.operation, operation),
+        flops_per_pair=unit.flops_per_pair * _times(found.attention, operation),
+        bandwidth=1 / byte if byte else NEVER,
+        flop_rate=1 / operation if operation else NEVER,
+        seconds_per_step=per_step,
+        seconds_per_request=found.request,
+    )
 
-    weights = np.ones(len(rows))
-    for _ in range(NUM_ROUNDS):
-        found = _non_negative_least_squares(rows * weights[:, None], weights)
-        weights = 1 / np.sqrt(np.maximum(np.abs(rows @ found - 1), SMALLEST_RESIDUAL))
-    return [float(value) for value in found]
 
-
-def _non_negative_least_squares(rows: "NDArray[np.float64]", target: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    """Try all choices of columns, of which there are few, and return the best solution that is nowhere below 0."""
-    import numpy as np
-
-    scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0
-    num_columns = rows.shape[1]
-    best, best_error = np.zeros(num_columns), np.inf
-    for size in range(1, num_columns + 1):
-        for columns in itertools.combinations(range(num_columns), size):
-            chosen = list(columns)
-            part = np.linalg.lstsq(rows[:, chosen] / scale[chosen], target, rcond=None)[0]
-            error = float(np.square(rows[:, chosen] / scale[chosen] @ part - target).sum())
-            if (part >= 0).all() and error < best_error * (1 - 1e-9):
-                best, best_error = np.zeros(num_columns), error
-                best[chosen] = part / scale[chosen]
-    return best
+def _times(seconds: float, base: float) -> float:
+    return seconds / base if base else 1.0
 
 
 def _memory_seconds(cost: CostModel, counts: StepCounts) -> float:
@@ -157,12 +158,11 @@ def _memory_seconds(cost: CostModel, counts: StepCounts) -> float:
 
 
 def _compute_seconds(cost: CostModel, counts: StepCounts) -> float:
-    flops = (
-        cost.flops_per_token * counts.num_tokens
-        + cost.flops_per_logits_row * counts.num_sampled
-        + cost.flops_per_pair * counts.num_pairs
-    )
-    return flops / cost.flop_rate
+    return (_operations(cost, counts) + cost.flops_per_pair * counts.num_pairs) / cost.flop_rate
+
+
+def _operations(cost: CostModel, counts: StepCounts) -> float:
+    return cost.flops_per_token * counts.num_tokens + cost.flops_per_logits_row * counts.num_sampled
 
 
 def write_calibration(path: str, calibration: Calibration) -> None:

@@ -23,8 +23,9 @@ class CostModel:
     `weight_bytes` are read once a step, `kv_bytes_per_token` for every token that somebody attends to.
     `flops_per_token`, `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per token
     sampled, per query that looks at a key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are what is
-    reached, not what a data sheet promises. `overlaps`: a GPU reads while it computes, and the longer of
-    the two counts; where it is False the two are added.
+    reached, not what a data sheet promises; a fitted model's bytes and operations are weighted by how long
+    they take. `overlaps`: a GPU reads while it computes, and the longer of the two counts; where it is False
+    the two are added.
     """
 
     weight_bytes: float

@@ -1,6 +1,7 @@
 """A fit finds the cost model that made the steps, and a measurement is what the simulation would say."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import parse_lineup
 from mini_vllm.simulated_time import TimedRunner, VirtualClock
-from mini_vllm.simulator.agreement import Bench
+from mini_vllm.simulator.agreement import Bench, Comparison, calibrate_and_compare
 from mini_vllm.simulator.calibration import (
     Calibration,
     MeasuredStep,
@@ -136,6 +137,30 @@ def test_a_bench_on_such_a_machine_predicts_everything() -> None:
     compared = bench.compare(calibration.cost, LINEUP, lambda text: None)
     assert len(compared) == 9
     assert [row for row in compared if not 0.97 < row.ratio < 1.03] == []
+
+
+def test_the_middle_round_counts() -> None:
+    rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (0.7, 0.95, 1.4)]
+    fits = [Calibration("m", "float32", 1, 1, 20, error, machine(overlaps=True)) for error in (0.3, 0.1, 0.2)]
+
+    class Rounds:
+        def calibrate(self, say: object, round_number: int) -> Calibration:
+            return fits[round_number]
+
+        def compare(self, cost: object, lineup: object, say: object, round_number: int) -> list[Comparison]:
+            return rows[round_number]
+
+    fitted, compared = calibrate_and_compare(Rounds(), LINEUP, lambda text: None)  # type: ignore[arg-type]
+    assert fitted.typical_error == 0.1
+    assert [row.ratio for row in compared] == [0.95]
+
+
+def test_what_takes_longer_than_its_bytes_and_operations_is_found() -> None:
+    """K and V that are copied, attention that multiplies slowly."""
+    plain = machine(overlaps=False)
+    cost = replace(plain, kv_bytes_per_token=5 * plain.kv_bytes_per_token, flops_per_pair=3 * plain.flops_per_pair)
+    fitted = fit(random_steps(cost, noise=0.0), EMBEDDED, 4)
+    assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 1e-6
 
 
 def test_spoken_prompts_agree_as_far_as_the_text_is_shared() -> None:

@@ -58,7 +58,7 @@ def test_the_page_in_the_repository_is_that_of_its_records() -> None:
 
 def test_nothing_run_is_nothing_measured() -> None:
     text = page({})
-    assert text.count("Not measured.") == 7
+    assert text.count("Not measured.") == 8
     assert "## GPUs" in text
 
 
@@ -159,3 +159,17 @@ def test_a_record_describes_its_machine_whatever_its_benchmark_says(
     command.run("scheduler", quick=False)
     record = command.read_records(tmp_path)["scheduler"]
     assert record == {"machine": describe_machine(), "quick": False, "clock": "process_time"}
+
+
+def test_predictions_that_are_off_say_by_how_much() -> None:
+    near = {"workload": "burst", "figure": "median TTFT", "measured": 0.01, "predicted": 0.009, "ratio": 0.9}
+    far = {"workload": "documents", "figure": "tokens/s", "measured": 2000.0, "predicted": 2500.0, "ratio": 1.25}
+    record = {
+        "calibration": {"model": "embedded", "dtype": "float32", "num_steps": 1234},
+        "tolerance": 0.15,
+        "agreement": [{**near, "agrees": True}, {**far, "agrees": False}],
+    }
+    text = page({"calibrate": {**SHELL, **record}})
+    assert "1 of 2 predictions are within 15%" in text
+    assert "| burst, median TTFT | 10.0ms | 9.0ms | 0.90 |  |" in text
+    assert "| documents, tokens/s | 2,000 | 2,500 | 1.25 | **off by 25%** |" in text

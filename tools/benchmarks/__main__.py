@@ -17,23 +17,26 @@ from tools.benchmarks.page import page
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 RECORDS = CHECKOUT / "docs" / "benchmarks"
 RUNS: dict[str, tuple[str, ...]] = {
-    "throughput-random-150m-float32": ("throughput", "--model", "random-150m"),
-    "throughput-embedded-float32": ("throughput",),
-    "throughput-random-150m-bfloat16": ("throughput", "--model", "random-150m", "--dtype", "bfloat16"),
-    "throughput-embedded-bfloat16": ("throughput", "--dtype", "bfloat16"),
-    "prefix": ("prefix",),
-    "chunked": ("chunked",),
-    "preemption": ("preemption",),
-    "scheduler": ("scheduler",),
-    "loop": ("loop",),
+    "throughput-random-150m-float32": ("bench", "throughput", "--model", "random-150m"),
+    "throughput-embedded-float32": ("bench", "throughput"),
+    "throughput-random-150m-bfloat16": ("bench", "throughput", "--model", "random-150m", "--dtype", "bfloat16"),
+    "throughput-embedded-bfloat16": ("bench", "throughput", "--dtype", "bfloat16"),
+    "prefix": ("bench", "prefix"),
+    "chunked": ("bench", "chunked"),
+    "preemption": ("bench", "preemption"),
+    "scheduler": ("bench", "scheduler"),
+    "loop": ("bench", "loop"),
+    "calibrate": ("calibrate", "--check"),
 }
+QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests", "20")}
+"""What makes a command quick, where it is not `--quick`."""
 
 
 def run(name: str, quick: bool) -> None:
     """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr."""
-    command = [sys.executable, "-m", "mini_vllm", "bench", *RUNS[name], "--json"]
-    if quick and name != "scheduler":
-        command.append("--quick")
+    command = [sys.executable, "-m", "mini_vllm", *RUNS[name], "--json"]
+    if quick:
+        command += QUICK.get(name, ("--quick",))
     print(f"{name} ...", file=sys.stderr, flush=True)
     done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
     record = {**json.loads(done.stdout), "machine": describe_machine(), "quick": quick}

@@ -5,6 +5,7 @@ from typing import Any
 
 from tools.benchmarks.costs import loop, scheduler
 from tools.benchmarks.features import feature
+from tools.benchmarks.simulator import simulator
 from tools.benchmarks.table import Record
 from tools.benchmarks.throughput import throughput
 
@@ -22,6 +23,7 @@ def page(records: Mapping[str, Record]) -> str:
     parts.append(throughput([record for name, record in records.items() if name.startswith("throughput")]))
     parts += [feature(records.get(name), name) for name in ("prefix", "chunked", "preemption")]
     parts += [scheduler(records.get("scheduler")), loop(records.get("loop"))]
+    parts.append(simulator(records.get("calibrate")))
     parts.append("## GPUs\n\nNot measured.\n")
     return "".join(parts)
 

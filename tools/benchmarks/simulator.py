@@ -1,0 +1,36 @@
+"""The simulator's part of the page: what it says before, and what the engine does then."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mini_vllm.cli.charts import duration
+from mini_vllm.simulator.agreement import FITTED_ON
+from tools.benchmarks.table import Record, table
+
+HEAD = "## `mini-vllm calibrate --check`\n\n"
+
+
+def simulator(record: Record | None) -> str:
+    """Return how near the predictions came, figure by figure."""
+    if record is None:
+        return HEAD + "Not measured.\n\n"
+    fitted, compared, tolerance = record["calibration"], record["agreement"], record["tolerance"]
+    num_near = sum(row["agrees"] for row in compared)
+    return (
+        f"{HEAD}The simulator's cost model was fitted to {fitted['num_steps']:,} steps of the workload {FITTED_ON!r}, "
+        f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
+        f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured.\n\n"
+        + table(["", "measured", "predicted", "predicted / measured", ""], [_row(row, tolerance) for row in compared])
+    )
+
+
+def _row(row: Mapping[str, Any], tolerance: float) -> list[str]:
+    show = "{:,.0f}".format if row["figure"] == "tokens/s" else duration
+    verdict = "" if row["agrees"] else f"**off by {abs(row['ratio'] - 1):.0%}**"
+    return [
+        f"{row['workload']}, {row['figure']}",
+        show(row["measured"]),
+        show(row["predicted"]),
+        f"{row['ratio']:.2f}",
+        verdict,
+    ]
