@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mini_vllm.cli.charts import duration
-from mini_vllm.simulator.agreement import FITTED_ON
+from mini_vllm.simulator.agreement import FITTED_ON, NUM_ROUNDS
 from tools.benchmarks.table import Record, table
 
 HEAD = "## `mini-vllm calibrate --check`\n\n"
@@ -19,7 +19,8 @@ def simulator(record: Record | None) -> str:
     return (
         f"{HEAD}The simulator's cost model was fitted to {fitted['num_steps']:,} steps of the workload {FITTED_ON!r}, "
         f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
-        f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured.\n\n"
+        f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured. "
+        f"Of each figure this is the middle of {NUM_ROUNDS} rounds by ratio.\n\n"
         + table(["", "measured", "predicted", "predicted / measured", ""], [_row(row, tolerance) for row in compared])
     )
 
