@@ -66,7 +66,7 @@ def never_slower(record: Record) -> str:
     return table(["never slower than", *NEVER_SLOWER_THAN], rows) + (
         "Over 1, ours is quicker: our rate over theirs, their median wait over ours. In a stream nobody can serve "
         f"faster than requests arrive: there a rate of {STREAM_RATE} counts as equal, and median waits count too. "
-        "What the time went to where an aim is missed, the end of this section says.\n\n"
+        "Where an aim is missed, look at what our time goes to, at the end of this section.\n\n"
     )
 
 
