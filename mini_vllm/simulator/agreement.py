@@ -1,7 +1,7 @@
 """Does the simulation say what the real engine does? Fit it on one workload, compare on three others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -38,12 +38,16 @@ THROUGHPUT: dict[str, Callable[[Served], float]] = {"tokens/s": lambda served: s
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One figure of one workload, measured and predicted. Seconds, or tokens per second."""
+    """One figure of one workload, measured and predicted. Seconds, or tokens per second.
+
+    `ratios` are those of all rounds in order of size, if it is the middle one of several.
+    """
 
     workload: str
     figure: str
     measured: float
     predicted: float
+    ratios: Sequence[float] = ()
 
     @property
     def ratio(self) -> float:
@@ -152,8 +156,12 @@ def calibrate_and_compare(
         say_round = partial(_say_in_round, say, f"Round {number + 1} of {num_rounds}: ")
         fits.append(bench.calibrate(say_round, number))
         rounds.append(bench.compare(fits[-1].cost, lineup, say_round, number))
-    middle = [sorted(figure, key=lambda row: row.ratio)[num_rounds // 2] for figure in zip(*rounds, strict=True)]
-    return min(fits, key=lambda fitted: fitted.typical_error), middle
+    return min(fits, key=lambda fitted: fitted.typical_error), list(map(_middle, zip(*rounds, strict=True)))
+
+
+def _middle(figure: Sequence[Comparison]) -> Comparison:
+    ordered = sorted(figure, key=lambda row: row.ratio)
+    return replace(ordered[len(ordered) // 2], ratios=[row.ratio for row in ordered])
 
 
 def _say_in_round(say: Callable[[str], None], prefix: str, text: str) -> None:

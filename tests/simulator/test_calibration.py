@@ -139,8 +139,17 @@ def test_a_bench_on_such_a_machine_predicts_everything() -> None:
     assert [row for row in compared if not 0.97 < row.ratio < 1.03] == []
 
 
+def test_no_round_finds_the_text_of_another_in_the_cache() -> None:
+    config = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
+    bench = Bench(engine_on(VirtualClock(), machine(overlaps=False), config), EMBEDDED, 30)  # type: ignore[arg-type]
+    one, two = (bench._requests("shared-prefix", 1.0, 30, 10, number) for number in (0, 1))
+    assert [request.num_prompt_tokens for request in one] == [request.num_prompt_tokens for request in two]
+    assert {request.conversation for request in one}.isdisjoint(request.conversation for request in two)
+    assert {request.shared_prefix for request in one}.isdisjoint(request.shared_prefix for request in two)
+
+
 def test_the_middle_round_counts() -> None:
-    rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (0.7, 0.95, 1.4)]
+    rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (1.4, 0.7, 0.95)]
     fits = [Calibration("m", "float32", 1, 1, 20, error, machine(overlaps=True)) for error in (0.3, 0.1, 0.2)]
 
     class Rounds:
@@ -152,7 +161,7 @@ def test_the_middle_round_counts() -> None:
 
     fitted, compared = calibrate_and_compare(Rounds(), LINEUP, lambda text: None)  # type: ignore[arg-type]
     assert fitted.typical_error == 0.1
-    assert [row.ratio for row in compared] == [0.95]
+    assert [(row.ratio, row.ratios) for row in compared] == [(0.95, [0.7, 0.95, 1.4])]
 
 
 def test_what_takes_longer_than_its_bytes_and_operations_is_found() -> None:
