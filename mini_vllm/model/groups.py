@@ -18,7 +18,7 @@ MOST_SLOTS = 4096
 MOST_QUERIES = 128
 """A longer chunk is cut into pieces: the tokens of a piece need no keys of those behind it."""
 MOST_WASTE = 512
-"""Pairs of a query and a key that a group may compute for nothing; one more group takes about as long."""
+"""Pairs of a query and a key that a group may compute for nothing, before one more group is made instead."""
 
 
 @dataclass(frozen=True, slots=True)

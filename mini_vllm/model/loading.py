@@ -46,7 +46,7 @@ class ModelTokenizer:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # transformers decodes byte-pair encodings by this very call, after looking three times what it was given.
+        # transformers decodes byte-pair encodings by this very call, after much looking at what it was given.
         self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
 
     def encode(self, text: str) -> list[int]:

@@ -28,7 +28,7 @@ class PagedModelRunner:
         """Compute the batch in one forward pass; return one new token for each request that samples."""
         logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.model.device))
         rows, errors = [row for row in batch if row.samples], dict[str, str]()
-        # A sum is finite only if all its parts are. Looking at every part takes twenty times as long.
+        # A sum is finite only if all its parts are, and adding up is quicker than looking at each.
         if not logits.sum(dim=-1).isfinite().all():
             usable = logits.isfinite().all(dim=-1).tolist()
             errors = {

@@ -19,6 +19,7 @@ def test_the_embedded_model_is_small_and_complete() -> None:
     assert tokenizer.decode(tokenizer.encode("Mina has a red kite.")) == "Mina has a red kite."
     chat = tokenizer.apply_chat_template([{"role": "user", "content": "Hello!"}])
     assert tokenizer.tokenizer.decode(chat) == "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(chat) == tokenizer.tokenizer.decode(chat, skip_special_tokens=True)
 
 
 def test_an_unknown_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
