@@ -123,7 +123,7 @@ def show(console: Console, calibration: Calibration, path: str) -> None:
 def agreement_table(compared: list[Comparison]) -> Table:
     """Return measured and predicted side by side."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("workload", "figure", "measured", "predicted", "ratio", "in all rounds", ""):
+    for heading in ("workload", "figure", "measured", "predicted", "ratio", "rounds", ""):
         table.add_column(heading, justify="left" if heading in ("workload", "figure", "") else "right", no_wrap=True)
     for row in compared:
         unit, factor = ("", 1.0) if row.figure == "tokens/s" else (" ms", 1e3)
@@ -133,7 +133,7 @@ def agreement_table(compared: list[Comparison]) -> Table:
             f"{factor * row.measured:,.2f}{unit}",
             f"{factor * row.predicted:,.2f}{unit}",
             f"{row.ratio:.2f}",
-            f"{row.ratios[0]:.2f} to {row.ratios[-1]:.2f}",
+            f"{row.ratios[0]:.2f}-{row.ratios[-1]:.2f}",
             "" if row.agrees else "off",
         )
     return table
