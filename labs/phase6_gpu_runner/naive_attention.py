@@ -13,6 +13,7 @@ from torch import Tensor
 
 from labs.phase6_gpu_runner.symptoms import NOWHERE, symptom_of_average
 from labs.support import lab_failure, make_request
+from mini_vllm.model.step_buffer import StepBuffer
 from mini_vllm.model.steps import FlatBatch, PagedAttention, RunnerSteps
 from mini_vllm.step import ScheduledRequest
 
@@ -209,7 +210,7 @@ class AttentionSteps:
             naive_write(key, self.key_cache, flat)
             naive_write(value, self.value_cache, flat)
         else:
-            given = all_parts.flat_batch(batch, self.block_size, torch.device("cpu"))
+            given = all_parts.flat_batch(batch, self.block_size, StepBuffer(torch.device("cpu")))
             layout = as_the_model_gives_it
             all_parts.write_kv(layout(key), layout(value), self.key_cache, self.value_cache, given.slot_mapping)
         layers = self.key_cache, self.value_cache

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from mini_vllm.model.paged_model import ForwardPass
+from mini_vllm.model.step_buffer import StepBuffer
 from mini_vllm.model.steps import RunnerSteps
 from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
 
@@ -22,11 +23,12 @@ class PagedModelRunner:
         self.model = model
         self.steps = steps
         self.vocab_size = model.vocab_size
+        self.buffer = StepBuffer(model.device)
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch in one forward pass; return one new token for each request that samples."""
-        logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.model.device))
+        logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.buffer))
         rows, errors = [row for row in batch if row.samples], dict[str, str]()
         # A sum is finite only if all its parts are, and adding up is quicker than looking at each.
         if not logits.sum(dim=-1).isfinite().all():

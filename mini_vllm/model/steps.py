@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, Self
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from mini_vllm.model.groups import RequestGroup, group_requests
+from mini_vllm.model.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import ScheduledRequest
 
@@ -135,21 +134,26 @@ class RunnerSteps:
             module.num_blocks_that_fit,
         )
 
-    def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, device: torch.device) -> FlatBatch:
-        """Turn a batch into tensors on `device`."""
-
-        def tensor(numbers: list[int] | list[list[int]]) -> Tensor:
-            return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(device)
-
-        input_ids, positions, query_start_loc = self.flatten_tokens(batch)
+    def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
+        """Turn a batch into tensors, which lie in `buffer` and hold until it is used for the next."""
+        parts: list[Numbers] = [
+            *self.flatten_tokens(batch),
+            self.compute_slot_mapping(batch, block_size),
+            [row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
+            self.pad_block_tables(batch, block_size),
+            self.select_logits_rows(batch),
+        ]
+        input_ids, positions, query_start_loc, slot_mapping, seq_lens, block_tables, logits_indices = buffer.stage(
+            parts
+        )
         return FlatBatch(
-            input_ids=tensor(input_ids),
-            positions=tensor(positions),
-            slot_mapping=tensor(self.compute_slot_mapping(batch, block_size)),
-            query_start_loc=tensor(query_start_loc),
-            seq_lens=tensor([row.num_computed_tokens + row.num_scheduled_tokens for row in batch]),
-            block_tables=tensor(self.pad_block_tables(batch, block_size)),
-            logits_indices=tensor(self.select_logits_rows(batch)),
+            input_ids=input_ids,
+            positions=positions,
+            slot_mapping=slot_mapping,
+            query_start_loc=query_start_loc,
+            seq_lens=seq_lens,
+            block_tables=block_tables,
+            logits_indices=logits_indices,
             query_lens=[row.num_scheduled_tokens for row in batch],
             block_size=block_size,
         )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.judge.questions.trial import Trial, trial
+from mini_vllm.model.step_buffer import StepBuffer
 from mini_vllm.model.steps import FlatBatch
 from mini_vllm.request import Request
 from mini_vllm.sampling_params import SamplingParams
@@ -87,7 +88,7 @@ def flat_batch(batch: list[ScheduledRequest], block_size: int) -> FlatBatch:
     """Return the tensors of a batch, made by the reference."""
     from mini_vllm.parts import runner_steps_for
 
-    return runner_steps_for("solution").flat_batch(batch, block_size, torch.device("cpu"))
+    return runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
 
 
 def samples(rng: Random) -> Trial:

@@ -17,6 +17,7 @@ from mini_vllm.model.groups import group_requests
 from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
 from mini_vllm.model.paged_model import PagedModel
 from mini_vllm.model.runner import PagedModelRunner, draw
+from mini_vllm.model.step_buffer import StepBuffer
 from mini_vllm.model.steps import FlatBatch, RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.step import ScheduledRequest
@@ -41,7 +42,7 @@ STEP = [row("A", 10, 4, 4, [5, 2, 8]), row("B", 7, 6, 1, [3, 6]), row("C", 3, 0,
 
 
 def flat(batch: Sequence[ScheduledRequest] = STEP, block_size: int = 4) -> FlatBatch:
-    return STEPS.flat_batch(batch, block_size, torch.device("cpu"))
+    return STEPS.flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
 
 
 def tensors() -> dict[str, list[Any]]:
