@@ -16,7 +16,7 @@ class Served:
     """Tokens and the seconds, since the round began, at which each of them was there. Requests keep their order.
 
     A contender that serves only the first few requests has as many entries. `steps` is for our engine only,
-    `seconds_by_operator` for a round under torch's profiler.
+    `seconds_by_operator` for a round with a stopwatch on every operator.
     """
 
     token_ids: list[list[int]]

@@ -32,7 +32,7 @@ def run_throughput(plan: Plan, say: Say = lambda workload, name, count, done: No
 
 
 def seconds_by_operator(plan: Plan) -> dict[str, float]:
-    """Return what a round of ours is made of: two more are served under torch's profiler, and the second counts."""
+    """Return what a round of ours is made of: the second of two, once the first has warmed up."""
     warm_up, requests = plan.profiled()
     peer = PeerProcess(PROFILED, plan.settings())
     try:

@@ -22,7 +22,9 @@ def show(console: Console, record: dict[str, Any]) -> None:
         for name, entry in entries.items():
             console.print(f"{name:>23} {latencies(entry)}", markup=False)
         console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
-    console.print(f"\nA round under torch's profiler: {shares(record['seconds_by_operator'])}.", style=FAINT)
+    console.print(
+        f"\nA round with a stopwatch on every operator: {shares(record['seconds_by_operator'])}.", style=FAINT
+    )
     for name, reason in record["missing"].items():
         console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
     console.print(

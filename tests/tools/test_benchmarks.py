@@ -76,7 +76,7 @@ def test_ratios_and_aims_are_those_of_the_record() -> None:
     assert "2 questions of 8 to 24 tokens behind the same document of 1,024, 16 tokens out" in text
     assert "Not measured, openvino: no environment" in text
     assert "| stream | 90.0% | 6.0% | 4.0% | 50% | 10.0% (from 32 requests) |" in text
-    assert "under torch's profiler: 75% matrix products, 25% everything else." in text
+    assert "with a stopwatch on every operator: 75% matrix products, 25% everything else." in text
     assert "at 20.0 GB/s or multiplying at 300 GFLOP/s" in text
 
 

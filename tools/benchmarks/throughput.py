@@ -121,5 +121,5 @@ def where(explained: Record, seconds_by_operator: Record) -> str:
         f"reading weights, K and V at {rates['read_bytes_per_second'] / 1e9:.1f} GB/s or multiplying at "
         f"{rates['flops_per_second'] / 1e9:,.0f} GFLOP/s, whichever takes longer; both rates were measured in the same "
         "run. The share is that time divided by ours.\n\n"
-        f"One more round all at once, under torch's profiler: {shares(seconds_by_operator)}.\n\n"
+        f"One more round all at once, with a stopwatch on every operator: {shares(seconds_by_operator)}.\n\n"
     )
