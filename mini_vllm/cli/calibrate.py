@@ -17,16 +17,8 @@ from mini_vllm.cli.simulation_report import speed
 from mini_vllm.cli.step_view import FAINT
 from mini_vllm.cli.yours import lineup_to_run
 from mini_vllm.lineup import Lineup
-from mini_vllm.simulator.agreement import (
-    CHECKED_ON,
-    ENGINE,
-    FITTED_ON,
-    NUM_ROUNDS,
-    TOLERANCE,
-    Bench,
-    Comparison,
-    calibrate_and_compare,
-)
+from mini_vllm.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
+from mini_vllm.simulator.bench import ENGINE, FITTED_ON, Bench
 from mini_vllm.simulator.calibration import Calibration, write_calibration
 
 

@@ -10,7 +10,9 @@ from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
 from mini_vllm.lineup import parse_lineup
 from mini_vllm.simulated_time import TimedRunner, VirtualClock
-from mini_vllm.simulator.agreement import Bench, Comparison, calibrate_and_compare
+from mini_vllm.simulator import agreement
+from mini_vllm.simulator.agreement import CHECKED_ON, Comparison, calibrate_and_compare, one_round
+from mini_vllm.simulator.bench import Bench
 from mini_vllm.simulator.calibration import (
     Calibration,
     MeasuredStep,
@@ -23,8 +25,9 @@ from mini_vllm.simulator.cost_model import CostModel, StepCounts, model_cost, pa
 from mini_vllm.simulator.echo_runner import EchoRunner
 from mini_vllm.simulator.measurement import measure, spoken_prompt
 from mini_vllm.simulator.model_shapes import find_model_shape
+from mini_vllm.simulator.served import Served
 from mini_vllm.simulator.simulation import simulate
-from mini_vllm.simulator.workloads import make_requests, scaled
+from mini_vllm.simulator.workloads import TimedRequest, make_requests, scaled
 
 LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 
@@ -128,38 +131,87 @@ def test_a_measured_machine_that_is_the_model_gives_what_the_simulation_says(wor
         assert predicted.num_preemptions > 0
 
 
+CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
+
+
+def bench_on(clock: VirtualClock, cost: CostModel, num_requests: int = 30) -> Bench:
+    return Bench(engine_on(clock, cost, CONFIG), EMBEDDED, num_requests, stopwatch=clock)  # type: ignore[arg-type]
+
+
+def silent(text: str) -> None:
+    pass
+
+
 def test_a_bench_on_such_a_machine_predicts_everything() -> None:
-    config = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
-    cost, clock = machine(overlaps=False), VirtualClock()
-    bench = Bench(engine_on(clock, cost, config), EMBEDDED, 30, stopwatch=clock)  # type: ignore[arg-type]
-    calibration = bench.calibrate(lambda text: None)
-    assert calibration.typical_error < 0.01
-    compared = bench.compare(calibration.cost, LINEUP, lambda text: None)
+    bench = bench_on(VirtualClock(), machine(overlaps=False))
+    assert bench.calibrate(silent).typical_error < 0.01
+    fitted, compared = calibrate_and_compare(bench, LINEUP, silent, num_rounds=1)
+    assert fitted.typical_error < 0.01
     assert len(compared) == 9
     assert [row for row in compared if not 0.97 < row.ratio < 1.03] == []
 
 
+def test_what_is_fitted_is_measured_before_and_after_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a computer that becomes slower meanwhile is slower in the fit too."""
+    bench = bench_on(VirtualClock(), machine(overlaps=False))
+    steps_to_fit, measure_one = bench.steps_to_fit, bench.measure
+    events: list[str] = []
+    num_steps: list[int] = []
+
+    def fitting(*given: object) -> list[MeasuredStep]:
+        events.append("fit")
+        steps = steps_to_fit(*given)  # type: ignore[arg-type]
+        num_steps.append(len(steps))
+        events.append("fit ends")
+        return steps
+
+    def measuring(requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
+        if events and events[-1] != "fit":
+            events.append("check")
+        return measure_one(requests)
+
+    monkeypatch.setattr(bench, "steps_to_fit", fitting)
+    monkeypatch.setattr(bench, "measure", measuring)
+    fitted, _ = one_round(bench, LINEUP, silent, 100.0, dict.fromkeys(CHECKED_ON, 50.0), text=1)
+    assert events == ["fit", "fit ends", *["check"] * 6, "fit", "fit ends"]
+    assert fitted.num_steps == sum(num_steps)
+
+
+def test_what_is_fitted_has_few_requests_and_many() -> None:
+    counts = [step.counts for step in bench_on(VirtualClock(), machine(overlaps=False)).steps_to_fit(100.0, silent)]
+    assert {1, 2, CONFIG.max_num_seqs} <= {count.num_requests for count in counts}
+    assert CONFIG.max_num_batched_tokens in {count.num_tokens for count in counts}
+
+
 def test_no_round_finds_the_text_of_another_in_the_cache() -> None:
-    config = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
-    bench = Bench(engine_on(VirtualClock(), machine(overlaps=False), config), EMBEDDED, 30)  # type: ignore[arg-type]
-    one, two = (bench._requests("shared-prefix", 1.0, 30, 10, number) for number in (0, 1))
+    bench = bench_on(VirtualClock(), machine(overlaps=False))
+    one, two = (bench.requests("shared-prefix", 1.0, 10, text) for text in (0, 1))
     assert [request.num_prompt_tokens for request in one] == [request.num_prompt_tokens for request in two]
     assert {request.conversation for request in one}.isdisjoint(request.conversation for request in two)
     assert {request.shared_prefix for request in one}.isdisjoint(request.shared_prefix for request in two)
 
 
-def test_the_middle_round_counts() -> None:
+def test_no_two_measurements_of_a_check_share_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_on(VirtualClock(), machine(overlaps=False), num_requests=20)
+    measure_all, said = bench.measure, []
+
+    def noting(requests: list[TimedRequest]) -> object:
+        said.append({request.conversation for request in requests})
+        return measure_all(requests)
+
+    monkeypatch.setattr(bench, "measure", noting)
+    calibrate_and_compare(bench, LINEUP, silent, num_rounds=2)
+    assert len(said) == 2 + 3 + 2 * (3 + 6 + 3)
+    assert len(set().union(*said)) == sum(map(len, said))
+
+
+def test_the_middle_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (1.4, 0.7, 0.95)]
     fits = [Calibration("m", "float32", 1, 1, 20, error, machine(overlaps=True)) for error in (0.3, 0.1, 0.2)]
-
-    class Rounds:
-        def calibrate(self, say: object, round_number: int) -> Calibration:
-            return fits[round_number]
-
-        def compare(self, cost: object, lineup: object, say: object, round_number: int) -> list[Comparison]:
-            return rows[round_number]
-
-    fitted, compared = calibrate_and_compare(Rounds(), LINEUP, lambda text: None)  # type: ignore[arg-type]
+    monkeypatch.setattr(agreement, "one_round", lambda *given, text: (fits[text // 2], rows[text // 2]))
+    fitted, compared = calibrate_and_compare(
+        bench_on(VirtualClock(), machine(overlaps=True)), LINEUP, silent, num_rounds=3
+    )
     assert fitted.typical_error == 0.1
     assert [(row.ratio, row.ratios) for row in compared] == [(0.95, [0.7, 0.95, 1.4])]
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mini_vllm.cli.charts import duration
-from mini_vllm.simulator.agreement import FITTED_ON, NUM_ROUNDS
+from mini_vllm.simulator.agreement import NUM_ROUNDS
+from mini_vllm.simulator.bench import FITTED_ON
 from tools.benchmarks.table import Record, table
 
 HEAD = "## `mini-vllm calibrate --check`\n\n"
