@@ -136,24 +136,18 @@ class RunnerSteps:
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
         """Turn a batch into tensors, which lie in `buffer` and hold until it is used for the next."""
-        parts: list[Numbers] = [
-            *self.flatten_tokens(batch),
-            self.compute_slot_mapping(batch, block_size),
-            [row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
-            self.pad_block_tables(batch, block_size),
-            self.select_logits_rows(batch),
-        ]
-        input_ids, positions, query_start_loc, slot_mapping, seq_lens, block_tables, logits_indices = buffer.stage(
-            parts
-        )
+        input_ids, positions, query_start_loc = self.flatten_tokens(batch)
+        parts: dict[str, Numbers] = {
+            "input_ids": input_ids,
+            "positions": positions,
+            "slot_mapping": self.compute_slot_mapping(batch, block_size),
+            "query_start_loc": query_start_loc,
+            "seq_lens": [row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
+            "block_tables": self.pad_block_tables(batch, block_size),
+            "logits_indices": self.select_logits_rows(batch),
+        }
         return FlatBatch(
-            input_ids=input_ids,
-            positions=positions,
-            slot_mapping=slot_mapping,
-            query_start_loc=query_start_loc,
-            seq_lens=seq_lens,
-            block_tables=block_tables,
-            logits_indices=logits_indices,
+            **dict(zip(parts, buffer.stage(list(parts.values())), strict=True)),
             query_lens=[row.num_scheduled_tokens for row in batch],
             block_size=block_size,
         )
