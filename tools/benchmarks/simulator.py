@@ -21,8 +21,8 @@ def simulator(record: Record | None) -> str:
         f"{HEAD}The simulator's cost model was fitted to {fitted['num_steps']:,} steps of the workload {FITTED_ON!r}, "
         f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
         f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured. "
-        f"Of each figure this is the middle of {NUM_ROUNDS} rounds by ratio; in each the fit was measured before and after "
-        "what was predicted.\n\n"
+        f"Of each figure this is the middle of {NUM_ROUNDS} rounds by ratio; in each the fit was measured before and "
+        "after what was predicted.\n\n"
         + table(
             ["", "measured", "predicted", "predicted / measured", "in all rounds", ""],
             [_row(row, tolerance) for row in compared],
