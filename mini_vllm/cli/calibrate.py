@@ -29,6 +29,7 @@ def calibrate(
     check: Annotated[
         bool, typer.Option("--check", help=f"Compare with the real engine on {', '.join(CHECKED_ON)}.")
     ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of --check: the middle one counts.")] = NUM_ROUNDS,
     requests: Annotated[int, typer.Option(min=4, help="Requests of each measured workload.")] = 100,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of weights, K and V.")] = "float32",
     cpu_time: Annotated[
@@ -51,11 +52,12 @@ def calibrate(
     team = lineup_to_run(lineup, console)
     if team.runner == "absent":
         raise ValueError("calibrate measures a real model, so it needs phase 6 in the lineup")
+    check_rounds = rounds if check else 0
     if is_live(console):
         with console.status("Loading torch and the model ...") as status:
-            calibration, compared = run(model, dtype, team, requests, cpu_time, check, status.update)
+            calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, status.update)
     else:
-        calibration, compared = run(model, dtype, team, requests, cpu_time, check, lambda text: None)
+        calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, lambda text: None)
     write_calibration(output, calibration)
     if as_json:
         typer.echo(json.dumps(as_record(calibration, compared)))
@@ -73,10 +75,10 @@ def run(
     lineup: Lineup,
     num_requests: int,
     cpu_time: bool | None,
-    check: bool,
+    check_rounds: int,
     say: Callable[[str], None],
 ) -> tuple[Calibration, list[Comparison]]:
-    """Load the model, measure, fit, and compare if that is wanted."""
+    """Load the model, measure and fit; compare in `check_rounds` rounds, if any."""
     import torch
     from transformers import AutoConfig
 
@@ -89,7 +91,9 @@ def run(
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1
     bench = Bench(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
-    return calibrate_and_compare(bench, lineup, say) if check else (bench.calibrate(say), [])
+    if not check_rounds:
+        return bench.calibrate(say), []
+    return calibrate_and_compare(bench, lineup, say, check_rounds)
 
 
 def show(console: Console, calibration: Calibration, path: str) -> None:
@@ -136,7 +140,7 @@ def verdict(compared: list[Comparison]) -> str:
     num_agreeing = sum(row.agrees for row in compared)
     return (
         f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured. Of each "
-        f"figure this is the middle of {NUM_ROUNDS} rounds."
+        f"figure this is the middle of {len(compared[0].ratios)} rounds."
     )
 
 

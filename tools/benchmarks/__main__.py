@@ -26,9 +26,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "preemption": ("bench", "preemption"),
     "scheduler": ("bench", "scheduler"),
     "loop": ("bench", "loop"),
-    "calibrate": ("calibrate", "--check"),
+    "calibrate": ("calibrate", "--check", "--rounds", "9"),
 }
-QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests", "20")}
+QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests", "20", "--rounds", "1")}
 """What makes a command quick, where it is not `--quick`."""
 
 

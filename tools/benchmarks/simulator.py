@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mini_vllm.cli.charts import duration
-from mini_vllm.simulator.agreement import NUM_ROUNDS
 from mini_vllm.simulator.bench import FITTED_ON
 from tools.benchmarks.table import Record, table
 
-HEAD = "## `mini-vllm calibrate --check`\n\n"
+HEAD = "## `mini-vllm calibrate --check --rounds 9`\n\n"
 
 
 def simulator(record: Record | None) -> str:
@@ -16,12 +15,12 @@ def simulator(record: Record | None) -> str:
     if record is None:
         return HEAD + "Not measured.\n\n"
     fitted, compared, tolerance = record["calibration"], record["agreement"], record["tolerance"]
-    num_near = sum(row["agrees"] for row in compared)
+    num_near, num_rounds = sum(row["agrees"] for row in compared), len(compared[0]["ratios"])
     return (
         f"{HEAD}The simulator's cost model was fitted to {fitted['num_steps']:,} steps of the workload {FITTED_ON!r}, "
         f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
         f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured. "
-        f"Of each figure this is the middle of {NUM_ROUNDS} rounds by ratio; in each the fit was measured before and "
+        f"Of each figure this is the middle of {num_rounds} rounds by ratio; in each the fit was measured before and "
         "after what was predicted.\n\n"
         + table(
             ["", "measured", "predicted", "predicted / measured", "in all rounds", ""],
