@@ -1,7 +1,6 @@
 """What a forward pass is made of: a workload is served twice, the second time with a stopwatch on every operator.
 
-Not torch's profiler: what it notes takes memory between that of the operators, so that large results lie in new pages
-every time, and operators that are cheap otherwise take several times as long.
+Only the inside of the named operators is timed; what is left of an unwatched round is the rest.
 """
 
 from collections import defaultdict

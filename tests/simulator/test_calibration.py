@@ -183,6 +183,20 @@ def test_what_is_fitted_has_few_requests_and_many() -> None:
     assert CONFIG.max_num_batched_tokens in {count.num_tokens for count in counts}
 
 
+def test_what_is_fitted_is_served_at_two_rates_and_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_on(VirtualClock(), machine(overlaps=False))
+    measure_one, spans = bench.measure, []
+
+    def noting(requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
+        spans.append(requests[-1].arrival_time)
+        return measure_one(requests)
+
+    monkeypatch.setattr(bench, "measure", noting)
+    bench.steps_to_fit(100.0, silent)
+    light, heavy, at_once = spans
+    assert light > heavy > 0.01 > 1e-6 > at_once
+
+
 def test_no_round_finds_the_text_of_another_in_the_cache() -> None:
     bench = bench_on(VirtualClock(), machine(overlaps=False))
     one, two = (bench.requests("shared-prefix", 1.0, 10, text) for text in (0, 1))

@@ -21,7 +21,9 @@ def simulator(record: Record | None) -> str:
         f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
         f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured. "
         f"Of each figure this is the middle of {num_rounds} rounds by ratio; in each the fit was measured before and "
-        "after what was predicted.\n\n"
+        "after what was predicted. Where one thread computes, as with the embedded model, seconds are CPU seconds. "
+        "This is no blind test: how the fit is measured, and in how many rounds, was chosen while looking at these "
+        "workloads, and with the default of five rounds one or two of the figures were off in some runs.\n\n"
         + table(
             ["", "measured", "predicted", "predicted / measured", "in all rounds", ""],
             [_row(row, tolerance) for row in compared],
