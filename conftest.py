@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.lineup import CHECKOUT, lineup_from_env
+from mini_vllm.seams.lineup import CHECKOUT, lineup_from_env
 
 
 def whose_code() -> list[str]:

@@ -17,10 +17,15 @@ STAMP = VENV / ".ready"
 SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 
 COMMANDS = {
-    "demo": [["-m", "mini_vllm", "demo"]],
+    "demo": [["-m", "course", "demo"]],
     "test": [["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]],
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
-    "lint": [["-m", "ruff", "check", "."], ["-m", "ruff", "format", "--check", "."], ["-m", "mypy"]],
+    "lint": [
+        ["-m", "ruff", "check", "."],
+        ["-m", "ruff", "format", "--check", "."],
+        ["-m", "mypy"],
+        ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+    ],
 }
 
 

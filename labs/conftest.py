@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from labs.answers import unusable_answer
-from labs.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, TimeLimit, limited_memory, seconds_for
-from labs.reports import phase_of, retell, tell_what_is_missing
-from mini_vllm.grading.starter_file import complaint_about_import
-from mini_vllm.grading.troubles import OutOfTime, StarterNotLoadedError
-from mini_vllm.lineup import PHASE_NAMES, Lineup, lineup_from_env
-from mini_vllm.written import starter_path
+from course.grading.starter_file import complaint_about_import
+from course.labtest.answers import unusable_answer
+from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, TimeLimit, limited_memory, seconds_for
+from course.labtest.reports import phase_of, retell, tell_what_is_missing
+from course.sandbox.errors import OutOfTime, StarterNotLoadedError
+from course.starter_status import starter_path
+from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, lineup_from_env
 
 FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(PHASE_NAMES, 1))
 

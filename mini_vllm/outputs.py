@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mini_vllm.metrics import RequestMetrics
+from mini_vllm.engine.metrics import RequestMetrics
 
 
 @dataclass(slots=True)

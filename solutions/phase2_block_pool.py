@@ -6,9 +6,9 @@ vLLM: `FreeKVCacheBlockQueue` in `v1/core/kv_cache_utils.py`, `BlockPool` in `v1
 
 from collections.abc import Sequence
 
-from mini_vllm.block import KVCacheBlock
-from mini_vllm.interfaces import PrefixCache
-from mini_vllm.request import Request
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import PrefixCache
 
 
 class FreeKVCacheBlockQueue:

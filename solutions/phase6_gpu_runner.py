@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mini_vllm.model.steps import FlatBatch
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.step import ScheduledRequest
 
 
 def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[int], list[int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.chromium import NoBrowserError, headless_chromium
+from course.browser.chromium import NoBrowserError, headless_chromium
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ The two counters of a request tell you everything: it wants `num_tokens - num_co
 `kv`, `preemption` and `chunks` are given here; you will write them in phases 2, 3 and 5.
 """
 
-from mini_vllm.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.step import SchedulerOutput
-from mini_vllm.stopping import check_stop
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.stopping import check_stop
+from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def clamp(num_new: int, budget: int, threshold: int) -> int:

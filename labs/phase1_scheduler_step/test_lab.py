@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from labs.phase1_scheduler_step.model import PlainScheduler, plain_update
-from labs.phase1_scheduler_step.situations import (
+from course.labtest.phase1.reference_model import PlainScheduler, plain_update
+from course.labtest.phase1.situations import (
     EOS,
     Scene,
     Situation,
@@ -23,10 +23,10 @@ from labs.phase1_scheduler_step.situations import (
     random_situation,
     random_update,
 )
-from labs.phase1_scheduler_step.symptoms import symptom_of_step
-from labs.support import compare, difference, fail_with_smallest, make_request
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.step import SchedulerOutput
+from course.labtest.phase1.symptoms import symptom_of_step
+from course.labtest.support import compare, difference, fail_with_smallest, make_request
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60

@@ -1,14 +1,14 @@
 """Phase 2: blocks, who holds them, and who gets them next.
 
-`KVCacheBlock` (given, `mini_vllm/block.py`) has an id, a reference count and two links. The prefix cache
+`KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache
 that you are handed is phase 4's; until then it finds nothing and has nothing to forget.
 """
 
 from collections.abc import Sequence
 
-from mini_vllm.block import KVCacheBlock
-from mini_vllm.interfaces import PrefixCache
-from mini_vllm.request import Request
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import PrefixCache
 
 
 class FreeKVCacheBlockQueue:

@@ -10,11 +10,11 @@ from types import ModuleType
 
 import pytest
 
-from labs.phase2_block_pool.benches import ManagerBench, PoolBench, QueueBench, check_value_error
-from labs.phase2_block_pool.doubles import CountedBlock, LookCounter
-from labs.phase2_block_pool.model import ListPool
-from labs.support import compare, difference, fail_with_smallest, make_request
-from mini_vllm.request import Request, RequestStatus
+from course.labtest.phase2.doubles import CountedBlock, LookCounter
+from course.labtest.phase2.harness import ManagerBench, PoolBench, QueueBench, check_value_error
+from course.labtest.phase2.reference_model import ListPool
+from course.labtest.support import compare, difference, fail_with_smallest, make_request
+from mini_vllm.core.request import Request, RequestStatus
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60

@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
-from labs.phase3_preemption.benches import QueueBench, RoomBench, expected_state, own_blocks, rank
-from labs.phase3_preemption.doubles import ScriptedKV, SharedBlocksKV
-from labs.phase3_preemption.model import PlainRequest, PlainRoom
-from labs.support import compare, difference, explained, fail_with_smallest, fields_of, make_request, waiting_queue
+from course.labtest.phase3.doubles import ScriptedKV, SharedBlocksKV
+from course.labtest.phase3.harness import QueueBench, RoomBench, expected_state, own_blocks, rank
+from course.labtest.phase3.reference_model import PlainRequest, PlainRoom
+from course.labtest.support import (
+    compare,
+    difference,
+    explained,
+    fail_with_smallest,
+    fields_of,
+    make_request,
+    waiting_queue,
+)
 from mini_vllm.config import Policy
-from mini_vllm.interfaces import RequestQueue
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.step import SchedulerOutput
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.interfaces import RequestQueue
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60

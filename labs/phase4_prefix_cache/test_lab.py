@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
-from labs.phase4_prefix_cache.naive_cache import RandomWorkload, RecordingPool
-from labs.support import as_ints, expect_equal, expect_rows, make_request
-from mini_vllm.interfaces import PrefixCache
-from mini_vllm.request import Request
+from course.labtest.phase4.reference_cache import RandomWorkload, RecordingPool
+from course.labtest.support import as_ints, expect_equal, expect_rows, make_request
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import PrefixCache
 
 ABC = [11, 12, 13, 14, 21, 22, 23, 24, 31, 32, 33, 34]  # three full blocks of four: A, B and C
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from labs.phase5_chunked_prefill.naive_policy import (
+from course.labtest.phase5.reference_policy import (
     FrozenKV,
     naive_admits,
     naive_num_new_tokens,
@@ -15,10 +15,10 @@ from labs.phase5_chunked_prefill.naive_policy import (
     random_memory,
     request_in,
 )
-from labs.phase5_chunked_prefill.symptoms import Question, symptom_of_caps
-from labs.support import expect_equal, expect_rows
-from mini_vllm.interfaces import ChunkPolicy
-from mini_vllm.request import Request, RequestStatus
+from course.labtest.phase5.symptoms import Question, symptom_of_caps
+from course.labtest.support import expect_equal, expect_rows
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.seams.interfaces import ChunkPolicy
 
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from labs.phase6_gpu_runner.interpreter import IS_TOO_LATE, WITHOUT_GPU
-from labs.phase6_gpu_runner.naive_attention import as_the_model_gives_it, naive_attention, naive_flat_batch, row_of
-from labs.support import lab_failure
-from mini_vllm.lineup import CHECKOUT, Lineup
-from mini_vllm.model.kernels import TritonKernels, with_kernels
-from mini_vllm.model.loading import load_model
-from mini_vllm.model.paged_model import PagedModel
-from mini_vllm.parts import runner_steps_for
+from course.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
+from course.labtest.phase6.reference_attention import as_the_model_gives_it, naive_attention, naive_flat_batch, row_of
+from course.labtest.support import lab_failure
+from mini_vllm.runner.kernels import TritonKernels, with_kernels
+from mini_vllm.runner.loading import load_model
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.seams.lineup import CHECKOUT, Lineup
+from mini_vllm.seams.parts import runner_steps_for
 
 DEVICE = "cpu" if WITHOUT_GPU else "cuda"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -182,7 +182,7 @@ def test_the_embedded_model_computes_the_same_logits(kernels: ModuleType, lineup
 def test_the_kernels_compile_for_gpus(kernels: ModuleType, capability: int) -> None:
     """Triton brings its compiler along, so this needs no GPU; it shows what the interpreter is silent about."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "labs.phase6_gpu_runner.compile_kernels", kernels.__name__, str(capability)]
+    command = [sys.executable, "-m", "course.labtest.phase6.compile_kernels", kernels.__name__, str(capability)]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]

@@ -1,6 +1,6 @@
 """Phase 6: from a plan to tokens, through tensors.
 
-Each function is small and is called by `mini_vllm/model/runner.py` or `mini_vllm/model/attention.py`.
+Each function is small and is called by `mini_vllm/runner/paged_model_runner.py` or `mini_vllm/runner/attention.py`.
 The letters in the shapes: T tokens of R requests in this step, S of which sample.
 """
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mini_vllm.model.steps import FlatBatch
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.step import ScheduledRequest
 
 
 def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[int], list[int]]:

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from labs.phase6_gpu_runner.naive_attention import (
+from course.labtest.phase6.reference_attention import (
     AttentionSteps,
     as_the_model_gives_it,
     check_averages,
@@ -18,12 +18,12 @@ from labs.phase6_gpu_runner.naive_attention import (
     random_rows,
     row_of,
 )
-from labs.phase6_gpu_runner.naive_sampler import naive_sample, random_row
-from labs.phase6_gpu_runner.symptoms import symptom_of_flat
-from labs.support import as_ints, expect_equal, expect_rows
-from mini_vllm.model.steps import RunnerSteps
+from course.labtest.phase6.reference_sampler import naive_sample, random_row
+from course.labtest.phase6.symptoms import symptom_of_flat
+from course.labtest.support import as_ints, expect_equal, expect_rows
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.steps import RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.step import ScheduledRequest
 
 
 @pytest.fixture(autouse=True, scope="module")

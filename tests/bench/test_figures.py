@@ -7,22 +7,22 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from mini_vllm.bench.explain import explain
-from mini_vllm.bench.models import RANDOM_MODEL, model_size
-from mini_vllm.bench.operators import OperatorStopwatch, by_kind
-from mini_vllm.bench.peer_process import embedded_model_path
-from mini_vllm.bench.plan import Plan
-from mini_vllm.bench.requests import (
+from bench.explain import explain
+from bench.models import RANDOM_MODEL, model_size
+from bench.operators import OperatorStopwatch, by_kind
+from bench.peer_process import embedded_model_path
+from bench.plan import Plan
+from bench.requests import (
     BenchRequest,
     poisson_stream,
     questions_about_one_document,
     room_needed,
     skewed_requests,
 )
-from mini_vllm.bench.results import Results
-from mini_vllm.bench.roofline import MachineRates, least_seconds, where_time_goes
-from mini_vllm.bench.served import Served, num_equal, percentile, require_complete, summary
-from mini_vllm.cli.charts import shares
+from bench.results import Results
+from bench.roofline import MachineRates, least_seconds, where_time_goes
+from bench.served import Served, num_equal, percentile, require_complete, summary
+from course.terminal.charts import shares
 
 REQUESTS = [BenchRequest([1, 2, 3], 3), BenchRequest([4], 1, arrival=2.0)]
 SERVED = Served([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)

@@ -4,7 +4,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from mini_vllm.cli.main import app
+from course.cli.main import app
 
 
 class Commands:

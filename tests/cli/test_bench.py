@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
+from bench import long_queue, loop
+from bench import scheduler as bench
+from bench.cli import main as command
 from mini_vllm import parse_lineup
-from mini_vllm.bench import long_queue, loop
-from mini_vllm.bench import scheduler as bench
-from mini_vllm.cli import bench as command
 from tests.cli.conftest import Commands
 
 FULL = parse_lineup("solution:1-5")

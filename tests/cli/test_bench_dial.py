@@ -2,7 +2,7 @@
 
 import json
 
-from mini_vllm.bench.dial import BUDGETS, THRESHOLDS, WORKLOADS
+from bench.dial import BUDGETS, THRESHOLDS, WORKLOADS
 from tests.cli.conftest import Commands
 
 

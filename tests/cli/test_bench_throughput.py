@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from mini_vllm.bench import peer_process
-from mini_vllm.bench.feature_runs import measure_feature, require_phases
-from mini_vllm.bench.features import FEATURES
-from mini_vllm.bench.plan import Plan
-from mini_vllm.bench.requests import QUICK
-from mini_vllm.bench.results import as_record
-from mini_vllm.bench.throughput import run_throughput
-from mini_vllm.cli.options import threads_to_use
-from mini_vllm.lineup import parse_lineup
+from bench import peer_process
+from bench.feature_runs import measure_feature, require_phases
+from bench.features import FEATURES
+from bench.plan import Plan
+from bench.requests import QUICK
+from bench.results import as_record
+from bench.throughput import run_throughput
+from course.terminal.options import threads_to_use
+from mini_vllm.seams.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.bench.widget import POOLS, films, measure_widget
-from mini_vllm.browser.chromium import NoBrowserError, find_chromium, headless_chromium
-from mini_vllm.cli import bench_widget as command
-from mini_vllm.views.film import Film
+from bench.cli import widget as command
+from bench.widget import POOLS, films, measure_widget
+from course.browser.chromium import NoBrowserError, find_chromium, headless_chromium
+from course.views.film import Film
 from tests.cli.conftest import Commands
 
 
@@ -43,7 +43,7 @@ def test_the_chart_fits_a_terminal(mini_vllm: Commands) -> None:
 
 def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, film = next(films())
-    monkeypatch.setattr("mini_vllm.bench.widget.STEP", "(step) => 1")
+    monkeypatch.setattr("bench.widget.STEP", "(step) => 1")
     with pytest.raises(RuntimeError, match="the slider is at step 5, but the picture is"):
         measure_widget(browser, 20, Film(list(film.pictures)), 1)
 

@@ -4,15 +4,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from course.cli.demo import run
+from course.cli.demo_script import plan_demo
+from course.terminal.console import make_console
+from course.terminal.options import open_llm
+from course.terminal.step_view import render_step
+from course.traces.run_state import RunInfo, RunState, fold
+from course.traces.sentences import describe_step
 from mini_vllm import LLM, SamplingParams, parse_lineup
-from mini_vllm.cli.console import make_console
-from mini_vllm.cli.demo import run
-from mini_vllm.cli.demo_script import plan_demo
-from mini_vllm.cli.options import open_llm
-from mini_vllm.cli.step_view import render_step
-from mini_vllm.trace import StepRecord
-from mini_vllm.views.run_state import RunInfo, RunState, fold
-from mini_vllm.views.sentences import describe_step
+from mini_vllm.engine.trace_recorder import StepRecord
 from tests.cli.conftest import Commands
 
 
@@ -142,13 +142,13 @@ def test_pool_of_single_slots_is_drawn_with_many_per_cell() -> None:
 
 
 def test_a_bad_delay_is_refused() -> None:
-    from mini_vllm.cli.main import app
+    from course.cli.main import app
 
     assert CliRunner().invoke(app, ["demo", "--delay", "-1"]).exit_code == 2
 
 
 def test_the_clock_does_not_count_pauses() -> None:
-    from mini_vllm.cli.demo import EngineClock
+    from course.cli.demo import EngineClock
 
     clock = EngineClock()
     start = clock()
@@ -159,7 +159,7 @@ def test_the_clock_does_not_count_pauses() -> None:
 
 
 def test_more_requests_than_letters() -> None:
-    from mini_vllm.views.palette import label
+    from course.palette import label
 
     assert [label(index) for index in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.cli import checks
+from course.cli import checks
 from tests.cli.conftest import Commands
 
 

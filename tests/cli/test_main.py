@@ -15,7 +15,7 @@ def test_help_names_every_command(mini_vllm: Commands) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["trace"], ["parity", "--help"]])
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom mini_vllm.cli.main import app\n"
+        "import sys\nfrom course.cli.main import app\n"
         f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
     )

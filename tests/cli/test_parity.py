@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.parity.scenario import PUBLIC_TRACES
+from course.parity.scenario import PUBLIC_TRACES
 from tests.cli.conftest import Commands
 
 Write = Callable[[list[Any]], Path]

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from course.parity.scenario import PUBLIC_TRACES
+from course.traces.trace_file import read_trace
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm import parse_lineup
-from mini_vllm.parity.scenario import PUBLIC_TRACES
-from mini_vllm.request_queue import FCFSRequestQueue
-from mini_vllm.views.trace_file import read_trace
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.core.request_queue import FCFSRequestQueue
 from tests.cli.conftest import Commands
 
 

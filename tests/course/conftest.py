@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.release import compose, write
+from classroom.release import compose, write
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.cli.absences import make_possible
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.observed import ObservedRun, engine_to_observe, recorded_run, write_run
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from course.traces.recorded_run import ObservedRun, engine_to_observe, recorded_run, write_run
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.seams.lineup import parse_lineup
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 
@@ -52,7 +52,7 @@ def test_your_own_engine_is_watched_when_what_it_needs_of_yours_is_written(
 ) -> None:
     monkeypatch.setenv("LAB_IMPL", lineup)
     assert engine_to_observe() is None, "nothing is written here"
-    monkeypatch.setattr("mini_vllm.observed.written_phases", lambda: [4, 5, 6])
+    monkeypatch.setattr("course.traces.recorded_run.written_phases", lambda: [4, 5, 6])
     assert (engine_to_observe() is None) == (lineup == "starter")
-    monkeypatch.setattr("mini_vllm.observed.written_phases", lambda: [1, 2, 3, 4, 5, 6])
+    monkeypatch.setattr("course.traces.recorded_run.written_phases", lambda: [1, 2, 3, 4, 5, 6])
     assert engine_to_observe() == parse_lineup(lineup)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.release import ReleaseError, adapted, compose, leaks, secret_lines, untracked_code, write
-from mini_vllm.written import starter_path
+from classroom.release import ReleaseError, adapted, compose, leaks, secret_lines, untracked_code, write
+from course.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
@@ -39,7 +39,7 @@ def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> Non
 def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
     """Distinctive: longer than 40 characters, and in none of the starters, frame, tests and handouts."""
     public = set[str]()
-    for folder in ("labs", "mini_vllm"):
+    for folder in ("labs", "mini_vllm", "course"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".md"):
                 public |= long_lines(path.read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def teacher(learner: Path) -> Path:
     """A small checkout with solutions and templates, and no git."""
     for folder in ("solutions", "tools/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "lab.py", "Makefile", "mini_vllm/cli/main.py"):
+    for name in ("pyproject.toml", "lab.py", "Makefile", "course/cli/main.py"):
         shutil.copy(ROOT / name, learner / name)
     return learner
 
@@ -86,7 +86,7 @@ def test_without_git_all_but_caches_is_considered(teacher: Path) -> None:
     (teacher / "labs" / "__pycache__" / "x.py").write_text("x")
     (teacher / "notes.txt").write_text("for teachers")
     paths = compose(teacher)
-    assert "labs/support.py" in paths
+    assert "course/labtest/support.py" in paths
     assert not {"notes.txt", "labs/__pycache__/x.py"} & set(paths)
 
 

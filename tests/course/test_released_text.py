@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import typer.main
 
-from mini_vllm.cli.main import app
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.written import starter_path
+from course.cli.main import app
+from course.starter_status import starter_path
+from mini_vllm.seams.lineup import parse_lineup
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
 
-OUR_FOLDERS = ("labs", "mini_vllm", "docs", "notebooks", "tools", "tests", "solutions")
+OUR_FOLDERS = ("labs", "mini_vllm", "course", "bench", "classroom", "docs", "notebooks", "tools", "tests", "solutions")
 NOT_THERE = re.compile(
     r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|\boracle\b|mini-vllm release|"
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
@@ -147,7 +147,7 @@ def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[Rel
 def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[str, bytes]) -> None:
     ours = re.compile(rf"(?<![\w/.])(?:{'|'.join(OUR_FOLDERS)})/[\w./-]*\w(?!\S*[{{*([\\])")
     for path, content in edition.items():
-        if path in ("mini_vllm/release.py", "LICENSE") or path.endswith(
+        if path in ("classroom/release.py", "LICENSE") or path.endswith(
             (".safetensors", ".gz", ".jsonl", ".svg", ".png")
         ):
             continue
@@ -158,7 +158,7 @@ def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[s
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
-from mini_vllm.cli.main import app
+from course.cli.main import app
 told = {}
 for line in json.load(sys.stdin):
     result = CliRunner().invoke(app, line)

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pytest
 import typer.main
 
-from mini_vllm.cli.main import app
-from mini_vllm.cli.yours import activation
-from mini_vllm.written import starter_path
+from course.cli.main import app
+from course.starter_status import starter_path
+from course.terminal.learner_lineup import activation
 from tests.course.surface import solution_path
 
 
@@ -27,7 +27,7 @@ def run(folder: Path, *arguments: str, lab_impl: str | None = None) -> subproces
 
 
 def test_the_frame_imports_there_and_the_lineup_is_yours(student: Path) -> None:
-    program = "import mini_vllm, json; from mini_vllm.lineup import *; print(mini_vllm.__file__, lineup_from_env())"
+    program = "import mini_vllm; from mini_vllm.seams.lineup import *; print(mini_vllm.__file__, lineup_from_env())"
     for lab_impl in (None, "starter"):
         environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL"} | (
             {"LAB_IMPL": lab_impl} if lab_impl else {}
@@ -50,7 +50,7 @@ def test_graded_tests_fail_with_our_error_only(student: Path, tmp_path: Path) ->
 
 
 def test_the_demo_says_what_is_missing(student: Path) -> None:
-    done = run(student, "mini_vllm", "demo")
+    done = run(student, "course", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert "phase 1, the scheduler, is not written" in done.stdout
     assert "labs/phase1_scheduler_step/starter.py; next is Phase 1, task 1: clamp" in done.stdout
@@ -68,7 +68,7 @@ def test_who_has_not_activated_the_environment_is_told(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("command", ["trace", "generate hello", "parity", "bench scheduler", "bench scheduler --json"])
 def test_what_cannot_run_yet_says_what_comes_first(student: Path, command: str) -> None:
-    done = run(student, "mini_vllm", *command.split())
+    done = run(student, "course", *command.split())
     assert done.returncode == 1
     said = done.stderr if command in ("generate hello", "bench scheduler --json") else done.stdout
     assert "Nothing can run yet" in said
@@ -78,26 +78,27 @@ def test_what_cannot_run_yet_says_what_comes_first(student: Path, command: str) 
 
 
 def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
-    done = run(student, "mini_vllm", "grade", "--phase", "1")
+    done = run(student, "course", "grade", "--phase", "1")
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 of 40 points" in done.stdout
     assert "pytest labs/phase1_scheduler_step -m task1_1" in done.stdout
 
 
-def test_what_needs_the_reference_is_not_offered_and_says_why(student: Path, tmp_path: Path) -> None:
-    shown = run(student, "mini_vllm", "--help").stdout
+def test_what_needs_the_reference_is_not_offered_and_says_why(student: Path) -> None:
+    shown = run(student, "course", "--help").stdout
     assert "parity" in shown
     assert not re.search(r"\b(oracle|release|solution)\b", shown)
-    assert "solution" not in run(student, "mini_vllm", "trace", "--help").stdout
-    for command in (["oracle"], ["release", str(tmp_path / "new")]):
-        done = run(student, "mini_vllm", *command)
-        assert done.returncode == 2
-        assert "student edition" in done.stderr
+    assert "solution" not in run(student, "course", "trace", "--help").stdout
+    done = run(student, "course", "oracle")
+    assert done.returncode == 2
+    assert "student edition" in done.stderr
+    for command in ("release", "judge"):
+        assert "No such command" in run(student, "course", command).stderr
 
 
 def test_info_says_what_is_written(learner: Path) -> None:
     shutil.copy(solution_path(1), starter_path(1, learner))
-    shown = " ".join(run(learner, "mini_vllm", "info").stdout.split())
+    shown = " ".join(run(learner, "course", "info").stdout.split())
     assert "commands run starter:1, tests grade all six phases" in shown
     assert "1 scheduler step written" in shown
     assert "2 block pool next is Phase 2, task 1" in shown
@@ -106,7 +107,7 @@ def test_info_says_what_is_written(learner: Path) -> None:
 def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
     for phase in (1, 3):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    done = run(learner, "mini_vllm", "parity")
+    done = run(learner, "course", "parity")
     assert done.returncode == 2
     assert "not written yet: 2, 4 and 5." in done.stderr
 
@@ -114,13 +115,13 @@ def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
 def test_the_demo_runs_on_what_is_written(learner: Path) -> None:
     for phase in (1, 2, 4):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    done = run(learner, "mini_vllm", "demo")
+    done = run(learner, "course", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Phases 1, 2 and 4 are written: the engine runs on what you have" in done.stdout
     assert "next is Phase 3, task 1" in done.stdout
     assert "Phase 3 is absent" in done.stdout
     assert re.search(r"^step \d", done.stdout, re.MULTILINE)
-    assert run(learner, "mini_vllm", "demo", lab_impl="starter:1-5").returncode == 1, "an error is what was asked for"
+    assert run(learner, "course", "demo", lab_impl="starter:1-5").returncode == 1, "an error is what was asked for"
 
 
 def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, edition: dict[str, bytes]) -> None:
@@ -134,7 +135,7 @@ def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, ed
         [sys.executable, "-c", program, str(copy)], cwd=copy, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert '"test": [["-m", "mini_vllm", "grade"]]' in edition["lab.py"].decode()
+    assert '"test": [["-m", "course", "grade"]]' in edition["lab.py"].decode()
 
 
 def test_the_readme_and_the_assistants_rules_name_only_what_is_there(student: Path) -> None:

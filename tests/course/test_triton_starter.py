@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mini_vllm.written import touched_in, triton_is_written
+from course.starter_status import touched_in
 from tests.course.surface import ROOT, functions, parse, surface
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_triton.py"
@@ -27,7 +27,6 @@ def test_starter_and_solution_have_the_same_surface() -> None:
 
 def test_the_starter_is_untouched_and_names_its_task() -> None:
     assert touched_in(STARTER) == []
-    assert not triton_is_written()
     for node in functions(parse(STARTER)):
         assert f'NotImplementedError("Phase 6, task 7: {node.name}")' in ast.unparse(node).replace("'", '"')
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json
 from mini_vllm import EngineConfig, LLM, parse_lineup
-from mini_vllm.lineup import Lineup, default_lineup_text, lineup_from_env, solutions_exist
+from mini_vllm.seams.lineup import Lineup, default_lineup_text, lineup_from_env, solutions_exist
 
 def said(action):
     try:
@@ -42,7 +42,7 @@ def student_edition(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str,
     `-S` keeps an installed mini-vLLM, with its own solutions, out of sight. Git leaves the folder with its
     compiled files behind when it removes the sources.
     """
-    for package in ("mini_vllm", "labs"):
+    for package in ("mini_vllm", "course", "labs"):
         ignore = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignore)
     if request.param != "no folder":

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 
 MakePrompt = Callable[[LLMEngine], str | list[int]]

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.invariants import check_drained, check_state, require
+from mini_vllm.core.invariants import check_drained, check_state, require
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.tokenizer import ByteTokenizer
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck, snapshot

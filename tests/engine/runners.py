@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mini_vllm.engine import LLMEngine, RunnerError
-from mini_vllm.interfaces import ModelRunner
-from mini_vllm.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.toy_runner import ToyRunner
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.engine.llm_engine import LLMEngine, RunnerError
+from mini_vllm.runner.fake_model_runner import ToyRunner
+from mini_vllm.seams.interfaces import ModelRunner
 
 Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]
 RAISES: dict[Fault, type[BaseException]] = {

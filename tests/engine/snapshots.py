@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mini_vllm.engine import LLMEngine
-from mini_vllm.invariants import require
-from mini_vllm.request import Request
-from mini_vllm.toy_runner import ToyRunner
+from mini_vllm.core.invariants import require
+from mini_vllm.core.request import Request
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.fake_model_runner import ToyRunner
 
 
 def snapshot(engine: LLMEngine) -> dict[str, Any]:

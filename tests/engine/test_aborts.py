@@ -2,8 +2,8 @@
 
 import pytest
 
-from mini_vllm.invariants import check_drained
-from mini_vllm.request import RequestStatus
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.core.request import RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import SpyRunner, install_faults
 from tests.engine.workloads import drain, expect, make_engine, small_config

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
 from tests.engine.snapshots import snapshot

@@ -10,7 +10,7 @@ from labs.phase2_block_pool import starter as yours2
 from labs.phase3_preemption import starter as yours3
 from labs.phase4_prefix_cache import starter as yours4
 from labs.phase5_chunked_prefill import starter as yours5
-from mini_vllm.lineup import Impl, Lineup
+from mini_vllm.seams.lineup import Impl, Lineup
 from solutions import phase1_scheduler_step as ours1
 from solutions import phase2_block_pool as ours2
 from solutions import phase3_preemption as ours3
@@ -88,6 +88,9 @@ def test_every_mix_runs_what_it_names_and_says_the_true_words(calls: list[str]) 
         for phase, part in enumerate(("kv", "preemption", "prefix_cache", "chunks"), start=2):
             built = type(getattr(engine.scheduler, part))
             expected = {"starter": YOURS[part], "solution": OURS[part]}.get(lineup[phase])
-            assert built is expected or (expected is None and built.__module__ == "mini_vllm.absent"), (lineup, part)
+            assert built is expected or (expected is None and built.__module__ == "mini_vllm.seams.absent"), (
+                lineup,
+                part,
+            )
         assert run_workload(engine, workload).token_ids == truth, str(lineup)
         assert bool(calls) == (lineup.scheduler == "starter"), str(lineup)

@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
-from mini_vllm.engine import LLMEngine, RunnerError, StalledError
-from mini_vllm.invariants import check_drained, check_state
-from mini_vllm.request import RequestStatus
+from mini_vllm.core.invariants import check_drained, check_state
+from mini_vllm.core.request import RequestStatus
+from mini_vllm.engine.llm_engine import LLMEngine, RunnerError, StalledError
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.fake_model_runner import ToyRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.toy_runner import ToyRunner
-from mini_vllm.trace import StepRecord
 from tests.engine.runners import install_spy
 from tests.engine.workloads import MAX_MODEL_LEN, drain, expect, make_engine, small_config
 

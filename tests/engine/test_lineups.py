@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import StalledError
-from mini_vllm.lineup import Impl, Lineup, default_lineup_text, lineup_from_env, parse_lineup
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import Impl, Lineup, default_lineup_text, lineup_from_env, parse_lineup
 from tests.engine.workloads import (
     MAX_MODEL_LEN,
     Run,

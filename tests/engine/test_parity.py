@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.invariants import InvariantError
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.parity.replay import Difference, compare, run_free_of_defects
-from mini_vllm.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from course.parity.replay import Difference, compare, run_free_of_defects
+from course.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase4_prefix_cache
 
 REFERENCE = parse_lineup("solution:1-5")

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from mini_vllm.cli.stage_sentences import mean_ms, p95_ms
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.request import Request
+from course.terminal.stage_sentences import mean_ms, p95_ms
+from course.workloads.ablation import END, MAX_TOKENS, Stage, make_visits, run_stage, stage_lineups
+from course.workloads.simulated_time import StepCost, VirtualClock
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.simulated_time import StepCost, VirtualClock
-from mini_vllm.stages import END, MAX_TOKENS, Stage, make_visits, run_stage, stage_lineups
-from mini_vllm.step import ScheduledRequest
-from mini_vllm.toy_runner import LETTERS, toy_continuation
+from mini_vllm.seams.lineup import parse_lineup
 
 SEEDS = (0, 1)
 

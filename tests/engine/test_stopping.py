@@ -2,9 +2,9 @@
 
 import pytest
 
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.stopping import check_stop
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.stopping import check_stop
 from tests.engine.workloads import drain, expect, make_engine, small_config
 
 EOS = 256

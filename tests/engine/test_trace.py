@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.engine import LLMEngine
-from mini_vllm.parity.scenario import PUBLIC_TRACES
+from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.trace import StepRecord
 from tests.engine.runners import install_faults, install_spy
 from tests.engine.workloads import (
     add,

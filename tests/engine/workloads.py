@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from mini_vllm.assembly import build_engine
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
-from mini_vllm.lineup import parse_lineup
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.tokenizer import ByteTokenizer
-from mini_vllm.toy_runner import LETTERS, toy_continuation
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.runners import install_spy
 
 MAX_MODEL_LEN = 40

@@ -12,14 +12,14 @@ from typing import Any
 from tests.course.surface import solution_path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "labs", "solutions")
+COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "bench", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 PHASES = range(1, 7)
 WITHOUT_ENGINES = """
 import sys
-from mini_vllm.cli.main import app
-from mini_vllm.grading import grader
-from mini_vllm.grading.results import NOT_CHECKED
+from course.cli.main import app
+from course.grading import grader
+from course.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
 app(sys.argv[1:], prog_name="mini-vllm")
 """
@@ -61,7 +61,7 @@ class Checkout:
 
     def thin_out(self, num_tests: int) -> None:
         """Leave about `num_tests` tests of each task in the plan, spread over all of them."""
-        path = self.folder / "mini_vllm" / "grading" / "plan.json"
+        path = self.folder / "course" / "grading" / "plan.json"
         plan = json.loads(path.read_text(encoding="utf-8"))
         for task in (task for phase in plan["phases"] for task in phase["tasks"]):
             task["tests"] = task["tests"][:: max(1, len(task["tests"]) // num_tests)]
@@ -69,7 +69,7 @@ class Checkout:
 
     def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
-        program = ["-m", "mini_vllm"] if engines else ["-c", WITHOUT_ENGINES]
+        program = ["-m", "course"] if engines else ["-c", WITHOUT_ENGINES]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
         return subprocess.run(
             [sys.executable, *program, "grade", *arguments],

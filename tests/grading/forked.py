@@ -39,7 +39,7 @@ def serve(options: Sequence[str]) -> None:
     """Do the jobs in this folder; print the output of each as a line of JSON."""
     import pytest_timeout  # noqa: F401  (the forked processes have it then)
 
-    import labs.reports  # noqa: F401
+    import course.labtest.reports  # noqa: F401
 
     checkout = Checkout.at(Path.cwd())
     for phase, text in json.loads(Path("jobs.json").read_text(encoding="utf-8")):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mini_vllm.grading.plan import PLAN_FILE, load_plan, make_plan, plan_text
+from course.grading.plan import PLAN_FILE, load_plan, make_plan, plan_text
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
 
 NOBODY_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
@@ -16,7 +16,7 @@ TALLEST, WIDEST = 24, 80
 
 def test_the_plan_is_what_the_reference_collects() -> None:
     current = PLAN_FILE.read_text(encoding="utf-8") == plan_text(make_plan())
-    assert current, "the graded tests have changed: run `python -m mini_vllm.grading.plan`"
+    assert current, "the graded tests have changed: run `python -m course.grading.plan`"
 
 
 def test_every_task_is_worth_ten_points() -> None:
@@ -88,7 +88,7 @@ def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Che
     """The plan of the course is emptied, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
     plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:]
-    (checkout.folder / "mini_vllm" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    (checkout.folder / "course" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     checkout.solve(1, 2, 3, 4)
     wrong = solution(5).replace("self.threshold = long_prefill_token_threshold", "self.threshold = 0")
     checkout.starter(5).write_text(wrong, encoding="utf-8")
@@ -144,7 +144,7 @@ def checkout_for_usage(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.MonkeyPatch, checkout: Checkout) -> None:
-    from mini_vllm.cli.grade import require_this_checkout
+    from course.cli.grade import require_this_checkout
 
     monkeypatch.chdir(checkout.folder)
     with pytest.raises(ValueError, match="grades here"):

@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from mini_vllm.grading.plan import load_plan
-from mini_vllm.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
-from mini_vllm.grading.view import show_grade
-from mini_vllm.lineup import PHASE_NAMES
+from course.grading.plan import load_plan
+from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+from course.grading.view import show_grade
+from mini_vllm.seams.lineup import PHASE_NAMES
 
 TALLEST = 24
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mini_vllm.grading.plan import load_plan
+from course.grading.plan import load_plan
 from tests.grading.checkout import Checkout, solution, with_line
 from tests.grading.forked import forked
 

@@ -7,9 +7,9 @@ mistakes lose some. Names the others.
 import argparse
 from collections.abc import Mapping
 
-from mini_vllm.judge.jail import Jail
-from mini_vllm.judge.judge import Judge, Sitting
-from mini_vllm.judge.worker import Stage
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge, Sitting
+from classroom.judge.worker import Stage
 from tests.grading.checkout import PHASES
 from tests.judge.files import fair_texts, texts_of_mistakes
 

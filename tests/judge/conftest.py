@@ -2,8 +2,8 @@
 
 import pytest
 
-from mini_vllm.judge.jail import Jail, JailError, find_jail
-from mini_vllm.judge.probe import require_jail
+from classroom.judge.jail import Jail, JailError, find_jail
+from classroom.judge.probe import require_jail
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import re
 
-from mini_vllm.judge.submission import Submission
+from classroom.judge.submission import Submission
 from tests.grading.checkout import PHASES, solution
 from tests.mutants.catalog import alternatives, mutants
 

@@ -57,7 +57,7 @@ for end in [thing for thing in gc.get_objects() if isinstance(thing, socket.sock
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
 PATCH = """
-from mini_vllm.judge.link import values, drivers, link
+from classroom.worker import values, drivers, link
 values.same = drivers.attempt = lambda *a, **k: True
 class Equal(int):
     __eq__ = __ne__ = lambda self, other: True

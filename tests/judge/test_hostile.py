@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.judge.jail import Jail
-from mini_vllm.judge.judge import Judge
-from mini_vllm.judge.link.channel import LinkDownError
-from mini_vllm.judge.play import interrupted_after
-from mini_vllm.judge.probe import require_jail
-from mini_vllm.judge.results import PhaseGrade
-from mini_vllm.judge.submission import Submission
-from mini_vllm.judge.worker import first_user
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge
+from classroom.judge.play import interrupted_after
+from classroom.judge.probe import require_jail
+from classroom.judge.results import PhaseGrade
+from classroom.judge.submission import Submission
+from classroom.judge.worker import first_user
+from classroom.worker.channel import LinkDownError
 from tests.grading.checkout import ROOT, solution
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
@@ -64,7 +64,7 @@ def test_an_attack_without_a_jail_gains_nothing_either(attack: Hostile) -> None:
 
 CROWD = """
 def schedule_step(running, waiting, **others):
-    from mini_vllm.step import SchedulerOutput
+    from mini_vllm.core.step import SchedulerOutput
     running[:] = [waiting.peek_request()] * 100_000
     return SchedulerOutput(10, {})
 """
@@ -113,7 +113,7 @@ def test_a_jail_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
-        "import sys, time; from mini_vllm.judge.jail import *; from mini_vllm.judge.worker import *\n"
+        "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
         "jail = Jail(sys.argv[1], True); stage = Stage({1: open(sys.argv[2], 'rb').read()}, jail)\n"
         "worker = Worker(stage, jail); worker.file.call('load', 1, False); print(worker._process.pid, flush=True)\n"
         "time.sleep(60)"

@@ -4,12 +4,12 @@ import functools
 
 import pytest
 
-from mini_vllm.grading.plan import load_plan
-from mini_vllm.judge.families import FAMILIES
-from mini_vllm.judge.jail import Jail
-from mini_vllm.judge.judge import Judge
-from mini_vllm.judge.results import Report, SubmissionGrade
-from mini_vllm.judge.submission import Submission
+from classroom.judge.families import FAMILIES
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge
+from classroom.judge.results import Report, SubmissionGrade
+from classroom.judge.submission import Submission
+from course.grading.plan import load_plan
 from tests.course.surface import starter_path
 from tests.grading.checkout import PHASES
 from tests.judge.__main__ import thinned

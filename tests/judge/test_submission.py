@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mini_vllm.judge import submission as module
-from mini_vllm.judge.report import file_name, safe_cell
-from mini_vllm.judge.submission import Submission, SubmissionError, phase_of, read_submission, read_submissions
+from classroom.judge import submission as module
+from classroom.judge.report import file_name, safe_cell
+from classroom.judge.submission import Submission, SubmissionError, phase_of, read_submission, read_submissions
 
 
 def make_zip(path: Path, entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mini_vllm.judge.families import FAMILIES
+from classroom.judge.families import FAMILIES
 from tests.course.checks.labs import LABS
 from tests.course.test_handouts import CHECK, numbers_claimed
 from tests.grading.checkout import PHASES
@@ -32,6 +32,6 @@ def test_what_the_guide_says_is_so(match: re.Match[str]) -> None:
 
 
 def test_the_guide_names_all_phases_and_files_that_exist() -> None:
-    paths = re.findall(r"`((?:mini_vllm|tests|tools|labs)/[\w/]+\.(?:py|sh|md))`", GUIDE)
+    paths = re.findall(r"`((?:mini_vllm|course|classroom|tests|tools|labs)/[\w/]+\.(?:py|sh|md))`", GUIDE)
     assert len(paths) > 1
     assert [path for path in paths if not (LABS.parent / path).exists()] == []

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from course.notebook import Lab
+from course.notebook.jobs import Played
+from course.views.film import Film
+from course.views.time_machine import time_machine
+from course.workloads.toy_workload import Arrival
 from mini_vllm import EngineConfig
-from mini_vllm.notebook import Lab
-from mini_vllm.notebook.jobs import Played
-from mini_vllm.views.film import Film
-from mini_vllm.views.time_machine import time_machine
-from mini_vllm.workload import Arrival
 from tests.jupyter.conftest import Opener
 from tests.views.drawing import texts, tree
 from tools.jupyter.screen import Screen
@@ -123,10 +123,10 @@ def test_the_theme_of_the_notebook_is_the_pictures_too(phase_1: Screen, player: 
 
 
 PANEL = """
-from mini_vllm.views.knobs import Slide
-from mini_vllm.views.picture import Layer, Picture
-from mini_vllm.views.svg import text
-from mini_vllm.views.widgets import Panel
+from course.views.knobs import Slide
+from course.views.picture import Layer, Picture
+from course.views.svg import text
+from course.views.widgets import Panel
 
 def draw(budget):
     words = f"{budget} tokens a step"
@@ -149,8 +149,8 @@ def test_a_knob_asks_the_kernel_for_a_new_picture(opened: Opener) -> None:
 
 
 PLAY = """
-from mini_vllm.notebook import Lab, watch
-from mini_vllm.workload import make_workload
+from course.notebook import Lab, watch
+from course.workloads.toy_workload import make_workload
 
 watch(Lab(phase=1).play(make_workload(1, 4)))
 """

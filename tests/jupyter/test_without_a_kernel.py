@@ -11,8 +11,8 @@ from nbconvert import HTMLExporter
 from tests.jupyter.conftest import Opener
 
 CELLS = """
-from mini_vllm.notebook import Lab, watch
-from mini_vllm.workload import make_workload
+from course.notebook import Lab, watch
+from course.workloads.toy_workload import make_workload
 
 watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
 """

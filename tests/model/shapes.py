@@ -29,7 +29,7 @@ from transformers import (
     StableLmConfig,
 )
 
-from mini_vllm.model.loading import LoadedModel, describe_model
+from mini_vllm.runner.loading import LoadedModel, describe_model
 
 VOCAB_SIZE = 97
 NO_ENDS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}

@@ -8,9 +8,9 @@ import torch
 from transformers import T5Config
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.model import contract
-from mini_vllm.model.loading import describe_model, load_model
-from mini_vllm.model.packed_linear import pack_linear_layers
+from mini_vllm.runner import contract
+from mini_vllm.runner.loading import describe_model, load_model
+from mini_vllm.runner.packed_linear import pack_linear_layers
 from tests.model.generation import engine_for, engine_greedy, transformers_greedy
 from tests.model.shapes import REFUSED, SERVED, VOCAB_SIZE, random_model
 

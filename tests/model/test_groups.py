@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mini_vllm.model.groups import MOST_QUERIES, MOST_SLOTS, MOST_WASTE, RequestGroup, group_requests
+from mini_vllm.runner.groups import MOST_QUERIES, MOST_SLOTS, MOST_WASTE, RequestGroup, group_requests
 
 BLOCK_SIZE = 4
 REQUESTS = st.lists(st.tuples(st.integers(1, 300), st.integers(0, 200)), min_size=1, max_size=24)

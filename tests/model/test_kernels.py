@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from labs.phase6_gpu_runner.naive_attention import naive_flat_batch, row_of
-from mini_vllm.model import kernels
-from mini_vllm.model.kernels import TritonKernels, steps_on, with_kernels
-from mini_vllm.parts import runner_steps_for, triton_kernels_for
+from course.labtest.phase6.reference_attention import naive_flat_batch, row_of
+from mini_vllm.runner import kernels
+from mini_vllm.runner.kernels import TritonKernels, steps_on, with_kernels
+from mini_vllm.seams.parts import runner_steps_for, triton_kernels_for
 
 STEPS = runner_steps_for("solution")
 GPU, CPU = torch.device("cuda"), torch.device("cpu")

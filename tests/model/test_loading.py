@@ -7,7 +7,7 @@ import pytest
 from transformers import Gemma3TextConfig, MistralConfig
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.model.loading import EMBEDDED_MODEL, load_model, require_full_attention
+from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model, require_full_attention
 from tests.model.shapes import random_qwen3, save
 
 

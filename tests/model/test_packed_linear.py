@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.model import packed_linear
-from mini_vllm.model.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
+from mini_vllm.runner import packed_linear
+from mini_vllm.runner.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
 from tests.model.shapes import SERVED, random_model
 
 CPU = torch.device("cpu")

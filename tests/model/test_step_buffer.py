@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mini_vllm.model.step_buffer import Numbers, StepBuffer
+from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 
 CPU = torch.device("cpu")
 WHOLE = st.integers(-(2**63), 2**63 - 1)

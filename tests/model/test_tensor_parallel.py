@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.engine import LLMEngine
-from mini_vllm.model.loading import EMBEDDED_MODEL, LoadedModel, describe_model
-from mini_vllm.model.parallel.messages import Start
-from mini_vllm.model.parallel.model import TensorParallelModel
-from mini_vllm.model.parallel.shares import require_even_split, split_model
-from mini_vllm.model.parallel.workers import WorkerError, Workers
-from mini_vllm.model.runner import PagedModelRunner
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.loading import EMBEDDED_MODEL, LoadedModel, describe_model
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
+from mini_vllm.runner.parallel.messages import Start
+from mini_vllm.runner.parallel.model import TensorParallelModel
+from mini_vllm.runner.parallel.shares import require_even_split, split_model
+from mini_vllm.runner.parallel.workers import WorkerError, Workers
 from tests.model.generation import engine_greedy, transformers_greedy
 from tests.model.shapes import SERVED, VOCAB_SIZE, random_llama, random_model, random_qwen3, save
 

@@ -15,7 +15,16 @@ from queue import SimpleQueue
 from tests.mutants.catalog import ROOT, Subject
 from tests.mutants.verdict import Verdict
 
-COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "labs", "solutions", "tests/__init__.py", "tests/mutants")
+COPIED = (
+    "conftest.py",
+    "pyproject.toml",
+    "mini_vllm",
+    "course",
+    "labs",
+    "solutions",
+    "tests/__init__.py",
+    "tests/mutants",
+)
 CPU_SECONDS = 8  # the graded tests of a phase take less than one
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 

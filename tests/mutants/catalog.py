@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mini_vllm.lineup import PHASE_NAMES
+from mini_vllm.seams.lineup import PHASE_NAMES
 from tests.mutants.diffs import read_diffs
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from mini_vllm.lineup import CHECKOUT
+from mini_vllm.seams.lineup import CHECKOUT
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
 OF_PHASES = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "02", "03", "04", "05", "06")]
@@ -26,8 +26,8 @@ def notebook_of(phase: int) -> Path:
 def run_cells(path: Path, impl: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[object]]:
     """Return the names that the cells defined, and the value that each of them shows; graded tests are not run."""
     monkeypatch.setenv("LAB_IMPL", impl)
-    monkeypatch.setattr("mini_vllm.notebook.lab.in_fresh_process", lambda function, *arguments: function(*arguments))
-    monkeypatch.setattr("mini_vllm.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
+    monkeypatch.setattr("course.notebook.lab.in_fresh_process", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr("course.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
     names: dict[str, Any] = {}
     shown = [run_cell(cell.source, names) for cell in read(path).cells if cell.cell_type == "code"]
     return names, shown

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mini_vllm.lineup import CHECKOUT
+from mini_vllm.seams.lineup import CHECKOUT
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
 WHERE = "import mini_vllm\nprint(mini_vllm.__file__)"

@@ -44,12 +44,12 @@ SAID = {
             "64(?s:.*)step 3 .* A:12p B:4p(?s:.*) 0 (?s:.*)step 3 .* A:12p B:4p",
             "threshold 8(?s:.*)step 0 .* B:4p(?s:.*)step 3 .* B done(?s:.*)step 7 .* A:4p",
         ],
-        "from mini_vllm.simulator.experiment": [
+        "from course.simulator.experiment": [
             "256: TTFT p50 217 ms, p95 840 .* 9 ms",
             "161 .* 524 .* 60",
             "p95 618 ms",
         ],
-        "from mini_vllm.simulator.gpus": ["H100 .*295", "H200 .*206"],
+        "from course.simulator.gpus": ["H100 .*295", "H200 .*206"],
         "roomy =": ["Both requests said the same"],
         "from collections": ["matrix products: 29, operations of all kinds: 1[89]\\d"],
     },
@@ -83,8 +83,8 @@ SAID = {
         "urgent =": ["step 20 .* N:4p"],
         "def aged": ["step 8 .* U4:4p(?s:.*)step 10 .* N:4p(?s:.*)step 14 .* U5:4p"],
         "tight =": ["FCFS: B needs a block .* itself the one to give way", "PRIORITY: .* so A is preempted"],
-        "from mini_vllm.simulator.served": ["80 %  fcfs 4.39 .* 445 tokens", "150 %  fcfs 0.46 .* 589 tokens"],
-        "from mini_vllm.simulator.experiment": ["user 0: .*p95 12.20", "user 1: .* 0.41", "user 2: .* 0.51", "910"],
+        "from course.simulator.served": ["80 %  fcfs 4.39 .* 445 tokens", "150 %  fcfs 0.46 .* 589 tokens"],
+        "from course.simulator.experiment": ["user 0: .*p95 12.20", "user 1: .* 0.41", "user 2: .* 0.51", "910"],
     },
 }
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mini_vllm.notebook.fresh import LONGEST_OUTPUT, FreshError, in_fresh_process
+from course.notebook.fresh import LONGEST_OUTPUT, FreshError, in_fresh_process
 
 
 def add(a: int, b: int) -> int:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.lineup import CHECKOUT, PHASE_NAMES
-from mini_vllm.notebook import Lab, Notice, compare, figures, same_answers, show, tell, tell_each, watch, watch_blocks
-from mini_vllm.notebook.bought import Bought
-from mini_vllm.notebook.figures import Figures
-from mini_vllm.notebook.jobs import Played
-from mini_vllm.notebook.told import Told
-from mini_vllm.views.picture import Picture
-from mini_vllm.workload import SMALL_POOL, Arrival, make_workload, run_workload
-from mini_vllm.written import starter_path
+from course.notebook import Lab, Notice, compare, figures, same_answers, show, tell, tell_each, watch, watch_blocks
+from course.notebook.ablation_table import Bought
+from course.notebook.figures import Figures
+from course.notebook.jobs import Played
+from course.notebook.step_text import Told
+from course.starter_status import starter_path
+from course.views.picture import Picture
+from course.workloads.toy_workload import SMALL_POOL, Arrival, make_workload, run_workload
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
 
@@ -100,9 +100,9 @@ def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
 
 EDITING = """
 import shutil
-from mini_vllm.notebook import Lab
-from mini_vllm.workload import make_workload
-from mini_vllm.written import starter_path
+from course.notebook import Lab
+from course.workloads.toy_workload import make_workload
+from course.starter_status import starter_path
 
 lab, workload = Lab(1, "starter"), make_workload(1, 4)
 print("untouched:", repr(lab.play(workload)))
@@ -115,7 +115,7 @@ print("broken:", repr(lab.play(workload)))
 
 def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
     """The same `Lab` sees no code, then the code that was saved meanwhile, then a file that Python cannot read."""
-    for name in ("mini_vllm", "labs", "solutions"):
+    for name in ("mini_vllm", "course", "bench", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-c", EDITING]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -126,7 +126,7 @@ def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_a_task_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_vllm.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 2: evict"])
+    monkeypatch.setattr("course.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 2: evict"])
     notice = Lab(3, "solution:1-2,starter:3").play(WORKLOAD)
     assert isinstance(notice, Notice)
     assert "phase 3 (preemption)" in notice.title

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.cli.step_line import step_line
-from mini_vllm.notebook import Notice
-from mini_vllm.notebook.figures import HEADINGS
-from mini_vllm.notebook.jobs import Played
-from mini_vllm.stages import SETTINGS, make_visits, run_stage
+from course.notebook import Notice
+from course.notebook.figures import HEADINGS
+from course.notebook.jobs import Played
+from course.terminal.step_line import step_line
+from course.workloads.ablation import SETTINGS, make_visits, run_stage
 from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, read, run_cells
 
 BY_NAME = {"argvalues": NOTEBOOKS, "ids": [path.stem for path in NOTEBOOKS]}

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from mini_vllm.notebook import Lab, Notice, bench, engine_panel, measure
-from mini_vllm.notebook.panels import MOST_STEPS, answered, engine_knobs
+from course.notebook import Lab, Notice, bench, engine_panel, measure
+from course.notebook.panels import MOST_STEPS, answered, engine_knobs
+from course.views.widgets import Panel
+from course.workloads.toy_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.views.widgets import Panel
-from mini_vllm.workload import SMALL_POOL, make_workload
 
 CONFIG = replace(SMALL_POOL, max_model_len=64)
 WORKLOAD = make_workload(seed=0, num_requests=8)
@@ -66,7 +66,7 @@ def start() -> dict[str, object]:
 
 
 def test_without_an_engine_there_are_no_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_vllm.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: clamp"])
+    monkeypatch.setattr("course.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: clamp"])
     lab = Lab(5, "starter")
     assert isinstance(engine_panel(lab, WORKLOAD, CONFIG), Notice)
     assert isinstance(bench(lab), Notice)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from course.notebook import Lab, Notice, answers
+from course.notebook.jobs import Spoken
+from course.notebook.layout import Layout
+from course.views.widgets import Player
 from mini_vllm import EngineConfig, SamplingParams
-from mini_vllm.notebook import Lab, Notice, answers
-from mini_vllm.notebook.jobs import Spoken
-from mini_vllm.notebook.layout import Layout
-from mini_vllm.views.widgets import Player
 
 QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
 CONFIG = EngineConfig(

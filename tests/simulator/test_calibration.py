@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.assembly import build_engine
-from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.simulated_time import TimedRunner, VirtualClock
-from mini_vllm.simulator import agreement
-from mini_vllm.simulator.agreement import CHECKED_ON, Comparison, calibrate_and_compare, one_round
-from mini_vllm.simulator.bench import Bench
-from mini_vllm.simulator.calibration import (
+from course.simulator import agreement
+from course.simulator.agreement import CHECKED_ON, Comparison, calibrate_and_compare, one_round
+from course.simulator.calibration import (
     Calibration,
     MeasuredStep,
     fit,
@@ -21,13 +16,18 @@ from mini_vllm.simulator.calibration import (
     typical_error,
     write_calibration,
 )
-from mini_vllm.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
-from mini_vllm.simulator.echo_runner import EchoRunner
-from mini_vllm.simulator.measurement import measure, spoken_prompt
-from mini_vllm.simulator.model_shapes import find_model_shape
-from mini_vllm.simulator.served import Served
-from mini_vllm.simulator.simulation import simulate
-from mini_vllm.simulator.workloads import TimedRequest, make_requests, scaled
+from course.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
+from course.simulator.echo_runner import EchoRunner
+from course.simulator.measurement import measure, spoken_prompt
+from course.simulator.measurement_rig import Bench
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.served import Served
+from course.simulator.simulation import simulate
+from course.simulator.workloads import TimedRequest, make_requests, scaled
+from course.workloads.simulated_time import TimedRunner, VirtualClock
+from mini_vllm.config import EngineConfig
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 
 LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 

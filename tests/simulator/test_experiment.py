@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.simulator.calibration import Calibration
-from mini_vllm.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
+from course.simulator.calibration import Calibration
+from course.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
+from mini_vllm.seams.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mini_vllm.simulator.model_shapes import MODEL_SHAPES, ModelShape
+from course.simulator.model_shapes import MODEL_SHAPES, ModelShape
 
 KINDS = {"embedded": "llama", "Llama": "llama", "Mistral": "mistral", "Qwen2.5": "qwen2", "Qwen3": "qwen3"}
 

@@ -4,15 +4,15 @@ from statistics import fmean
 
 import pytest
 
+from course.simulator.cost_model import gpu_cost_model
+from course.simulator.gpus import find_gpu
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.policies import NORMAL, POLICIES, URGENT, under_policy
+from course.simulator.served import Served
+from course.simulator.simulation import simulate
+from course.simulator.workloads import make_requests
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.simulator.cost_model import gpu_cost_model
-from mini_vllm.simulator.gpus import find_gpu
-from mini_vllm.simulator.model_shapes import find_model_shape
-from mini_vllm.simulator.policies import NORMAL, POLICIES, URGENT, under_policy
-from mini_vllm.simulator.served import Served
-from mini_vllm.simulator.simulation import simulate
-from mini_vllm.simulator.workloads import make_requests
+from mini_vllm.seams.lineup import parse_lineup
 
 COST = gpu_cost_model(find_gpu("L4"), find_model_shape("Qwen2.5-7B"))
 CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, max_model_len=32_768, num_gpu_blocks=600)

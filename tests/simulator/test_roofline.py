@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import mini_vllm
-from mini_vllm.simulator.cost_model import CostModel, gpu_cost_model, pairs
-from mini_vllm.simulator.gpus import GPUS, find_gpu
-from mini_vllm.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
-from mini_vllm.simulator.roofline import (
+from course.simulator.cost_model import CostModel, gpu_cost_model, pairs
+from course.simulator.gpus import GPUS, find_gpu
+from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
+from course.simulator.roofline import (
     decode_step_bytes,
     decode_tokens_per_second,
     flops_per_token,

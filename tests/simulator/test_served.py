@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mini_vllm.simulator.served import Served, Slo, percentiles, weighted_mean, weighted_percentiles
-from mini_vllm.simulator.workloads import TimedRequest
+from course.simulator.served import Served, Slo, percentiles, weighted_mean, weighted_percentiles
+from course.simulator.workloads import TimedRequest
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 10), st.integers(1, 5)), min_size=1, max_size=30)
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mini_vllm.assembly import build_engine
+from course.simulator.cost_model import CostModel
+from course.simulator.echo_runner import EchoRunner
+from course.simulator.served import Served
+from course.simulator.simulation import simulate
+from course.simulator.what_if import what_if
+from course.simulator.workloads import TimedRequest
+from course.workloads.simulated_time import TimedRunner, VirtualClock
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.simulated_time import TimedRunner, VirtualClock
-from mini_vllm.simulator.cost_model import CostModel
-from mini_vllm.simulator.echo_runner import EchoRunner
-from mini_vllm.simulator.served import Served
-from mini_vllm.simulator.simulation import simulate
-from mini_vllm.simulator.what_if import what_if
-from mini_vllm.simulator.workloads import TimedRequest
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 COSTS = [

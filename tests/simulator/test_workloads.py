@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from mini_vllm.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests
+from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, Plan
-from mini_vllm.bench.requests import BenchRequest
-from mini_vllm.bench.results import Results, as_record
-from mini_vllm.bench.served import Served
+from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, Plan
+from bench.requests import BenchRequest
+from bench.results import Results, as_record
+from bench.served import Served
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.machine import describe_machine
 from tools.benchmarks.page import page

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from mini_vllm import LLM, parse_lineup
-from mini_vllm.model.loading import EMBEDDED_MODEL, load_model
+from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
 from tools.tiny_model.corpus import corpus, notes
 from tools.tiny_model.evaluate import as_table, grade
 from tools.tiny_model.train import pieces

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from mini_vllm.views.picture import Picture
+from course.views.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from course.traces.recording import Recording
+from course.workloads.toy_workload import SMALL_POOL, Arrival, Run, make_workload
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.views.recording import Recording
-from mini_vllm.workload import SMALL_POOL, Arrival, Run, make_workload
+from mini_vllm.seams.lineup import parse_lineup
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 LARGE = EngineConfig(

@@ -11,16 +11,16 @@ from xml.etree import ElementTree
 
 import pytest
 
+from course.palette import OKABE_ITO, color, ink_on, label, lap
+from course.views import svg
+from course.views.film import Film
+from course.views.knobs import Choice, Slide, Switch
+from course.views.picture import Layer, Picture
+from course.views.show import player, slider, static
+from course.views.svg import Markup
+from course.views.typeset import shorten, text_width, wrap
+from course.views.widgets import Panel, Player
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.views import svg
-from mini_vllm.views.film import Film
-from mini_vllm.views.knobs import Choice, Slide, Switch
-from mini_vllm.views.palette import OKABE_ITO, color, ink_on, label, lap
-from mini_vllm.views.picture import Layer, Picture
-from mini_vllm.views.show import player, slider, static
-from mini_vllm.views.svg import Markup
-from mini_vllm.views.typeset import shorten, text_width, wrap
-from mini_vllm.views.widgets import Panel, Player
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 ROOT = Path(__file__).parents[2]
@@ -213,7 +213,7 @@ def test_a_panel_answers_questions_and_explains_what_cannot_be() -> None:
 
 def test_views_load_neither_torch_nor_widgets() -> None:
     program = (
-        "import sys, mini_vllm.views.show, mini_vllm.views.recording, mini_vllm.views.sentences\n"
+        "import sys, course.views.show, course.traces.recording, course.traces.sentences\n"
         "heavy = {'torch', 'ipywidgets', 'anywidget', 'IPython', 'rich', 'typer', 'numpy'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )
@@ -222,7 +222,7 @@ def test_views_load_neither_torch_nor_widgets() -> None:
 
 
 def test_the_views_in_the_readme_work_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "mini_vllm" / "views" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "course" / "views" / "README.md").read_text(encoding="utf-8")
     _, blocks, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"llm": small_run(), "draw": lambda budget, caching: counter(int(budget))}
     exec(blocks, names | {"phase_4": phase4_prefix_cache, "phase_6": phase6_gpu_runner})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from mini_vllm.parity.scenario import PUBLIC_TRACES, read_scenarios
-from mini_vllm.views.block_life import block_life
-from mini_vllm.views.block_life.cycle import arrows, counts
-from mini_vllm.views.block_life.lives import lives_of
-from mini_vllm.views.block_life.moves import all_moves
-from mini_vllm.views.block_life.words import blocks_named
-from mini_vllm.views.recording import Recording
-from mini_vllm.views.time_machine.machine import states
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
+from course.traces.recording import Recording
+from course.views.block_life import block_life
+from course.views.block_life.cycle import arrows, counts
+from course.views.block_life.lives import lives_of
+from course.views.block_life.moves import all_moves
+from course.views.block_life.words import blocks_named
+from course.views.time_machine.machine import states
 from tests.views.drawing import is_sound, layers, marked, said, texts, tooltips
 from tests.views.runs import large, observed, small
 from tests.views.test_time_machine import numbers

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.views.block_life import block_life
-from mini_vllm.views.film import Film
-from mini_vllm.views.show import player
+from course.browser.bare_page import open_widget
+from course.views.block_life import block_life
+from course.views.film import Film
+from course.views.show import player
 from tests.views.runs import large, observed, small
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from mini_vllm.simulator import roofline
-from mini_vllm.simulator.gpus import GPUS, find_gpu
-from mini_vllm.simulator.model_shapes import MODEL_SHAPES, find_model_shape
-from mini_vllm.views.calculator import Setup, calculator, calculator_picture, capacity_of
-from mini_vllm.views.calculator.words import facts, memory_parts
-from mini_vllm.views.figures import digits, memory
+from course.simulator import roofline
+from course.simulator.gpus import GPUS, find_gpu
+from course.simulator.model_shapes import MODEL_SHAPES, find_model_shape
+from course.views.calculator import Setup, calculator, calculator_picture, capacity_of
+from course.views.calculator.words import facts, memory_parts
+from course.views.figures import digits, memory
 from tests.views.test_chunking_dial import words_in
 
 H100, LLAMA_8B = find_gpu("H100"), find_model_shape("Llama-3.1-8B")

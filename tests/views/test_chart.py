@@ -2,8 +2,8 @@
 
 import pytest
 
-from mini_vllm.views.chart import LogScale, PercentScale, below_right, cloud
-from mini_vllm.views.figures import change, digits, memory, round_seconds, seconds
+from course.views.chart import LogScale, PercentScale, below_right, cloud
+from course.views.figures import change, digits, memory, round_seconds, seconds
 
 
 @pytest.mark.parametrize("low", [3e-4, 0.0102, 1.0, 7.5, 2e5])

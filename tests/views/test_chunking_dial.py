@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mini_vllm.simulator.served import percentiles, weighted_percentiles
-from mini_vllm.simulator.what_if import what_if
-from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
-from mini_vllm.views.chunking_dial.trial import arrivals
-from mini_vllm.views.figures import digits, seconds
-from mini_vllm.views.picture import Picture
+from course.simulator.served import percentiles, weighted_percentiles
+from course.simulator.what_if import what_if
+from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
+from course.views.chunking_dial.trial import arrivals
+from course.views.figures import digits, seconds
+from course.views.picture import Picture
 
 SMALL = Deployment(num_requests=300)
 WIDE, NARROW = Setting(), Setting(max_num_batched_tokens=512)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from mini_vllm.views.hash_chain import chain_panel, hash_chain, hits_of
-from mini_vllm.views.hash_chain.chains import ROOT_HASH, chains_of, faults
-from mini_vllm.views.picture import Picture
+from course.views.hash_chain import chain_panel, hash_chain, hits_of
+from course.views.hash_chain.chains import ROOT_HASH, chains_of, faults
+from course.views.picture import Picture
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.drawing import SVG, is_sound, layers, texts, tooltips, tree
 

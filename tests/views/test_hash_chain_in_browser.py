@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.views.hash_chain import chain_panel, hash_chain, hits_of
-from mini_vllm.views.picture import Picture
+from course.browser.bare_page import open_widget
+from course.views.hash_chain import chain_panel, hash_chain, hits_of
+from course.views.picture import Picture
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.test_hash_chain import PROMPTS, SALTS, A, forgets_the_parent, many
 from tests.views.test_time_machine_in_browser import BOXES, collisions

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.views.show import slider
-from mini_vllm.views.widgets import Panel, Player
+from course.browser.bare_page import open_widget
+from course.views.show import slider
+from course.views.widgets import Panel, Player
 from tests.views.test_base import KNOBS, budget_picture, counting
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from course.browser.bare_page import open_widget
+from course.simulator.served import Slo
+from course.views.calculator import Setup, calculator, calculator_picture, capacity_of
+from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
+from course.views.picture import Picture
+from course.views.policy_bench import Contest, hold_contest, policy_picture
 from mini_vllm import parse_lineup
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.simulator.served import Slo
-from mini_vllm.views.calculator import Setup, calculator, calculator_picture, capacity_of
-from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
-from mini_vllm.views.picture import Picture
-from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 
 

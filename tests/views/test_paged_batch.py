@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.step import ScheduledRequest
-from mini_vllm.views.film import Film
-from mini_vllm.views.paged_batch import example_batch, paged_batch
-from mini_vllm.views.paged_batch.batch_film import MOST_STEPS
-from mini_vllm.views.paged_batch.example import share
-from mini_vllm.views.paged_batch.flat_step import by_functions, by_rules, faults
-from mini_vllm.views.picture import Picture
-from mini_vllm.views.time_machine.words import ranges
+from course.views.film import Film
+from course.views.paged_batch import example_batch, paged_batch
+from course.views.paged_batch.batch_film import MOST_STEPS
+from course.views.paged_batch.example import share
+from course.views.paged_batch.flat_step import by_functions, by_rules, faults
+from course.views.picture import Picture
+from course.views.time_machine.words import ranges
+from mini_vllm.core.step import ScheduledRequest
 from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, is_sound, layers, marked, said, texts, tooltips, tree
 from tests.views.test_time_machine import numbers
@@ -235,6 +235,6 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 
 def test_the_picture_needs_no_torch() -> None:
-    program = "import sys, mini_vllm.views.paged_batch as p; p.paged_batch(); print('torch' in sys.modules)"
+    program = "import sys, course.views.paged_batch as p; p.paged_batch(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.views.film import Film
-from mini_vllm.views.paged_batch import paged_batch
-from mini_vllm.views.show import player
+from course.browser.bare_page import open_widget
+from course.views.film import Film
+from course.views.paged_batch import paged_batch
+from course.views.show import player
 from tests.views.test_paged_batch import by_row_index, extremes, functions, random_batch
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 

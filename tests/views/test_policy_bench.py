@@ -5,18 +5,18 @@ from functools import cache
 
 import pytest
 
+from course.simulator.policies import POLICIES, under_policy
+from course.simulator.served import Served, Slo, percentiles
+from course.simulator.simulation import simulate
+from course.simulator.workloads import TimedRequest, make_requests
+from course.views.figures import digits
+from course.views.policy_bench import Contest, Outcome, hold_contest, policy_bench, policy_picture
+from course.views.policy_bench.bench import hold_with_this_lineup
+from course.views.policy_bench.contest import groups
+from course.views.policy_bench.words import group_rows, rows
 from mini_vllm import parse_lineup
-from mini_vllm.engine import StalledError
-from mini_vllm.lineup import Lineup
-from mini_vllm.simulator.policies import POLICIES, under_policy
-from mini_vllm.simulator.served import Served, Slo, percentiles
-from mini_vllm.simulator.simulation import simulate
-from mini_vllm.simulator.workloads import TimedRequest, make_requests
-from mini_vllm.views.figures import digits
-from mini_vllm.views.policy_bench import Contest, Outcome, hold_contest, policy_bench, policy_picture
-from mini_vllm.views.policy_bench.bench import hold_with_this_lineup
-from mini_vllm.views.policy_bench.contest import groups
-from mini_vllm.views.policy_bench.words import group_rows, rows
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.seams.lineup import Lineup
 from tests.views.test_chunking_dial import words_in
 
 LINEUP = parse_lineup("solution:1-5")
@@ -128,7 +128,7 @@ def test_the_engine_is_the_one_of_lab_impl_and_one_that_is_stuck_is_explained(mo
     def stall(contest: Contest, lineup: Lineup) -> list[Outcome]:
         raise StalledError("nothing can be scheduled any more")
 
-    monkeypatch.setattr("mini_vllm.views.policy_bench.bench.hold_contest", stall)
+    monkeypatch.setattr("course.views.policy_bench.bench.hold_contest", stall)
     with pytest.raises(ValueError, match="nothing can be scheduled any more"):
         policy_bench()
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.trace import StepRecord
-from mini_vllm.views.recording import Recording
-from mini_vllm.views.sentences import describe_step, is_in_front
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from course.traces.recording import Recording
+from course.traces.sentences import describe_step, is_in_front
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.seams.lineup import parse_lineup
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])

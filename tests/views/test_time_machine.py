@@ -6,18 +6,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mini_vllm.parity.scenario import PUBLIC_TRACES, read_scenarios
-from mini_vllm.trace import StepRecord
-from mini_vllm.views.film import Film
-from mini_vllm.views.palette import color
-from mini_vllm.views.picture import Picture
-from mini_vllm.views.recording import Recording
-from mini_vllm.views.show import slider
-from mini_vllm.views.time_machine import compare, time_machine
-from mini_vllm.views.time_machine.difference import Difference, first_difference
-from mini_vllm.views.time_machine.machine import histories_of, states
-from mini_vllm.views.time_machine.pool import SIDES, grid_for
-from mini_vllm.views.time_machine.words import ranges
+from course.palette import color
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
+from course.traces.recording import Recording
+from course.views.film import Film
+from course.views.picture import Picture
+from course.views.show import slider
+from course.views.time_machine import compare, time_machine
+from course.views.time_machine.difference import Difference, first_difference
+from course.views.time_machine.machine import histories_of, states
+from course.views.time_machine.pool import SIDES, grid_for
+from course.views.time_machine.words import ranges
+from mini_vllm.engine.trace_recorder import StepRecord
 from tests.views.runs import in_a_huge_pool, large, observed, small
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.browser.bare_page import open_widget
-from mini_vllm.views.film import Film
-from mini_vllm.views.show import player
-from mini_vllm.views.time_machine import compare, time_machine
+from course.browser.bare_page import open_widget
+from course.views.film import Film
+from course.views.show import player
+from course.views.time_machine import compare, time_machine
 from tests.views.runs import in_a_huge_pool, large, observed, small
 
 # Every visible text as [words, left, top, right, bottom], trimmed a little: a font's box is higher than its letters.

@@ -1,7 +1,7 @@
 """What the project aims at in `bench throughput`, and what a record says about it."""
 
-from mini_vllm.bench.peer_process import CONTENDERS
-from mini_vllm.bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
+from bench.peer_process import CONTENDERS
+from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
 from tools.benchmarks.table import Record, table
 
 PEERS = CONTENDERS[1:]

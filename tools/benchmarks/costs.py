@@ -1,6 +1,6 @@
 """What the engine's decisions and the learner's loop cost: their sections of the page."""
 
-from mini_vllm.cli.charts import duration
+from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
 
 

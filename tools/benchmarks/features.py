@@ -1,7 +1,7 @@
 """What a feature of the engine buys: its section of the page."""
 
-from mini_vllm.cli.bench_features import told
-from mini_vllm.cli.charts import duration
+from bench.cli.features import told
+from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
 
 WAITS = (("time to first token", "time_to_first_token"), ("between tokens", "inter_token_latency"))

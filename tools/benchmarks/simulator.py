@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mini_vllm.cli.charts import duration
-from mini_vllm.simulator.bench import FITTED_ON
+from course.simulator.measurement_rig import FITTED_ON
+from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
 
 HEAD = "## `mini-vllm calibrate --check --rounds 9`\n\n"

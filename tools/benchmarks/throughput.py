@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mini_vllm.bench.plan import OURS, SHARED_PREFIX, STREAM
-from mini_vllm.cli.charts import duration, measured_bar, shares
+from bench.plan import OURS, SHARED_PREFIX, STREAM
+from course.terminal.charts import duration, measured_bar, shares
 from tools.benchmarks.aims import aims
 from tools.benchmarks.table import Record, table
 

@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from mini_vllm.lineup import CHECKOUT
+from mini_vllm.seams.lineup import CHECKOUT
 
-COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "notebooks", "solutions")
+COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "notebooks", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.gz")
 
 

@@ -5,7 +5,7 @@ import sys
 import venv
 from pathlib import Path
 
-from mini_vllm.bench.peer_process import OPENVINO_PYTHON
+from bench.peer_process import OPENVINO_PYTHON
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 UNWANTED = "torchvision"

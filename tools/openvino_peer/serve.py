@@ -1,4 +1,4 @@
-"""OpenVINO GenAI as a contender. Runs in `.venv-openvino` and speaks the lines of `mini_vllm.bench.contender`."""
+"""OpenVINO GenAI as a contender. Runs in `.venv-openvino` and speaks the lines of `bench.contender`."""
 
 import json
 import os

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Callable
 
-from mini_vllm.lineup import CHECKOUT
-from mini_vllm.views.picture import Picture
+from course.views.picture import Picture
+from mini_vllm.seams.lineup import CHECKOUT
 from tools.pictures import views
 from tools.pictures.screens import screens
 from tools.pictures.terminal import demo

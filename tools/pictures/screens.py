@@ -3,14 +3,14 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mini_vllm.browser.chromium import headless_chromium
+from course.browser.chromium import headless_chromium
 from tools.jupyter.course import copy_course
 from tools.jupyter.screen import Screen, write_notebook
 from tools.jupyter.server import jupyterlab
 
 CELLS = (
-    "from mini_vllm.notebook import Lab, watch\n"
-    "from mini_vllm.workload import make_workload\n\n"
+    "from course.notebook import Lab, watch\n"
+    "from course.workloads.toy_workload import make_workload\n\n"
     "lab = Lab(phase=5)\n"
     "watch(lab.play(make_workload(seed=0, num_requests=8)), step=6)",
 )

@@ -5,11 +5,11 @@ import re
 
 from rich.console import Console
 
+from course.cli.demo import run_info
+from course.cli.demo_script import plan_demo
+from course.terminal.step_view import render_step
+from course.traces.run_state import RunInfo, RunState, fold
 from mini_vllm import LLM, SamplingParams, parse_lineup
-from mini_vllm.cli.demo import run_info
-from mini_vllm.cli.demo_script import plan_demo
-from mini_vllm.cli.step_view import render_step
-from mini_vllm.views.run_state import RunInfo, RunState, fold
 
 WIDTH = 92
 

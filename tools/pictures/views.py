@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
+from course.simulator.served import Slo
+from course.traces.recording import Recording
+from course.views.block_life import block_life
+from course.views.calculator import Setup, calculator_picture, capacity_of
+from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from course.views.film import Film
+from course.views.hash_chain import hash_chain, hits_of
+from course.views.paged_batch import paged_batch
+from course.views.picture import Picture
+from course.views.policy_bench import Contest, hold_contest, policy_picture
+from course.views.time_machine import time_machine
 from mini_vllm import parse_lineup
-from mini_vllm.lineup import CHECKOUT
-from mini_vllm.simulator.served import Slo
-from mini_vllm.views.block_life import block_life
-from mini_vllm.views.calculator import Setup, calculator_picture, capacity_of
-from mini_vllm.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
-from mini_vllm.views.film import Film
-from mini_vllm.views.hash_chain import hash_chain, hits_of
-from mini_vllm.views.paged_batch import paged_batch
-from mini_vllm.views.picture import Picture
-from mini_vllm.views.policy_bench import Contest, hold_contest, policy_picture
-from mini_vllm.views.recording import Recording
-from mini_vllm.views.time_machine import time_machine
+from mini_vllm.seams.lineup import CHECKOUT
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"

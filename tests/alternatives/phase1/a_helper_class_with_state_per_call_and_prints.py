@@ -1,7 +1,7 @@
 """A helper class with state per call and prints."""
 
-from mini_vllm.request import RequestStatus
-from mini_vllm.step import SchedulerOutput
+from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step import SchedulerOutput
 
 
 class _Planner:

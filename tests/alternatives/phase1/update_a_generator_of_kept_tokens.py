@@ -1,6 +1,6 @@
 """Update: a generator of kept tokens."""
 
-from mini_vllm.stopping import check_stop
+from mini_vllm.core.stopping import check_stop
 
 
 def _kept(request, tokens, max_model_len):

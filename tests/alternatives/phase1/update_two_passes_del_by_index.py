@@ -1,6 +1,6 @@
 """Update: two passes, del by index."""
 
-from mini_vllm.stopping import check_stop
+from mini_vllm.core.stopping import check_stop
 
 
 def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):

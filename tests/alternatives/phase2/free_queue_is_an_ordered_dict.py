@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from mini_vllm.block import KVCacheBlock
+from mini_vllm.core.block import KVCacheBlock
 
 
 class FreeKVCacheBlockQueue:

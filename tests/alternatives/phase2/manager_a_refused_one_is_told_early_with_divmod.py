@@ -1,7 +1,7 @@
 """Manager: a refused one is told early, with divmod."""
 
-from mini_vllm.interfaces import PrefixCache
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import PrefixCache
 from solutions.phase2_block_pool import BlockPool
 
 

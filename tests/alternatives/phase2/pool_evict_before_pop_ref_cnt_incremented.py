@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.block import KVCacheBlock
+from mini_vllm.core.block import KVCacheBlock
 from solutions.phase2_block_pool import FreeKVCacheBlockQueue
 
 

@@ -1,7 +1,7 @@
 """Pool with its own ref counts."""
 
-from mini_vllm.block import KVCacheBlock
-from mini_vllm.interfaces import PrefixCache
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.seams.interfaces import PrefixCache
 from solutions.phase2_block_pool import FreeKVCacheBlockQueue
 
 

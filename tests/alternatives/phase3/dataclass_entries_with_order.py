@@ -3,7 +3,7 @@
 import heapq
 from dataclasses import dataclass, field
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 
 
 @dataclass(order=True, slots=True)

@@ -3,7 +3,7 @@
 import functools
 import heapq
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 
 
 @functools.total_ordering

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator
 from functools import total_ordering
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 
 
 @total_ordering

@@ -1,7 +1,7 @@
 """Make_room with for else and asserts."""
 
-from mini_vllm.request import RequestStatus
-from mini_vllm.step import Preempted
+from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step import Preempted
 from solutions.phase3_preemption import choose_victim, preempt
 
 

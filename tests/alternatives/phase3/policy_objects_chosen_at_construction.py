@@ -1,6 +1,6 @@
 """Policy objects chosen at construction."""
 
-from mini_vllm.step import Preempted
+from mini_vllm.core.step import Preempted
 from solutions.phase3_preemption import choose_victim, preempt
 
 

@@ -1,6 +1,6 @@
 """Preempt: other order after the freeing."""
 
-from mini_vllm.request import RequestStatus
+from mini_vllm.core.request import RequestStatus
 
 
 def preempt(request, waiting, kv):

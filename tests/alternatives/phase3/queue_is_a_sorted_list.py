@@ -3,7 +3,7 @@
 from bisect import insort
 from collections.abc import Iterator
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 
 
 def urgency(request: Request) -> tuple[int, float, str]:

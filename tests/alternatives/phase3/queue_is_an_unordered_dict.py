@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 
 
 class PriorityRequestQueue:

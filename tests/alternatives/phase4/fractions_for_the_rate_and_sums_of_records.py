@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 from solutions.phase4_prefix_cache import HashPrefixCache as Given
 

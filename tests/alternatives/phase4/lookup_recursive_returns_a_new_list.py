@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.interfaces import BlockPool
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import BlockPool
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from mini_vllm.request import Request
+from mini_vllm.core.request import Request
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 
 

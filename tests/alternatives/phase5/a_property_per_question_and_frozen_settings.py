@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.core.request import Request, RequestStatus
 
 
 class ChunkedPrefillPolicy:

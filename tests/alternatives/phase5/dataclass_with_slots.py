@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from mini_vllm.request import RequestStatus
+from mini_vllm.core.request import RequestStatus
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Private names and keyword-only storing."""
 
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.core.request import Request, RequestStatus
 
 
 class ChunkedPrefillPolicy:

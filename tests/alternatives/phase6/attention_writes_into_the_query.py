@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mini_vllm.model.steps import FlatBatch
+from mini_vllm.runner.steps import FlatBatch
 from solutions.phase6_gpu_runner import _attend
 
 

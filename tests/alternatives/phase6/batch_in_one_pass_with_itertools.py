@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import accumulate, chain, compress, zip_longest
 
-from mini_vllm.step import ScheduledRequest
+from mini_vllm.core.step import ScheduledRequest
 
 
 def span(row: ScheduledRequest) -> range:

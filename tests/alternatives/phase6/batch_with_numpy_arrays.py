@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mini_vllm.step import ScheduledRequest
+from mini_vllm.core.step import ScheduledRequest
 
 
 def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,14 +4,14 @@ import re
 from functools import cache
 from pathlib import Path
 
-from labs.limits import seconds_for
-from mini_vllm.assembly import build_engine
-from mini_vllm.cli.absences import make_possible
+from course.labtest.limits import seconds_for
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import parse_lineup
+from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.trace import StepRecord
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 
 __all__ = ["NAMESPACE"]
 

@@ -7,16 +7,16 @@ from math import ceil
 from typing import Any
 from unittest.mock import patch
 
-from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
-from mini_vllm.absent import NoPreemption
-from mini_vllm.cli.absences import make_possible
-from mini_vllm.invariants import InvariantError
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.request_queue import FCFSRequestQueue
-from mini_vllm.step import SchedulerOutput
-from mini_vllm.trace import StepRecord
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.seams.absent import NoPreemption
+from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase1_scheduler_step as phase1
 
 __all__ = ["NAMESPACE"]

@@ -7,17 +7,17 @@ from dataclasses import replace
 from math import ceil
 from unittest.mock import patch
 
-from labs.phase2_block_pool.doubles import RecordingPrefixCache
-from labs.support import make_request
-from mini_vllm.absent import NoPrefixCache, SlotReservation
-from mini_vllm.admission import require_servable
-from mini_vllm.cli.absences import make_possible
-from mini_vllm.engine import StalledError
-from mini_vllm.interfaces import KVCacheManager
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.request import Request
-from mini_vllm.trace import StepRecord
-from mini_vllm.workload import SMALL_POOL, make_workload, run_workload
+from course.labtest.phase2.doubles import RecordingPrefixCache
+from course.labtest.support import make_request
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.core.request import Request
+from mini_vllm.engine.admission import require_servable
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.seams.absent import NoPrefixCache, SlotReservation
+from mini_vllm.seams.interfaces import KVCacheManager
+from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from labs.support import make_request
-from mini_vllm.assembly import build_engine
+from course.labtest.support import make_request
+from course.parity.replay import Replay
+from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.parity.replay import Replay
-from mini_vllm.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.trace import StepRecord
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.course.checks.runs import stage, traced_steps
 

@@ -6,18 +6,18 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from labs.phase5_chunked_prefill.naive_policy import FrozenKV, request_in
-from labs.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
-from mini_vllm.absent import NoPreemption
-from mini_vllm.assembly import build_engine
+from course.labtest.phase5.reference_policy import FrozenKV, request_in
+from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
+from course.parity.replay import Replay
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.parity.replay import Replay
-from mini_vllm.parity.scenario import PUBLIC_TRACES, read_scenarios
-from mini_vllm.request import RequestStatus
+from mini_vllm.core.request import RequestStatus
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.trace import StepRecord
+from mini_vllm.seams.absent import NoPreemption
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.course.checks.runs import stage, traced_steps

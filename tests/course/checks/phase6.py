@@ -8,19 +8,19 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from labs.support import make_request
-from mini_vllm.assembly import build_engine
+from course.labtest.support import make_request
 from mini_vllm.config import EngineConfig
-from mini_vllm.lineup import CHECKOUT, parse_lineup
+from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.llm import LLM
-from mini_vllm.model.groups import group_requests
-from mini_vllm.model.loading import EMBEDDED_MODEL, describe_model
-from mini_vllm.model.paged_model import PagedModel
-from mini_vllm.model.runner import PagedModelRunner, draw
-from mini_vllm.model.step_buffer import StepBuffer
-from mini_vllm.model.steps import FlatBatch, RunnerSteps
+from mini_vllm.runner.groups import group_requests
+from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
+from mini_vllm.runner.step_buffer import StepBuffer
+from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.step import ScheduledRequest
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
 from solutions import phase6_gpu_runner as phase6
 
 __all__ = ["NAMESPACE"]

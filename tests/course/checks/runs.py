@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 
 from typer.testing import CliRunner
 
-from mini_vllm.cli.main import app
-from mini_vllm.cli.stage_sentences import mean_ms, p95_ms
-from mini_vllm.lineup import parse_lineup
-from mini_vllm.stages import make_visits, run_stage
-from mini_vllm.trace import StepRecord
+from course.cli.main import app
+from course.terminal.stage_sentences import mean_ms, p95_ms
+from course.workloads.ablation import make_visits, run_stage
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.seams.lineup import parse_lineup
 
 
 @cache

@@ -1,0 +1,97 @@
+"""`mini-vllm bench prefix | chunked | preemption`: what a feature buys on a workload made for it."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.feature_runs import Comparison, as_record, measure_feature
+from course.terminal.charts import duration, measured_bar
+from course.terminal.console import friendly, is_live, make_console
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.step_view import FAINT, STRONG
+
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the quickest counts.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, one round: does it work?")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
+
+
+@friendly
+def bench_prefix(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask many questions about one document, with prefix caching and without."""
+    run("prefix", lineup, rounds, threads, quick, as_json)
+
+
+@friendly
+def bench_chunked(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let long documents arrive while chats decode, with chunked prefill and without."""
+    run("chunked", lineup, rounds, threads, quick, as_json)
+
+
+@friendly
+def bench_preemption(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: Threads = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve answers of unknown length in little memory: blocks on demand against memory promised in advance."""
+    run("preemption", lineup, rounds, threads, quick, as_json)
+
+
+def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:
+    """Measure a feature and print it."""
+    scale, num_rounds = (0.1, 1) if quick else (1.0, rounds)
+    num_threads = threads_to_use(threads)
+    console = make_console(stderr=as_json)
+    team = lineup_to_run(lineup, console)
+    if is_live(console):
+        with console.status("Loading torch and the model ...") as status:
+            comparison = measure_feature(name, team, scale, num_rounds, num_threads, status.update)
+    else:
+        comparison = measure_feature(name, team, scale, num_rounds, num_threads)
+    if as_json:
+        typer.echo(json.dumps({"feature": name, **as_record(comparison)}))
+    else:
+        show(console, comparison)
+
+
+def show(console: Console, comparison: Comparison) -> None:
+    """Print a pair of bars for each figure."""
+    feature = comparison.feature
+    same, both = comparison.same_tokens
+    console.print(f"{feature.title}: {feature.workload}", style=STRONG, markup=False)
+    for name, (with_it, without) in comparison.figures().items():
+        is_rate, scale = "per second" in name, max(with_it, without)
+        console.print(f"\n{name}", markup=False)
+        for side, value in (("with it", with_it), ("without", without)):
+            number = f"{value:.0f}" if is_rate else duration(value)
+            words = f"{number:>8}" + (f"   x{with_it / without:.2f}" if side == "with it" else "")
+            console.print(measured_bar(side, value, scale, words, ours=side == "with it"))
+    absent = f" and {', '.join(feature.absent_without)} absent" if feature.absent_without else ""
+    console.print(
+        f"\nwith it: {told(dict(feature.with_it))}; without: {told(dict(feature.without))}{absent}. "
+        f"Same tokens in {same} of {both} requests. The embedded model; threads: {comparison.num_threads}.",
+        style=FAINT,
+        markup=False,
+    )
+
+
+def told(settings: dict[str, object]) -> str:
+    """Return settings in words."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"

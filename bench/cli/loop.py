@@ -1,0 +1,38 @@
+"""`mini-vllm bench loop`: how long a learner waits for a verdict."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from bench.loop import BARE, errands, measure_loop
+from course.terminal.charts import duration, measured_bar
+from course.terminal.console import friendly, is_live, make_console
+from course.terminal.step_view import FAINT, STRONG
+
+
+@friendly
+def bench_loop(
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each; the quickest counts.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One run, and no grades but phase 1's.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the learner's loop: a fresh process from its start to the verdict, with the files as they are."""
+    console = make_console(stderr=as_json)
+    todo = errands([1]) if quick else errands()
+    if is_live(console):
+        with console.status("Measuring ...") as status:
+            waits = measure_loop(todo, 1 if quick else rounds, status.update)
+    else:
+        waits = measure_loop(todo, 1 if quick else rounds)
+    if as_json:
+        typer.echo(json.dumps({"seconds": [asdict(wait) for wait in waits]}))
+        return
+    console.print("From the start of a process to its verdict", style=STRONG)
+    scale = max(wait.seconds for wait in waits)
+    bare = next(wait.seconds for wait in waits if wait.name == BARE)
+    for wait in waits:
+        figures = f"{duration(wait.seconds):>7} {wait.seconds / bare:6.0f} x Python's start"
+        console.print(measured_bar(wait.name, wait.seconds, scale, figures, ours=wait.name != BARE))
+    console.print("Wall-clock time, the quickest run, on a machine that may have been busy.", style=FAINT)

@@ -1,0 +1,141 @@
+"""`mini-vllm bench throughput`: whole workloads against what a user would run instead."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.cli.throughput_view import show
+from bench.peer_process import CONTENDERS, PeerError, embedded_model_path
+from bench.plan import OURS, Plan
+from bench.requests import FULL, QUICK
+from bench.results import Results, as_record
+from bench.throughput import Say, run_throughput, seconds_by_operator
+from course.terminal.console import fail, friendly, is_live, make_console
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.step_view import FAINT
+from course.workloads.fallbacks import whole_prompts
+
+if TYPE_CHECKING:
+    from bench.models import ModelSize
+    from bench.roofline import MachineRates
+
+RANDOM = "random-150m"
+
+
+@friendly
+def bench_throughput(
+    model: Annotated[
+        str, typer.Option(help=f"'embedded', '{RANDOM}' (random weights), or the path of a model directory.")
+    ] = "embedded",
+    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 64,
+    peers: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(CONTENDERS[1:])}; 'none'.")
+    ] = ",".join(CONTENDERS[1:]),
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the quickest of each counts.")] = 2,
+    threads: Threads = None,
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="What weights and cache are kept in.")
+    ] = "float32",
+    lineup: LineupText = None,
+    quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: does it work?")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Serve many short chats and a few long documents, and let transformers and OpenVINO GenAI do the same.
+
+    All at once, then as a stream; last, one round of questions that share a document.
+
+    Everybody has a process of their own, the same requests, threads and room for K and V; rounds are taken in turns.
+    """
+    names = (OURS, *chosen_peers(peers))
+    console = make_console(stderr=as_json)
+    team = lineup_to_run(lineup, console)
+    if team.runner == "absent":
+        raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
+    with tempfile.TemporaryDirectory() as folder:
+        console.print(f"Model: {model}, {dtype}. Loading torch ...", style=FAINT, markup=False)
+        directory, size = open_model(model, Path(folder))
+        plan = Plan(
+            directory,
+            size.vocab_size,
+            min(requests, 12) if quick else requests,
+            1 if quick else rounds,
+            threads_to_use(threads),
+            names,
+            dtype,
+            str(team),
+            QUICK if quick else FULL,
+        )
+        if team.chunking == "absent":
+            console.print(whole_prompts(plan.settings().max_num_batched_tokens))
+        try:
+            with progress(console) as say:
+                results = run_throughput(plan, say)
+            console.print("Looking where our time goes ...", style=FAINT)
+            explained = explain_ours(plan, results)
+        except PeerError as error:
+            fail(str(error), 1)
+        record = {
+            "model": model,
+            "num_parameters": size.num_parameters,
+            **as_record(plan, results),
+            **explained,
+        }
+    if as_json:
+        typer.echo(json.dumps(record))
+    else:
+        show(console, record)
+
+
+def chosen_peers(text: str) -> list[str]:
+    """Read `--peers`. Raises `ValueError` for a name that nobody has."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in CONTENDERS[1:]:
+            raise ValueError(f"--peers {name}: choose from {', '.join(CONTENDERS[1:])}, or 'none'")
+    return names
+
+
+def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
+    """Return the directory of a model and its size. Raises `ValueError` if there is none."""
+    from bench.models import model_size, save_random_model
+
+    directory = embedded_model_path() if model == "embedded" else Path(model)
+    if model == RANDOM:
+        directory = save_random_model(folder / RANDOM)
+    if not (directory / "config.json").exists():
+        raise ValueError(f"--model {model}: there is no config.json in {directory}; or use 'embedded' or '{RANDOM}'")
+    return directory.resolve(), model_size(directory)
+
+
+def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:
+    """Return what there is to say about our own time, by workload, and what a forward pass is made of."""
+    from bench.explain import explain, machine_rates
+
+    rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
+    explained = {
+        workload: explain(entries[OURS].served, plan.model, plan.dtype, rates)
+        for workload, entries in results.entries.items()
+    }
+    return {"explained": explained, "seconds_by_operator": seconds_by_operator(plan)}
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Say]:
+    """Show who is at work and how far while the block runs, if there is a terminal."""
+    if not is_live(console):
+        yield lambda workload, name, count, done: None
+        return
+    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task("")
+        yield lambda workload, name, count, done: bars.update(
+            task, description=f"{workload}: {name}", total=count, completed=done
+        )

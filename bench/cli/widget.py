@@ -1,0 +1,44 @@
+"""`mini-vllm bench widget`: how soon a picture follows its slider."""
+
+import json
+from statistics import median
+from typing import Annotated
+
+import typer
+
+from bench.widget import NUM_STEPS, films, measure_widget
+from course.browser.chromium import headless_chromium
+from course.terminal.charts import measured_bar
+from course.terminal.console import friendly, make_console
+from course.terminal.step_view import FAINT, STRONG
+
+
+@friendly
+def bench_widget(
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the slider for each pool.")] = NUM_STEPS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the time machine in a headless Chromium: from a step of its slider to the picture on the screen."""
+    console = make_console(stderr=as_json)
+    with headless_chromium() as browser:
+        version = browser.version
+        results = [measure_widget(browser, num_blocks, film, steps) for num_blocks, film in films()]
+    if as_json:
+        record = [{"num_blocks": r.num_blocks, "ms": r.steps, "frame_ms": r.nothing} for r in results]
+        typer.echo(json.dumps({"chromium": version, "pools": record}))
+        return
+    console.print(f"From a step of the slider to its picture: the median of {steps} steps", style=STRONG)
+    scale = max(result.median for result in results)
+    for result in results:
+        figures = f"{result.median:5.1f} ms, the slowest {result.worst:.1f} ms"
+        console.print(
+            measured_bar(f"{result.num_blocks:,} blocks", result.median, scale, figures, ours=True), highlight=False
+        )
+    frame = median(value for result in results for value in result.nothing)
+    console.print(measured_bar("nothing changes", frame, scale, f"{frame:5.1f} ms: a frame of the browser", ours=False))
+    console.print(
+        f"The time machine over labs/observed/all_phases.jsonl in Chromium {version}, headless, without a kernel: "
+        f"a player asks none.",
+        style=FAINT,
+        markup=False,
+    )

@@ -1,0 +1,71 @@
+"""The models of the benchmarks, as directories that every contender can load. Imports torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+from mini_vllm.runner.loading import EMBEDDED_MODEL
+
+RANDOM_MODEL: dict[str, Any] = {
+    "vocab_size": 8192,
+    "hidden_size": 1024,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "intermediate_size": 2816,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What a forward pass must read and compute at least."""
+
+    vocab_size: int
+    num_parameters: int
+    layer_weights: int
+    """Numbers in the linear layers that every token goes through."""
+    head_weights: int
+    """Numbers in the output layer, which only tokens that sample go through."""
+    kv_numbers_per_token: int
+    attention_width: int
+    """Layers times heads times their size: an attended token costs 4 operations for each."""
+
+
+def save_random_model(directory: Path) -> Path:
+    """Write a Llama of about 150 million random weights, with the course's tokenizer beside it."""
+    torch.manual_seed(0)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    LlamaForCausalLM(LlamaConfig(**RANDOM_MODEL)).save_pretrained(directory)
+    AutoTokenizer.from_pretrained(EMBEDDED_MODEL).save_pretrained(directory)
+    return directory
+
+
+def model_size(directory: str | Path) -> ModelSize:
+    """Read the sizes off a model's config, without its weights."""
+    config = AutoConfig.from_pretrained(directory)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    head = linear.pop("lm_head", 0)
+    heads, layers = config.num_attention_heads, config.num_hidden_layers
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    return ModelSize(
+        config.vocab_size,
+        sum(weight.numel() for weight in model.parameters()),
+        sum(linear.values()),
+        head,
+        2 * layers * kv_heads * head_dim,
+        layers * heads * head_dim,
+    )

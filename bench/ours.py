@@ -1,0 +1,138 @@
+"""Our engine as a contender, with a stopwatch on its forward passes."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from bench.contender import Say, Settings
+from bench.requests import BenchRequest
+from bench.served import Served
+from bench.stream import Arrivals
+from course.workloads.simulated_time import EndingRunner
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.runner.graphs import GraphedModel
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.interfaces import ModelRunner
+from mini_vllm.seams.lineup import parse_lineup
+
+BLOCK_SIZE = 16
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """One step: its size, and its seconds from the outside to the inside.
+
+    `num_attended` is the sum over tokens of the tokens that each attends to; `num_context` the tokens whose
+    K and V are read.
+    """
+
+    num_requests: int = 0
+    num_tokens: int = 0
+    num_samples: int = 0
+    num_context: int = 0
+    num_attended: float = 0.0
+    step_seconds: float = 0.0
+    runner_seconds: float = 0.0
+    forward_seconds: float = 0.0
+
+
+class WatchedRunner:
+    """A runner that notes what it is given and how long it and the model inside it take."""
+
+    def __init__(self, inner: ModelRunner, model: nn.Module) -> None:
+        self.inner, self.vocab_size = inner, inner.vocab_size
+        self.last = StepTimes()
+        self._began = 0.0
+        model.register_forward_pre_hook(self._begin)
+        model.register_forward_hook(self._end)
+
+    def _begin(self, *parts: Any) -> None:
+        self._began = time.perf_counter()
+
+    def _end(self, *parts: Any) -> None:
+        self.last.forward_seconds += time.perf_counter() - self._began
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        start = time.perf_counter()
+        self.last = StepTimes(
+            len(batch),
+            sum(row.num_scheduled_tokens for row in batch),
+            sum(row.samples for row in batch),
+            sum(row.num_computed_tokens + row.num_scheduled_tokens for row in batch),
+            sum(row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens / 2) for row in batch),
+        )
+        output = self.inner.execute_model(batch)
+        self.last.runner_seconds = time.perf_counter() - start
+        return output
+
+
+class Ours:
+    """Our engine, step by step."""
+
+    def __init__(self, settings: Settings, **config: Any) -> None:
+        chosen: dict[str, Any] = {
+            "num_gpu_blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
+            "block_size": BLOCK_SIZE,
+            "max_num_seqs": settings.max_num_seqs,
+            "max_num_batched_tokens": settings.max_num_batched_tokens,
+            "max_model_len": settings.max_model_len,
+            "dtype": settings.dtype,
+        }
+        lineup = parse_lineup(settings.lineup)
+        self.engine = build_engine(EngineConfig(**{**chosen, **config}), lineup, settings.model or None)
+        assert isinstance(self.engine.runner, PagedModelRunner)
+        paged = self.engine.runner.model
+        if isinstance(paged, GraphedModel):
+            paged = paged.model
+        assert isinstance(paged, PagedModel)
+        caches = paged.key_caches + paged.value_caches
+        self.facts = {
+            "lineup": str(lineup),
+            "kv_cache_bytes": sum(cache.numel() * cache.element_size() for cache in caches),
+        }
+        self.watched = WatchedRunner(self.engine.runner, paged.model)
+        self.lengths: dict[str, int] = {}
+        end, *_ = self.engine.tokenizer.eos_token_ids or [0]
+        self.engine.runner = EndingRunner(self.watched, self.lengths, end)
+        self.num_rounds = 0
+
+    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+        """Serve a round; requests are added when they arrive."""
+        self.num_rounds += 1
+        engine, arrivals, num_done = self.engine, Arrivals(requests), 0
+        token_ids: list[list[int]] = [[] for _ in requests]
+        token_times: list[list[float]] = [[] for _ in requests]
+        steps: list[dict[str, float]] = []
+        while not arrivals.all_in or engine.has_unfinished_requests():
+            for index in arrivals.take():
+                self.add(f"{self.num_rounds}:{index}", requests[index])
+            if not engine.has_unfinished_requests():
+                arrivals.wait()
+                continue
+            start = time.perf_counter()
+            outputs = engine.step()
+            self.watched.last.step_seconds = time.perf_counter() - start
+            steps.append(asdict(self.watched.last))
+            now = arrivals.now
+            for output in outputs:
+                index = int(output.request_id.partition(":")[2])
+                token_ids[index] = list(output.outputs[0].token_ids)
+                token_times[index] += [now] * (len(token_ids[index]) - len(token_times[index]))
+                num_done += output.finished
+                if output.finished:
+                    say(num_done)
+        return Served(token_ids, token_times, arrivals.now, steps=steps)
+
+    def add(self, request_id: str, request: BenchRequest) -> None:
+        """Hand a request in. One with a limit ends with an end token, as a text does; the others by their length."""
+        limit = request.limit or request.num_output_tokens
+        self.lengths[request_id] = request.num_output_tokens if request.limit else 0
+        params = SamplingParams(max_tokens=limit, ignore_eos=request.limit is None)
+        self.engine.add_request(request_id, request.prompt, params)

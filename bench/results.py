@@ -1,0 +1,81 @@
+"""The results of `bench throughput`: each contender's best round of each workload."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.plan import OURS, Plan
+from bench.requests import BenchRequest
+from bench.served import Served, num_equal, summary
+
+
+@dataclass(slots=True)
+class Entry:
+    """One contender's best round of one workload, with what it was compared on.
+
+    `equal` is how many requests of all rounds got the same tokens as ours, and how many were compared.
+    """
+
+    requests: list[BenchRequest]
+    served: Served
+    all_seconds: list[float]
+    facts: dict[str, Any]
+    equal: tuple[int, int]
+
+
+@dataclass(slots=True)
+class Results:
+    """The best rounds by workload and contender, and the reasons of those that are missing."""
+
+    entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def keep(
+        self,
+        workload: str,
+        name: str,
+        requests: list[BenchRequest],
+        served: Served,
+        ours: Served,
+        facts: dict[str, Any],
+    ) -> None:
+        """Keep a round if it is the contender's quickest; all seconds are remembered."""
+        entries = self.entries.setdefault(workload, {})
+        equal, seconds = num_equal(ours, served), [served.seconds]
+        if (before := entries.get(name)) is not None:
+            equal = (before.equal[0] + equal[0], before.equal[1] + equal[1])
+            seconds = before.all_seconds + seconds
+            if before.served.seconds <= served.seconds:
+                requests, served = before.requests, before.served
+        entries[name] = Entry(requests, served, seconds, facts, equal)
+
+
+def as_record(plan: Plan, results: Results) -> dict[str, Any]:
+    """Return the results for programs."""
+    settings = plan.settings()
+    return {
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "kv_cache_tokens": settings.kv_cache_tokens,
+        "plan": {**asdict(plan), "model": plan.model.name, "contenders": list(plan.contenders)},
+        "missing": results.missing,
+        "workloads": {
+            workload: {
+                name: {
+                    **summary(entry.requests, entry.served),
+                    "all_seconds": entry.all_seconds,
+                    "facts": entry.facts,
+                    "ours_is_faster_by": ratio(entries, name),
+                    "equal_requests": entry.equal,
+                }
+                for name, entry in entries.items()
+            }
+            for workload, entries in results.entries.items()
+        },
+    }
+
+
+def ratio(entries: dict[str, Entry], name: str) -> float:
+    """Return our output tokens per second divided by another contender's.
+
+    In a workload of which it serves only some requests, by what it reached on those.
+    """
+    return entries[OURS].served.tokens_per_second / entries[name].served.tokens_per_second

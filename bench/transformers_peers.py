@@ -1,0 +1,128 @@
+"""What a user of transformers would run instead: `generate` on padded batches, and continuous batching."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+
+from bench.contender import Say, Settings
+from bench.requests import BenchRequest
+from bench.served import Served
+from bench.stream import Arrivals
+
+PAGE_SIZE = 32
+
+
+def load(settings: Settings) -> Any:
+    """Return the model as transformers loads it."""
+    model: Any = AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
+    return model.eval()
+
+
+class TokenClock(StoppingCriteria):
+    """Stops nothing: it is asked after every token, and notes when that was."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self.arrivals = arrivals
+        self.times: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        self.times.append(self.arrivals.now)
+        return torch.zeros(len(input_ids), dtype=torch.bool)
+
+
+class StaticBatches:
+    """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended."""
+
+    def __init__(self, settings: Settings, batch_size: int) -> None:
+        self.model = load(settings)
+        self.batch_size = batch_size
+        self.facts: dict[str, Any] = {"batch_size": batch_size}
+
+    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+        """Serve a round; a batch is made of whoever waits when the one before has ended."""
+        arrivals = Arrivals(requests)
+        token_ids: list[list[int]] = []
+        token_times: list[list[float]] = []
+        while not arrivals.all_in:
+            arrivals.wait()
+            batch = [requests[index] for index in arrivals.take(self.batch_size)]
+            clock = TokenClock(arrivals)
+            for request, answer in zip(batch, self._generate(batch, clock), strict=True):
+                token_ids.append(answer[: request.num_output_tokens])
+                token_times.append(clock.times[: request.num_output_tokens])
+            say(len(token_ids))
+        return Served(token_ids, token_times, arrivals.now)
+
+    @torch.inference_mode()
+    def _generate(self, batch: list[BenchRequest], clock: TokenClock) -> list[list[int]]:
+        longest = max(len(request.prompt) for request in batch)
+        input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
+        attention_mask = torch.zeros_like(input_ids)
+        for row, request in enumerate(batch):
+            input_ids[row, longest - len(request.prompt) :] = torch.tensor(request.prompt)
+            attention_mask[row, longest - len(request.prompt) :] = 1
+        generated = self.model.generate(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            max_new_tokens=max(request.num_output_tokens for request in batch),
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+            stopping_criteria=[clock],
+        )
+        answers: list[list[int]] = generated[:, longest:].tolist()
+        return answers
+
+
+class Continuous:
+    """transformers' own continuous batching, fed through its manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.model = load(settings)
+        self.generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=1
+        )
+        self.batching = ContinuousBatchingConfig(
+            page_size=PAGE_SIZE,
+            num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
+            max_batch_tokens=settings.max_num_batched_tokens,
+        )
+        self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
+
+    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+        """Serve a round. Its times are those that the manager noted for each token."""
+        token_ids: list[list[int]] = [[] for _ in requests]
+        token_times: list[list[float]] = [[] for _ in requests]
+        index_of: dict[str, int] = {}
+        num_done = 0
+        with self.model.continuous_batching_context_manager(
+            generation_config=self.generation,
+            continuous_batching_config=self.batching,
+            block=True,
+            timeout=5,
+            persistent_manager=True,  # else every round would pay for a new cache
+            warmup=False,
+        ) as manager:
+            arrivals = Arrivals(requests)
+            while num_done < len(requests):
+                for index in arrivals.take():
+                    length = requests[index].num_output_tokens
+                    request_id = manager.add_request(
+                        requests[index].prompt, max_new_tokens=length, record_timestamps=True
+                    )
+                    index_of[request_id] = index
+                wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival - arrivals.now)
+                result = manager.get_result(timeout=min(1.0, wait))
+                if result is not None and result.is_finished():
+                    index = index_of[result.request_id]
+                    token_ids[index] = list(result.generated_tokens)
+                    token_times[index] = [moment - arrivals.start for moment in result.timestamps]
+                    num_done += 1
+                    say(num_done)
+                elif result is None and not manager.is_running():
+                    raise RuntimeError("transformers' continuous batching stopped before all requests were served")
+            seconds = arrivals.now
+        return Served(token_ids, token_times, seconds)

@@ -1,0 +1,1 @@
+"""For teachers: judging a class, and the student edition."""

@@ -1,0 +1,138 @@
+"""What a learner gets to read: points per family, and the first situation that went wrong in each of them."""
+
+from io import StringIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from classroom.judge.results import FamilyGrade, Outcome, PhaseGrade, Report, SubmissionGrade, shown_points
+from classroom.judge.scenario import Scenario
+from classroom.judge.submission import printable
+from course.oracle.divergence import Parting
+from course.terminal.divergence_tables import last_steps, side_by_side
+from mini_vllm.seams.lineup import PHASE_NAMES
+
+WIDTH = 100
+MOST_LINES = 40
+
+
+def feedback(grade: SubmissionGrade, report: Report, *, reveal: bool) -> str:
+    """Return the text for one submission. The secret seed is in it only with `reveal`."""
+    page = Console(file=StringIO(), width=WIDTH, color_system=None, highlight=False)
+    page.print(Text(f"{grade.name}: {shown_points(grade.points):g} of {grade.max_points} points"))
+    if not report.jailed:
+        page.print("Graded without isolation (--no-jail).")
+    if reveal:
+        page.print(Text(f"Seed: {report.seed}, {report.per_family} situations in each family."))
+    if grade.error:
+        page.print(Text(grade.error))
+    for phase in grade.phases:
+        show_phase(page, phase)
+    show_together(page, grade)
+    text = page.file
+    assert isinstance(text, StringIO)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def show_phase(page: Console, phase: PhaseGrade) -> None:
+    """Print a phase: its families, then what went wrong."""
+    page.print()
+    name = PHASE_NAMES[phase.number - 1]
+    page.print(f"Phase {phase.number}, {name}: {shown_points(phase.points):g} of {phase.max_points} points")
+    if phase.error:
+        show_words(page, phase.error)
+        return
+    if not phase.is_written:
+        page.print("  not written yet")
+        return
+    for family in phase.families:
+        points = f"{shown_points(family.points):g}/{family.family.points}"
+        right = f"{family.num_right} of {len(family.outcomes)} right"
+        page.print(f"  {points:>6}  {family.family.title} ({right})", markup=False)
+    for family in phase.families:
+        show_family(page, family)
+
+
+def show_family(page: Console, family: FamilyGrade) -> None:
+    """Print the first situation of a family that went wrong."""
+    trouble = family.first_trouble
+    if trouble is not None:
+        page.print()
+        page.print(f"  [{family.family.title}]", markup=False)
+        show_outcome(page, trouble)
+
+
+def show_together(page: Console, grade: SubmissionGrade) -> None:
+    """Print whether the phases work in one engine. That gives no points: each mistake has cost its own already."""
+    if not grade.together:
+        return
+    page.print()
+    phases = f"Phases 1 to {grade.together_up_to}" if grade.together_up_to > 1 else "Phase 1"
+    trouble = next((outcome for outcome in grade.together if outcome.status != "right"), None)
+    if trouble is None:
+        page.print(f"{phases} together in one engine: the reference's decisions in every step.")
+        return
+    page.print(f"{phases} together in one engine: not yet.")
+    show_outcome(page, trouble)
+
+
+def show_outcome(page: Console, outcome: Outcome) -> None:
+    """Print what went wrong, the situation, and the steps of both sides."""
+    show_words(page, outcome.told)
+    if outcome.scenario is not None:
+        page.print(settings_line(outcome.scenario), markup=False)
+        page.print(arrivals_table(outcome.scenario))
+    difference = outcome.difference
+    if difference is not None:
+        page.print(last_steps("reference", difference.reference))
+        page.print(last_steps("yours", difference.mine))
+        page.print(side_by_side(Parting(difference.step, difference.field, difference.mine, difference.reference)))
+
+
+def show_words(page: Console, words: str) -> None:
+    """Print what was said, which may come from the learner's code: control characters out, cut if long."""
+    lines = [printable(line) for line in words.splitlines()]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], "..."]
+    for line in lines:
+        page.print(Text(f"  {line}"))
+
+
+def settings_line(scenario: Scenario) -> str:
+    """Return the settings that decide something."""
+    config = scenario.config
+    assert config.num_gpu_blocks is not None
+    words = [
+        f"budget={config.max_num_batched_tokens}",
+        f"max_num_seqs={config.max_num_seqs}",
+        f"threshold={config.long_prefill_token_threshold or 'off'}",
+        f"{config.num_gpu_blocks - 1} blocks of {config.block_size}",
+        f"max_model_len={config.max_model_len}",
+        f"policy={config.policy}",
+        f"caching={'on' if config.enable_prefix_caching else 'off'}",
+        f"chunking={'on' if config.enable_chunked_prefill else 'off'}",
+    ]
+    if config.admission_guard:
+        words.append("guard=on")
+    return "  " + "  ".join(words)
+
+
+def arrivals_table(scenario: Scenario) -> Table:
+    """Return who comes when."""
+    aborts = {request_id: step for step, request_id in scenario.aborts}
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    has_priority = any(new.priority for new in scenario.arrivals)
+    has_tenants = any(new.cache_salt or new.adapter_id for new in scenario.arrivals)
+    headings = ["request", "step", "prompt tokens", "max_tokens"]
+    headings += ["priority"] * has_priority + ["salt", "adapter"] * has_tenants + ["aborted before step"] * bool(aborts)
+    for heading in headings:
+        table.add_column(heading, justify="right", overflow="fold")
+    for new in scenario.arrivals:
+        cells = [new.request_id, str(new.step), str(len(new.prompt_token_ids)), str(new.max_tokens)]
+        cells += [str(new.priority)] * has_priority
+        cells += [new.cache_salt or "-", new.adapter_id or "-"] if has_tenants else []
+        cells += [str(aborts.get(new.request_id, "-"))] if aborts else []
+        table.add_row(*cells)
+    return table

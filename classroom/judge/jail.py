@@ -1,0 +1,121 @@
+"""The jail: bubblewrap around a worker. No network, no other processes, nothing to read but what it needs."""
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_vllm.seams.lineup import CHECKOUT
+
+COURSE = Path("/course")
+TEMPORARY_BYTES = 16 * 2**20
+FIRST_USER = 1_900_000_000  # user ids from here on belong to nobody
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+LINKER = ("/etc/ld.so.cache",)
+SEEN = ("mini_vllm", "course/__init__.py", "course/sandbox", "classroom/__init__.py", "classroom/worker")
+SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "course", "classroom", "tests")
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "USER": "worker",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from classroom.worker.inside import main; main()"
+)  # fmt: skip
+HOW_TO_INSTALL = "tools/install_jail.sh installs it on Debian and Ubuntu"
+WITHOUT = "Without a jail submissions can read, write and send whatever you can: --no-jail, for files you trust only."
+
+
+class JailError(ValueError):
+    """There is no jail, or it does not hold."""
+
+
+@dataclass(frozen=True)
+class Jail:
+    """How workers are started: inside bubblewrap, or without a jail (`program` None)."""
+
+    program: str | None = None
+    limits_temporary: bool = False
+
+    def command(self, labs: Path, arguments: list[str]) -> list[str]:
+        """Return the command that runs Python with `arguments` on the starters under `labs`."""
+        python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
+        if self.program is None:
+            return python
+        root = os.getuid() == 0
+        options = [
+            *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+            *("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+            *(("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if root else ("--unshare-user",)),
+        ]
+        for name, value in ENVIRONMENT.items():
+            options += ["--setenv", name, value]
+        for path in SYSTEM:
+            if os.path.islink(path):
+                options += ["--symlink", os.readlink(path), path]
+            elif os.path.isdir(path):
+                options += ["--ro-bind", path, path]
+        temporary = [*(("--size", str(TEMPORARY_BYTES)) if self.limits_temporary else ()), "--perms", "1777"]
+        options += [*temporary, "--tmpfs", "/tmp"]  # before Python's folders, which may lie below it
+        for path in (*LINKER, *python_folders()):
+            if os.path.exists(path):
+                options += [*folders_above(path), "--ro-bind", path, path]
+        for path in secret_packages():
+            options += ["--tmpfs", path, "--remount-ro", path]
+        options += [*self._course(labs), "--proc", "/proc", "--dev", "/dev"]
+        options += [] if self.limits_temporary else ["--remount-ro", "/tmp"]
+        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(COURSE)]
+        return [self.program, *options, "--", *python]
+
+    def _course(self, labs: Path) -> list[str]:
+        seen = [option for path in SEEN for option in ("--ro-bind", str(CHECKOUT / path), str(COURSE / path))]
+        return ["--perms", "0755", "--dir", str(COURSE), *seen, "--ro-bind", str(labs), str(COURSE / "labs")]
+
+    @property
+    def is_a_jail(self) -> bool:
+        return self.program is not None
+
+    def boot(self, stage: Path, user: int) -> list[str]:
+        """Return the arguments that start a worker. Without a jail the course is the copy in `stage`."""
+        course = COURSE if self.is_a_jail else stage
+        return ["-c", BOOT, str(course), str(user if self.is_a_jail else 0)]
+
+
+def find_jail() -> Jail:
+    """Return a jail that has been tried. Raises `JailError` that says what is missing."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
+    said = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return Jail(program, "--size" in said.stdout + said.stderr)
+
+
+def python_folders() -> list[str]:
+    """Return the folders that Python and its packages are in, outer ones only."""
+    found = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages()}
+    real = sorted({str(Path(path)) for path in found} | {str(Path(path).resolve()) for path in found})
+    outer = [path for path in real if not any(path.startswith(other + "/") for other in [*real, *SYSTEM])]
+    return [path for path in outer if path not in SYSTEM]
+
+
+def folders_above(path: str) -> list[str]:
+    """Return options that make the folders above a path such that everybody may go through."""
+    options = []
+    for folder in list(Path(path).parents)[-2::-1]:
+        options += ["--perms", "0755", "--dir", str(folder)]
+    return options
+
+
+def secret_packages() -> list[str]:
+    """Return what may lie between the installed packages and must not be seen: an installed copy of the course."""
+    folders = {path for path in [*site.getsitepackages(), sysconfig.get_path("purelib")] if path}
+    return sorted(f"{folder}/{name}" for folder in folders for name in SECRET_PACKAGES if Path(folder, name).is_dir())

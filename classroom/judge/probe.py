@@ -1,0 +1,83 @@
+"""Before anybody is graded: does the jail hold?"""
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+
+from classroom.judge.jail import COURSE, ENVIRONMENT, FIRST_USER, WITHOUT, Jail, JailError
+from classroom.judge.worker import Stage
+from mini_vllm.seams.lineup import CHECKOUT
+
+PROBE_SECONDS = 60
+# Runs in the jail as a worker would, after giving up root; prints what should not have been possible.
+ATTEMPTS = """
+import json, os, socket, sys
+user, port, secret, outside = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if os.getuid() == 0:
+    os.setgid(user); os.setuid(user)
+done = []
+def attempt(what, action):
+    try:
+        action()
+    except Exception:
+        return
+    done.append(what)
+attempt("read the solutions", lambda: os.listdir(os.path.join(secret, "solutions")))
+attempt("read a file of the judge", lambda: open(outside).read())
+attempt("write to the course", lambda: open("/course/labs/x", "w"))
+attempt("write to the package", lambda: open("/course/mini_vllm/x", "w"))
+attempt("write to /", lambda: open("/x", "w"))
+attempt("write to Python's packages", lambda: open(os.path.join(os.path.dirname(os.__file__), "x"), "w"))
+attempt("write next to Python", lambda: open(os.path.join(sys.prefix, "x"), "w"))
+attempt("connect to the network", lambda: socket.create_connection(("127.0.0.1", port), 1))
+attempt("import the solutions", lambda: __import__("solutions.phase1_scheduler_step"))
+attempt("import the judge", lambda: __import__("classroom.judge.judge"))
+if len([name for name in os.listdir("/proc") if name.isdigit()]) > 3:
+    done.append("see other processes")
+if "MINI_VLLM_JUDGE_CANARY" in os.environ:
+    done.append("read the judge's environment")
+print(json.dumps(done))
+"""
+
+
+def require_jail(jail: Jail) -> None:
+    """Try to break out of the jail. Raises `JailError` if it does not start, or if something is possible."""
+    with (
+        Stage({}, jail) as stage,
+        tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="mini_vllm_judge_secret_") as outside,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        os.chmod(outside.name, 0o644)
+        arguments = ["-c", f"import sys; sys.path.insert(0, '{COURSE}')\n{ATTEMPTS}", str(FIRST_USER)]
+        arguments += [str(server.getsockname()[1]), str(CHECKOUT), outside.name]
+        environment = ENVIRONMENT | {"MINI_VLLM_JUDGE_CANARY": "1"}
+        try:
+            done = subprocess.run(
+                jail.command(stage.path / "labs", arguments),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PROBE_SECONDS,
+                check=False,
+            )
+            possible = json.loads(done.stdout) if done.returncode == 0 else None
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise JailError(f"the jail does not start: {error}. {WITHOUT}") from error
+    if possible is None:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise JailError(f"the jail does not start here: {said}. {why_not(said)}{WITHOUT}")
+    if possible:
+        raise JailError(f"the jail leaks; a submission could {', '.join(possible)}. {WITHOUT}")
+
+
+def why_not(said: str) -> str:
+    """Return what usually helps."""
+    if "namespace" in said or "Permission" in said or "permitted" in said:
+        return (
+            "The system forbids user namespaces: containers need the option for it, and Ubuntu 24.04 an AppArmor "
+            "profile for bwrap (docs/teaching.md). "
+        )
+    return ""

@@ -1,0 +1,36 @@
+"""A question to functions of a phase: what goes in, and what the reference makes of it."""
+
+import importlib
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from classroom.judge.worker import lab_folder
+from classroom.worker.drivers import DRIVERS
+
+MOST_CASES = 60
+
+
+def same(expected: Any, found: Any) -> bool:
+    """Return whether two plain values are equal; a tuple is as good as a list, True as good as 1."""
+    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
+        return len(expected) == len(found) and all(map(same, expected, found))
+    return bool(expected == found)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One question: a driver, its arguments, the right answer, and when an answer equals it."""
+
+    phase: int
+    driver: str
+    arguments: tuple[Any, ...]
+    expected: list[Any]
+    equal: Callable[[Any, Any], bool] = same
+
+
+def trial(phase: int, driver: str, *arguments: Any, equal: Callable[[Any, Any], bool] = same) -> Trial:
+    """Ask the reference and return the question with its answer."""
+    reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
+    return Trial(phase, driver, arguments, DRIVERS[driver](reference, *deepcopy(arguments)), equal)

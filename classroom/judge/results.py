@@ -1,0 +1,155 @@
+"""What the judge found out, as plain values."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from classroom.judge.families import Family
+from classroom.judge.scenario import Scenario
+from mini_vllm.engine.trace_recorder import StepRecord
+
+Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first step in which two engines part; each trace goes up to it, `mine` may end before."""
+
+    step: int
+    field: str
+    reference: list[StepRecord]
+    mine: list[StepRecord]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one situation went. `told` is for the learner."""
+
+    status: Status
+    told: str = ""
+    scenario: Scenario | None = None
+    difference: Difference | None = None
+
+
+@dataclass(frozen=True)
+class FamilyGrade:
+    """The situations of a family, in order."""
+
+    family: Family
+    outcomes: list[Outcome]
+
+    @property
+    def num_right(self) -> int:
+        return sum(outcome.status == "right" for outcome in self.outcomes)
+
+    @property
+    def points(self) -> float:
+        """Its points by the share of situations that are right."""
+        return self.family.points * self.num_right / len(self.outcomes)
+
+    @property
+    def first_trouble(self) -> Outcome | None:
+        return next((outcome for outcome in self.outcomes if outcome.status != "right"), None)
+
+
+@dataclass(frozen=True)
+class PhaseGrade:
+    """A phase alone: the learner's file, and everything else the reference's. `error`: nothing could be played."""
+
+    number: int
+    families: list[FamilyGrade]
+    sha256: str = ""
+    error: str = ""
+
+    @property
+    def points(self) -> float:
+        return sum(family.points for family in self.families)
+
+    @property
+    def max_points(self) -> int:
+        return sum(family.family.points for family in self.families)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether any of it was more than the untouched starter."""
+        statuses = {outcome.status for family in self.families for outcome in family.outcomes}
+        return not self.error and statuses != {"not written"}
+
+
+@dataclass(frozen=True)
+class SubmissionGrade:
+    """One submission. `together` are situations with all written phases up to `together_up_to` in one engine."""
+
+    name: str
+    phases: list[PhaseGrade]
+    together: list[Outcome] = field(default_factory=list)
+    together_up_to: int = 0
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float:
+        return sum(phase.points for phase in self.phases)
+
+    @property
+    def max_points(self) -> int:
+        return sum(phase.max_points for phase in self.phases)
+
+    @property
+    def together_status(self) -> str:
+        """`pass`, `fail`, or `-` if there is nothing to put together."""
+        if not self.together:
+            return "-"
+        return "pass" if all(outcome.status == "right" for outcome in self.together) else "fail"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of a run. `jailed` says whether submissions could reach the machine."""
+
+    seed: str
+    per_family: int
+    jailed: bool
+    grades: list[SubmissionGrade]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything that is needed to compare two runs; no times, so that equal runs are equal."""
+        return {
+            "seed": self.seed,
+            "situations_per_family": self.per_family,
+            "isolated": self.jailed,
+            "submissions": [_as_json(grade) for grade in self.grades],
+        }
+
+
+def _as_json(grade: SubmissionGrade) -> dict[str, Any]:
+    return {
+        "name": grade.name,
+        "error": grade.error or None,
+        "points": shown_points(grade.points),
+        "max": grade.max_points,
+        "together": {"up_to_phase": grade.together_up_to, "status": grade.together_status},
+        "phases": [
+            {
+                "phase": phase.number,
+                "sha256": phase.sha256 or None,
+                "error": phase.error or None,
+                "points": shown_points(phase.points),
+                "max": phase.max_points,
+                "families": [
+                    {
+                        "title": family.family.title,
+                        "points": shown_points(family.points),
+                        "max": family.family.points,
+                        "situations": [outcome.status for outcome in family.outcomes],
+                    }
+                    for family in phase.families
+                ],
+            }
+            for phase in grade.phases
+        ],
+    }
+
+
+def shown_points(points: float) -> float:
+    """Return points with two decimals."""
+    return round(points + 1e-9, 2)

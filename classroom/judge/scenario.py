@@ -1,0 +1,119 @@
+"""Random situations for a whole engine: settings, and who comes, leaves and stops when. Drawn from a secret seed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+
+from mini_vllm.config import EngineConfig, Policy
+from mini_vllm.runner.fake_model_runner import LETTERS
+
+LONGEST_PROMPT = 26
+MOST_NEW_TOKENS = 14
+
+
+@dataclass(frozen=True)
+class Coming:
+    """One request and when it comes."""
+
+    step: int
+    request_id: str
+    prompt_token_ids: list[int]
+    max_tokens: int
+    priority: int = 0
+    cache_salt: str | None = None
+    adapter_id: str | None = None
+    stop_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What an engine is put through. `aborts` are (step, request id): before that step.
+
+    With `reluctant` the chunk policy now and then gives a running request nothing, as its contract allows.
+    """
+
+    config: EngineConfig
+    arrivals: tuple[Coming, ...]
+    aborts: tuple[tuple[int, str], ...] = ()
+    reluctant: bool = False
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a family of scenarios turns on."""
+
+    policy: Policy = "fcfs"
+    is_tight: bool = False
+    caching: bool = False
+    chunking: bool = True
+    has_threshold: bool = False
+    guard: bool = False
+    tenants: bool = False
+    stops: bool = False
+    aborts: bool = False
+    few_seats: bool = False
+    long: bool = False
+    reluctant: bool = False
+    small_budget: bool = False
+
+
+def draw_scenario(rng: Random, on: Features) -> Scenario:
+    """Draw a scenario that has the features."""
+    block_size = rng.choice((2, 3, 4, 5, 8))
+    max_model_len = rng.randrange(32, 44)
+    arrivals = draw_arrivals(rng, on, max_model_len)
+    needs = [-(-(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals]
+    num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
+    config = EngineConfig(
+        max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),
+        max_num_batched_tokens=draw_budget(rng, on, max_model_len),
+        long_prefill_token_threshold=rng.randrange(2, 13) if on.has_threshold else 0,
+        max_model_len=max_model_len,
+        enable_chunked_prefill=on.chunking,
+        enable_prefix_caching=on.caching,
+        policy=on.policy,
+        block_size=block_size,
+        num_gpu_blocks=num_usable + 1,
+        admission_guard=on.guard,
+    )
+    leaving = [new for new in arrivals if on.aborts and rng.random() < 0.3]
+    aborts = tuple((new.step + rng.randrange(6), new.request_id) for new in leaving)
+    return Scenario(config, arrivals, aborts, on.reluctant)
+
+
+def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
+    """Draw how many tokens a step may compute."""
+    if not on.chunking:
+        return max_model_len + rng.randrange(12)  # else a long prompt would wait for ever
+    return rng.randrange(3, 8) if on.small_budget else rng.randrange(6, 34)
+
+
+def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Coming, ...]:
+    """Draw the requests; with caching about two of three share a beginning."""
+    beginnings = [[rng.randrange(256) for _ in range(rng.randrange(6, 18))] for _ in range(2)]
+    step, arrivals, names = 0, list[Coming](), name_maker(rng)
+    for _ in range(rng.randrange(5, 9)):
+        own = [rng.randrange(256) for _ in range(rng.randrange(1, LONGEST_PROMPT - 17))]
+        shares = on.caching and rng.random() < 0.7
+        prompt = rng.choice(beginnings) + own * rng.choice((0, 1, 1)) if shares else own * rng.choice((1, 1, 2, 3))
+        arrivals.append(
+            Coming(
+                step,
+                next(names),
+                (prompt or own)[: max_model_len - 2],
+                rng.randrange(1, MOST_NEW_TOKENS + 1) + (max_model_len if on.long and rng.random() < 0.3 else 0),
+                priority=rng.randrange(3) if on.policy == "priority" else 0,
+                cache_salt=rng.choice((None, "one", "two")) if on.tenants else None,
+                adapter_id=rng.choice((None, None, "adapter")) if on.tenants else None,
+                stop_token_ids=tuple(rng.sample(LETTERS, 4)) if on.stops and rng.random() < 0.5 else (),
+            )
+        )
+        step += rng.choice((0, 0, 1, 2))
+    return tuple(arrivals)
+
+
+def name_maker(rng: Random) -> Iterator[str]:
+    """Return request ids in no order that a queue could lean on."""
+    first = rng.randrange(20, 60)
+    return (f"r{(first + 37 * number) % 97}" for number in count())

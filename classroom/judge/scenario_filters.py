@@ -1,0 +1,64 @@
+"""What a scenario must show on the reference, so that a family is about what its title says."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from classroom.judge.engine import Play
+from classroom.judge.scenario import Scenario
+from mini_vllm.engine.trace_recorder import StepRecord
+
+Wanted = Callable[[Scenario, Sequence[StepRecord]], object]
+
+
+def preempts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return any(step["preempted"] for step in trace)
+
+
+def hits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return any(row.get("hit") for step in trace for row in step["scheduled"])
+
+
+def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return hits(scenario, trace) and any(step["evicted"] for step in trace)
+
+
+def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """A victim finds blocks that hold what it has said itself."""
+    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
+    resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
+    return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
+
+
+def planned_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """A victim was in the plan of the step already, which happens by priority only."""
+    return any(returned for step in trace for _, _, returned in step["preempted"])
+
+
+def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    budget = scenario.config.max_num_batched_tokens
+    returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
+    return any(tokens and total + tokens > budget for tokens, total in returned)
+
+
+def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """Without the guard, or with one that lets nobody in beside others, the plans would differ."""
+    unguarded = Play(replace(scenario, config=replace(scenario.config, admission_guard=False)))
+    while not unguarded.finished:
+        unguarded.step()
+    differs = [step["scheduled"] for step in unguarded.recorder.steps] != [step["scheduled"] for step in trace]
+    return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
+
+
+def several_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    """Somebody needed the memory of two others at once."""
+    causes = (Counter(cause for _, cause, _ in step["preempted"]) for step in trace)
+    return any(most > 1 for count in causes for most in count.values())
+
+
+def waits(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return sum(bool(step["waiting_after"]) for step in trace) > 2
+
+
+def anything(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
+    return trace

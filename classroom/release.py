@@ -1,0 +1,206 @@
+"""The student edition: what a learner needs, and nothing of the solutions."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from course.starter_status import touched_functions, touched_in
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+
+RELEASED = (
+    *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "pyproject.toml", "conftest.py"),
+    *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
+    *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
+)
+
+TEMPLATES = "tools/student_edition/"
+CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+
+# What these files say about folders that the student edition has not. A text that is not there is an error.
+EDITS = {
+    "pyproject.toml": (
+        (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
+        ('mutants = ["mutmut==3.8.1"]\n', ""),
+        (', "classroom", "labs", "solutions"]', ', "labs"]'),
+        ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
+        (
+            "[tool.pytest.ini_options]",
+            '[[tool.mypy.overrides]]\nmodule = ["solutions.*"]\nignore_missing_imports = true\n\n'
+            '[[tool.mypy.overrides]]\nmodule = ["mini_vllm.seams.parts"]\nwarn_return_any = false\n\n'
+            "[tool.pytest.ini_options]",
+        ),
+    ),
+    "lab.py": (
+        (
+            '["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]',
+            '["-m", "course", "grade"]',
+        ),
+        ('".[test,mutants]"', '".[test]"'),
+    ),
+    "Makefile": (
+        (
+            "watch the engine run on the model that comes with the course",
+            "run the engine on the phases you have written",
+        ),
+        ("then run all tests", "then grade your code, and say what comes next"),
+    ),
+}
+# The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
+# which need the solutions.
+WITH_SOLUTIONS_TAG = "with-solutions"
+WITH_SOLUTIONS = re.compile(r"<!-- with solutions -->\n.*?<!-- end -->\n", re.DOTALL)
+CHECK = r"<!-- check:(?:(?!-->).)*-->"
+LINES_OF_CHECKS = re.compile(rf"^[ ]*(?:{CHECK}[ ]*)+\n", re.DOTALL | re.MULTILINE)
+CHECKS_IN_LINES = re.compile(rf"(?:(?<=\S)[ ]*{CHECK}|{CHECK}[ ]*)", re.DOTALL)
+SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
+SHORTEST_SECRET = 41
+MOST_IN_A_ROW = 2
+MOST_IN_A_FILE = 5
+
+
+class ReleaseError(ValueError):
+    """A student edition cannot be made, or would give something away."""
+
+
+def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
+    """Return the student edition, path to content. Raises `ReleaseError` if it would hold a solution."""
+    if not (checkout / "solutions").is_dir():
+        raise ReleaseError("this checkout has no solutions/: it is a student edition already")
+    require_untouched_starters(checkout)
+    edition = {
+        path: adapted(path, (checkout / path).read_bytes())
+        for path in files_of(checkout)
+        if path.startswith(RELEASED) and not path.startswith(TEMPLATES)
+    }
+    for template in sorted((checkout / TEMPLATES).iterdir()):
+        edition[template.name] = template.read_bytes()
+    if found := leaks(edition, secret_lines(checkout)):
+        raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
+    return edition
+
+
+def write(edition: Mapping[str, bytes], folder: Path) -> None:
+    """Write the edition into a folder that is new or empty. Raises `ReleaseError` if it is neither."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ReleaseError(f"{folder} is there and not empty: nothing was written; name a new or an empty folder")
+    if folder.resolve().is_relative_to(CHECKOUT):
+        raise ReleaseError(f"{folder} lies in this checkout, next to the solutions: name a folder outside of it")
+    for path, content in edition.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def require_untouched_starters(checkout: Path) -> None:
+    """Raise `ReleaseError` if a starter has a body in it."""
+    touched = []
+    for phase in range(1, len(PHASE_NAMES) + 1):
+        try:
+            names = touched_functions(phase, checkout)
+        except (OSError, SyntaxError) as error:
+            raise ReleaseError(f"the starter of phase {phase} cannot be read: {error}") from error
+        touched += [f"phase {phase} {name}" for name in names]
+    for path in checkout.glob("labs/*/starter_*.py"):
+        touched += [f"{path.name} {name}" for name in touched_in(path)]
+    if touched:
+        raise ReleaseError(
+            f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError; "
+            f"`git checkout -- labs/*/starter*.py` takes them back"
+        )
+
+
+def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
+    """Return Python files in `labs/` that git does not know: somebody's scratch file may be a solution."""
+    return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith(".py")]
+
+
+def files_of(checkout: Path) -> list[str]:
+    """Return the files that git knows or would know, or all but caches where there is no git."""
+    paths = _git(checkout, "-co")
+    if paths is None:
+        paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
+    return sorted(path for path in set(paths) if (checkout / path).is_file() and not set(CACHES) & set(path.split("/")))
+
+
+def _git(checkout: Path, *options: str) -> list[str] | None:
+    if not (checkout / ".git").exists():
+        return None
+    command = ["git", "ls-files", "-z", "--exclude-standard", *options]
+    try:
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [path for path in done.stdout.split("\0") if path]
+
+
+def adapted(path: str, content: bytes) -> bytes:
+    """Return a file as the student edition has it. Raises `ReleaseError` if an edit does not fit any more."""
+    if path.endswith(".ipynb"):
+        return student_notebook(content)
+    text = content.decode() if path in EDITS or path.endswith(".md") else ""
+    for old, new in EDITS.get(path, ()):
+        if old not in text:
+            raise ReleaseError(f"{path} does not say {old!r} any more: mend EDITS in classroom/release.py")
+        text = text.replace(old, new)
+    if path.endswith(".md"):
+        text = WITH_SOLUTIONS.sub("", text)
+        if "<!-- with solutions -->" in text or "<!-- end -->" in text:
+            raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the other way round")
+        text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
+        text = re.sub(r"(?:solutions/)?(phase\d_[a-z_]+)\.py", r"labs/\1/starter.py", text)
+    return text.encode() if text else content
+
+
+def student_notebook(content: bytes) -> bytes:
+    """Return a notebook without outputs, execution counts, and cells that are tagged `with-solutions`."""
+    notebook = json.loads(content)
+    notebook["cells"] = [cell for cell in notebook["cells"] if WITH_SOLUTIONS_TAG not in tags_of(cell)]
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def tags_of(cell: Mapping[str, Any]) -> list[str]:
+    """Return the tags of a notebook's cell."""
+    tags: list[str] = cell.get("metadata", {}).get("tags", [])
+    return tags
+
+
+def secret_lines(checkout: Path) -> set[str]:
+    """Return the long lines of solutions, mutants and alternatives that no starter has."""
+    public = set[str]()
+    for path in checkout.glob("labs/*/starter*.py"):
+        public |= set(long_lines(path.read_text(encoding="utf-8")))
+    secret = set[str]()
+    for pattern in SECRETS:
+        for path in checkout.glob(pattern):
+            secret |= set(long_lines(path.read_text(encoding="utf-8")))
+    return {line for line in secret - public if not line.startswith(("from ", "import "))}
+
+
+def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
+    """Return the files with several secret lines in a row, or many of them.
+
+    One or two are chance: the frame and the tests are about the same things, in the same words.
+    """
+    secret, found = set(secret), []
+    for path, content in edition.items():
+        longest = total = row = 0
+        for line in long_lines(content.decode(errors="replace")):
+            row = row + 1 if line in secret else 0
+            total, longest = total + (row > 0), max(longest, row)
+        if longest > MOST_IN_A_ROW or total > MOST_IN_A_FILE:
+            found.append(path)
+    return found
+
+
+def long_lines(text: str) -> Iterator[str]:
+    """Yield the lines that are long enough to tell something, without indentation, comment and diff marks."""
+    for line in text.splitlines():
+        normal = " ".join(line.lstrip("+-# \t").split())
+        if len(normal) >= SHORTEST_SECRET:
+            yield normal

@@ -1,0 +1,47 @@
+"""What is done with phase 1's functions outside of an engine."""
+
+from typing import Any
+
+from classroom.worker.drivers.attempt import Result
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.absent import SlotReservation
+
+
+def clamp(file: Any, cases: list[tuple[int, int, int]]) -> Result:
+    """Call `clamp` for each case."""
+    return [file.clamp(*case) for case in cases]
+
+
+class FreeLog(SlotReservation):
+    """Memory that only notes who gave it back."""
+
+    def __init__(self) -> None:
+        super().__init__(100, 100)
+        self.freed: list[str] = []
+
+    def free(self, request: Request) -> None:
+        self.freed.append(request.request_id)
+
+
+def update_from_output(file: Any, max_model_len: int, cases: list[Any]) -> Result:
+    """Apply sampled tokens, case by case: see `apply_tokens`."""
+    return [apply_tokens(file, max_model_len, *case) for case in cases]
+
+
+def apply_tokens(
+    file: Any,
+    max_model_len: int,
+    requests: list[Request],
+    planned: list[int],
+    sampled: dict[str, list[int]],
+    gone: list[int],
+) -> Result:
+    """Apply a step's tokens; note what was kept, who still runs, who was freed, and every request's tokens."""
+    kv, running = FreeLog(), list(requests)
+    step = SchedulerOutput(10, {f"r{number}": 1 for number in planned})
+    alive = {request.request_id: request for request in requests if int(request.request_id[1:]) not in gone}
+    kept = file.update_from_output(step, sampled, alive, running, max_model_len=max_model_len, kv=kv)
+    states = [[list(request.all_token_ids), int(request.status), request.stop_reason] for request in requests]
+    told = [[name, list(tokens)] for name, tokens in kept.items()]
+    return [told, [request.request_id for request in running], kv.freed, states]

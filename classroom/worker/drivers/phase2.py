@@ -1,0 +1,97 @@
+"""What is done with phase 2's functions outside of an engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from classroom.worker.drivers.attempt import Operation, Result, attempt
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
+from mini_vllm.seams.absent import NoPrefixCache
+
+
+def free_queue(file: Any, num_blocks: int, operations: list[Operation]) -> Result:
+    """Take, return and remove blocks; note what came out and the length, and at the end the order."""
+    blocks = [KVCacheBlock(number) for number in range(num_blocks)]
+    queue, seen = file.FreeKVCacheBlockQueue(blocks[1:]), Result()
+    for name, *numbers in operations:
+        match name:
+            case "popleft":
+                taken = attempt(queue.popleft)
+                seen.append(taken.block_id if isinstance(taken, KVCacheBlock) else taken)
+            case "append":
+                queue.append(blocks[numbers[0]])
+            case "remove":
+                seen.append(attempt(lambda number=numbers[0]: queue.remove(blocks[number])))  # type: ignore[misc]
+        seen.append(queue.num_free_blocks)
+    return [*seen, list(queue.block_ids())]
+
+
+class EvictionLog(NoPrefixCache):
+    """A prefix cache that only notes which blocks it was told to forget."""
+
+    def __init__(self) -> None:
+        self.evicted: list[int] = []
+
+    def evict(self, block_id: int) -> bool:
+        self.evicted.append(int(block_id))
+        return False
+
+
+def block_pool(file: Any, num_blocks: int, operations: list[Operation]) -> Result:
+    """Hand out, touch and free blocks; note what came out and what was forgotten."""
+    log = EvictionLog()
+    pool, seen = file.BlockPool(num_blocks, log), Result()
+    for name, argument in operations:
+        found = attempt(lambda name=name, argument=argument: getattr(pool, name)(argument))  # type: ignore[misc]
+        seen.append(found if name == "get_new_blocks" else None)
+    return [*seen, log.evicted]
+
+
+class CommitLog(EvictionLog):
+    """A prefix cache that notes what it is told: evictions in order, the others without order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adopted: list[int] = []
+        self.committed: set[int] = set()
+        self.uncached: set[int] = set()
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
+        self.adopted += [-1, *map(int, block_ids)]
+        for block_id in block_ids:
+            pool.touch(block_id)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.committed |= set(range(num_cached_blocks, num_full_blocks))
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        self.uncached |= set(map(int, block_ids))
+
+    def told(self) -> Result:
+        """Return what was noted since the last time."""
+        told = [self.evicted, self.adopted, sorted(self.committed), sorted(self.uncached)]
+        self.evicted, self.adopted, self.committed, self.uncached = [], [], set(), set()
+        return told
+
+
+def block_tables(
+    file: Any, num_blocks: int, block_size: int, prompts: list[list[int]], operations: list[Operation]
+) -> Result:
+    """Allocate and free; note the answers, the tables, the free queue, and what the prefix cache was told."""
+    requests = [Request(f"r{number}", prompt) for number, prompt in enumerate(prompts)]
+    log, seen = CommitLog(), Result()
+    manager = file.PagedKVCacheManager(num_blocks, block_size, log)
+    for name, number, computed, *others in operations:
+        request = requests[number]
+        request.num_computed_tokens = computed
+        if name == "free":
+            seen.append(manager.free(request))
+        else:
+            taken = manager.allocate_slots(request, *others)
+            seen.append(None if taken is None else list(taken))
+        tables = [list(manager.block_ids(other.request_id)) for other in requests]
+        counts = sorted(manager.ref_counts().items())
+        seen.append([tables, list(manager.free_block_ids()), counts, round(manager.usage, 6), log.told()])
+    return seen

@@ -1,0 +1,93 @@
+"""What is done with phase 3's functions outside of an engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from classroom.worker.drivers.attempt import Operation, Result, attempt
+from mini_vllm.config import Policy
+from mini_vllm.core.request import Request
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.absent import SlotReservation
+
+
+def priority_queue(file: Any, requests: list[Request], operations: list[Operation]) -> Result:
+    """Add, take and remove requests; note who came out and who is left in which order."""
+    queue, seen = file.PriorityRequestQueue(), Result()
+    for name, *numbers in operations:
+        arguments = [requests[number] for number in numbers]
+        found = attempt(lambda name=name, arguments=arguments: getattr(queue, name)(*arguments))  # type: ignore[misc]
+        seen.append(found.request_id if isinstance(found, Request) else None)
+        seen.append([len(queue), [request.request_id for request in queue]])
+    return seen
+
+
+def choose_victim(file: Any, cases: list[tuple[list[Request], str]]) -> Result:
+    """Return the ids of the victims."""
+    return [file.choose_victim(running, policy).request_id for running, policy in cases]
+
+
+class CountedMemory(SlotReservation):
+    """Memory in blocks that are counted only. Notes who gave some back."""
+
+    def __init__(self, num_free: int, block_size: int, held: dict[str, int]) -> None:
+        super().__init__(num_free + sum(held.values()), 100)
+        self.block_size = block_size
+        self.num_free = num_free
+        self.held = dict(held)
+        self.freed: list[str] = []
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self.num_free
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
+    ) -> list[int] | None:
+        held = self.held.get(request.request_id, 0)
+        num_more = -(-(request.num_computed_tokens + num_new_tokens) // self.block_size) - held
+        if num_more > self.num_free:
+            return None
+        self.held[request.request_id] = held + num_more
+        self.num_free -= num_more
+        return [0] * num_more
+
+    def free(self, request: Request) -> None:
+        self.freed.append(request.request_id)
+        self.num_free += self.held.pop(request.request_id, 0)
+
+
+def make_room(file: Any, policy: Policy, block_size: int, cases: list[Any]) -> Result:
+    """Make room, case by case: see `make_room_once`."""
+    return [make_room_once(file, policy, block_size, *case) for case in cases]
+
+
+def make_room_once(
+    file: Any, policy: Policy, block_size: int, running: list[Request], who: int, num_new: int, plan: list[Any]
+) -> Result:
+    """Make room for one of the running requests; `plan` is the budget left, the tokens planned, who holds what.
+
+    Notes the answer, both queues, the plan, the memory, and every request's numbers.
+    """
+    everybody, request = list(running), running[who]
+    budget, planned, num_free, held = plan
+    step = SchedulerOutput(budget, dict(planned))
+    waiting, kv = FCFSRequestQueue(), CountedMemory(num_free, block_size, dict(held))
+    other_policy = "fcfs" if policy == "priority" else "priority"  # of other engines in the same process
+    _, preemption, _ = [file.RecomputePreemption(name) for name in (other_policy, policy, other_policy)]
+    is_held = preemption.make_room(request, num_new, running, waiting, step, kv)
+    queues = [[other.request_id for other in queue] for queue in (running, waiting)]
+    preempted = [[row.victim_id, row.cause_id, row.num_tokens_returned] for row in step.preempted]
+    numbers = [
+        [
+            *(int(other.status), other.num_computed_tokens, other.num_cached_tokens),
+            *(other.num_preemptions, other.num_prompt_tokens, other.num_tokens),
+        ]
+        for other in everybody
+    ]
+    left = sorted(step.num_scheduled_tokens.items())
+    return [bool(is_held), queues, preempted, step.token_budget, left, kv.freed, sorted(kv.held.items()), numbers]

@@ -1,0 +1,52 @@
+"""What may change of a shared thing, and how a message sets it."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
+
+
+class Unreadable(ValueError):  # noqa: N818  (it says what a value is)
+    """The other end sent what no honest end sends."""
+
+
+def state_of_request(request: Request) -> tuple[Any, ...]:
+    """Return all that may change of a request, as plain values."""
+    return (
+        *(int(request.status), tuple(request.all_token_ids), request.num_computed_tokens, request.num_cached_tokens),
+        *(request.num_preemptions, request.stop_reason, tuple(request.block_hashes), request.priority),
+        request.arrival_time,
+    )
+
+
+def set_request(request: Request, state: Any) -> None:
+    status, tokens, computed, cached, preemptions, stop_reason, hashes, priority, arrival = state
+    request.status = RequestStatus(status)
+    if tuple(request.all_token_ids) != tokens:
+        request.all_token_ids[:] = [whole(token) for token in tokens]
+    request.num_computed_tokens = whole(computed)
+    request.num_cached_tokens = whole(cached)
+    request.num_preemptions = whole(preemptions)
+    request.stop_reason = stop_reason
+    if tuple(request.block_hashes) != hashes:
+        request.block_hashes[:] = cast(Iterable[bytes], hashes)
+    request.priority, request.arrival_time = whole(priority), float(arrival)
+
+
+def whole(value: Any) -> int:
+    if type(value) is not int:
+        raise Unreadable(f"{value!r} stands where a whole number belongs")
+    return value
+
+
+def kind_of(thing: object) -> str:
+    if isinstance(thing, Request):
+        return "request"
+    if isinstance(thing, SchedulerOutput):
+        return "step"
+    if isinstance(thing, dict):
+        return "dict"
+    if isinstance(thing, list):
+        return "list"
+    raise TypeError(f"{type(thing).__name__} cannot be shared")

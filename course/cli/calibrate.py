@@ -1,0 +1,153 @@
+"""`mini-vllm calibrate`: make the simulator agree with this machine, and see whether it does."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Annotated, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from course.cli.simulation_report import speed
+from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
+from course.simulator.calibration import Calibration, write_calibration
+from course.simulator.measurement_rig import ENGINE, FITTED_ON, Bench
+from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.options import LineupText, ModelName
+from course.terminal.step_view import FAINT
+from mini_vllm.seams.lineup import Lineup
+
+
+@friendly
+def calibrate(
+    model: ModelName = None,
+    output: Annotated[str, typer.Option(metavar="FILE", help="Where the fitted cost model goes.")] = "calibration.json",
+    check: Annotated[
+        bool, typer.Option("--check", help=f"Compare with the real engine on {', '.join(CHECKED_ON)}.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of --check: the middle one counts.")] = NUM_ROUNDS,
+    requests: Annotated[int, typer.Option(min=4, help="Requests of each measured workload.")] = 100,
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of weights, K and V.")] = "float32",
+    cpu_time: Annotated[
+        bool | None,
+        typer.Option(
+            "--cpu-time/--wall-time",
+            help="Count CPU seconds, which nobody else's work makes longer. Default: if one thread computes.",
+            show_default=False,
+        ),
+    ] = None,
+    lineup: LineupText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Measure the real engine's steps here, fit the cost model of `mini-vllm simulate` to them, and write it.
+
+    Needs phase 6. Nothing else should run meanwhile. Time counts while the engine works; where nobody is
+    there it is skipped.
+    """
+    console = make_console(stderr=as_json)
+    team = lineup_to_run(lineup, console)
+    if team.runner == "absent":
+        raise ValueError("calibrate measures a real model, so it needs phase 6 in the lineup")
+    check_rounds = rounds if check else 0
+    if is_live(console):
+        with console.status("Loading torch and the model ...") as status:
+            calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, status.update)
+    else:
+        calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, lambda text: None)
+    write_calibration(output, calibration)
+    if as_json:
+        typer.echo(json.dumps(as_record(calibration, compared)))
+        return
+    console.print(whose_code(team), markup=False)
+    show(console, calibration, output)
+    if check:
+        console.print(agreement_table(compared))
+        console.print(verdict(compared), style=FAINT, markup=False)
+
+
+def run(
+    model: str | None,
+    dtype: str,
+    lineup: Lineup,
+    num_requests: int,
+    cpu_time: bool | None,
+    check_rounds: int,
+    say: Callable[[str], None],
+) -> tuple[Calibration, list[Comparison]]:
+    """Load the model, measure and fit; compare in `check_rounds` rounds, if any."""
+    import torch
+    from transformers import AutoConfig
+
+    from course.simulator.model_shapes import shape_of_config
+    from mini_vllm.runner.loading import EMBEDDED_MODEL
+    from mini_vllm.seams.build import build_engine
+
+    engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
+    shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
+    if cpu_time is None:
+        cpu_time = torch.get_num_threads() == 1
+    bench = Bench(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
+    if not check_rounds:
+        return bench.calibrate(say), []
+    return calibrate_and_compare(bench, lineup, say, check_rounds)
+
+
+def show(console: Console, calibration: Calibration, path: str) -> None:
+    """Print what was fitted."""
+    cost = calibration.cost
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column()
+    for title, value in (
+        ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
+        ("bandwidth", speed(cost.bandwidth, "B/s")),
+        ("arithmetic", speed(cost.flop_rate, "FLOP/s")),
+        ("together", "they overlap: the longer counts" if cost.overlaps else "one after the other: both count"),
+        ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
+        ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
+        ("typical error", f"{calibration.typical_error:.1%} of a step's time"),
+        ("written to", f"{path}: mini-vllm simulate --calibration {path} --scale 0.1"),
+    ):
+        table.add_row(title, value)
+    console.print(table)
+
+
+def agreement_table(compared: list[Comparison]) -> Table:
+    """Return measured and predicted side by side."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("workload", "figure", "measured", "predicted", "ratio", "rounds", ""):
+        table.add_column(heading, justify="left" if heading in ("workload", "figure", "") else "right", no_wrap=True)
+    for row in compared:
+        unit, factor = ("", 1.0) if row.figure == "tokens/s" else (" ms", 1e3)
+        table.add_row(
+            row.workload,
+            row.figure,
+            f"{factor * row.measured:,.2f}{unit}",
+            f"{factor * row.predicted:,.2f}{unit}",
+            f"{row.ratio:.2f}",
+            f"{row.ratios[0]:.2f}-{row.ratios[-1]:.2f}",
+            "" if row.agrees else "off",
+        )
+    return table
+
+
+def verdict(compared: list[Comparison]) -> str:
+    """Return how many predictions are near enough."""
+    num_agreeing = sum(row.agrees for row in compared)
+    return (
+        f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured. Of each "
+        f"figure this is the middle of {len(compared[0].ratios)} rounds."
+    )
+
+
+def as_record(calibration: Calibration, compared: list[Comparison]) -> dict[str, object]:
+    """Return the numbers for programs: seconds, tokens per second."""
+    return {
+        "calibration": asdict(calibration),
+        "tolerance": TOLERANCE,
+        "agreement": [{**asdict(row), "ratio": row.ratio, "agrees": row.agrees} for row in compared],
+    }

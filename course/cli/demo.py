@@ -1,0 +1,144 @@
+"""`mini-vllm demo`: several prompts at once, every step visible, in a pool that is too small on purpose."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from course.cli.demo_script import DemoPlan, plan_demo
+from course.cli.report import per_request, texts, totals
+from course.starter_status import written_lineup
+from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.learner_lineup import is_chosen, lineup_to_run, say_what_you_have
+from course.terminal.options import LineupText, ModelName, open_llm
+from course.terminal.step_line import LineWriter, legend, who_decodes
+from course.terminal.step_view import FAINT, render_step
+from course.traces.run_state import RunInfo, RunState
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from mini_vllm.llm import LLM
+
+LIVE_DELAY = 0.05
+EVENT_FACTOR = 8
+
+
+class EngineClock:
+    """Seconds that the engine worked: stopped while something is drawn or people are given time to look."""
+
+    def __init__(self) -> None:
+        self._stopped_for = 0.0
+        self._stopped_at = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() - self._stopped_for
+
+    def stop(self) -> None:
+        """Stop until `go`."""
+        self._stopped_at = time.monotonic()
+
+    def go(self) -> None:
+        """Go on."""
+        self._stopped_for += time.monotonic() - self._stopped_at
+
+
+def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
+    """Return what a picture of the run needs to know before it starts; ids are those of a fresh `LLM`."""
+    scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
+    return RunInfo(
+        titles={str(index): title for index, title in enumerate(plan.titles)},
+        num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
+        num_blocks=scheduler.kv.num_usable_blocks,
+        block_size=scheduler.kv.block_size,
+        token_budget=scheduler.max_num_batched_tokens,
+    )
+
+
+class Watcher:
+    """Called after every step: keeps the state, and shows it live or as a line."""
+
+    def __init__(self, llm: "LLM", plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
+        self.heading = f"mini-vLLM demo ({llm.lineup})"
+        self.info = run_info(llm, plan)
+        self.state, self.clock = RunState(self.info), EngineClock()
+        self._llm, self._console, self._live, self._delay = llm, console, live, delay
+        self._lines = LineWriter(lambda line: console.print(line, markup=False, soft_wrap=True))
+        llm.engine.clock = self.clock
+        self.started, self.seconds = self.clock(), 0.0
+
+    def __call__(self, outputs: list[RequestOutput]) -> None:
+        """Show the step that has just ended."""
+        self.clock.stop()
+        recorder = self._llm.engine.recorder
+        assert recorder is not None
+        for record in recorder.steps[len(self.state.blocks_in_use) :]:
+            self.state.advance(record)
+        for output in outputs:
+            self.state.texts[output.request_id] = output.outputs[0].text
+        if self._live is not None:
+            self._live.update(render_step(self.state, self._console.width - 1, self.heading), refresh=True)
+        else:
+            self._lines.add(self.state)
+            if not self._llm.engine.has_unfinished_requests():
+                self._lines.flush()
+        time.sleep(self._delay * (1 if who_decodes(self.state) else EVENT_FACTOR))
+        self.clock.go()
+        self.seconds = self.clock() - self.started
+
+
+@friendly
+def demo(
+    model: ModelName = None,
+    lineup: LineupText = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(
+            "--delay",
+            "--speed",
+            min=0,
+            help=f"Seconds to look at a step; one in which something happens stays {EVENT_FACTOR} times as long. "
+            f"Default: {LIVE_DELAY} in a terminal, else 0.",
+        ),
+    ] = None,
+) -> None:
+    """Watch several prompts go through the engine together, step by step.
+
+    The pool of blocks is too small for them on purpose: requests are preempted and prompts are computed in
+    chunks, while those that share their notes find them in the prefix cache.
+    """
+    console = make_console()
+    if not is_chosen(lineup):
+        say_what_you_have(console)
+        if written_lineup() is None:
+            return
+    team = lineup_to_run(lineup, console)
+    plan = plan_demo(team)
+    console.print(whose_code(team), markup=False)
+    for remark in plan.remarks:
+        console.print(remark, markup=False)
+    llm = open_llm(model, plan.config, team, record=True, say=lambda text: console.print(text, style=FAINT))
+    if delay is None:
+        delay = LIVE_DELAY if is_live(console) else 0.0
+    watcher, outputs = run(llm, plan, console, delay)
+    state = watcher.state
+    console.print()
+    console.print(texts(state, outputs))
+    console.print("\nPer request: tokens, and milliseconds of the engine's own time.", style=FAINT)
+    console.print(per_request(state, outputs))
+    console.print()
+    console.print(totals(state, outputs, watcher.seconds))
+
+
+def run(llm: "LLM", plan: DemoPlan, console: Console, delay: float) -> tuple[Watcher, list[RequestOutput]]:
+    """Run the plan; return the watcher with the last state, and the outputs."""
+    params = SamplingParams(max_tokens=plan.max_tokens)
+    if not is_live(console):
+        watcher = Watcher(llm, plan, console, None, delay)
+        console.print(legend(watcher.info), markup=False, soft_wrap=True)
+        return watcher, llm.chat(plan.conversations, params, on_step=watcher)
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        watcher = Watcher(llm, plan, console, live, delay)
+        return watcher, llm.chat(plan.conversations, params, on_step=watcher)

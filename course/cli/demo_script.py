@@ -1,0 +1,81 @@
+"""What the demo asks, and a pool that is too small for it on purpose."""
+
+from dataclasses import dataclass, replace
+
+from course.workloads.fallbacks import make_possible
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.tokenizer import Message
+from mini_vllm.seams.lineup import Lineup
+
+NOTES = """You answer questions about the notes.
+Notes:
+Ivan is a doctor.
+Eva likes rice.
+Leo has a yellow basket.
+Umar lives in Lima.
+Clara has a blue pen.
+Simon comes on Friday.
+Ivy comes on Tuesday.
+Ivy likes carrot.
+Quinn is a pilot.
+The room of Mina is number 99.
+Maya lives in Lima.
+Tom comes on Monday."""
+
+# A leads, so that its blocks of the notes are in the cache when the others come.
+QUESTIONS = (
+    ("notes", "Where does Umar live?"),
+    ("", "Tell me a story about Mina and a kite."),
+    ("", "Tell me a story about Tom and a boat."),
+    ("notes", "What does Leo have?"),
+    ("", "Tell me a story about Nora and a drum."),
+    ("notes", "Which room does Mina have?"),
+    ("", "Tell me a story about Leo and a lamp."),
+    ("notes", "When does Simon come?"),
+)
+MAX_TOKENS = 120
+
+SMALL_POOL = EngineConfig(
+    max_num_seqs=5,
+    max_num_batched_tokens=48,
+    long_prefill_token_threshold=32,
+    max_model_len=288,
+    block_size=16,
+    num_gpu_blocks=19,
+)
+
+
+@dataclass(frozen=True)
+class DemoPlan:
+    """What the demo runs: conversations with their titles, the settings, and what was changed and why."""
+
+    titles: list[str]
+    conversations: list[list[Message]]
+    config: EngineConfig
+    max_tokens: int
+    remarks: list[str]
+
+
+def plan_demo(lineup: Lineup) -> DemoPlan:
+    """Return the demo for a lineup: what an absent phase would make impossible is taken out of its way."""
+    config, remarks = SMALL_POOL, []
+    if lineup.runner == "absent":
+        # The toy's tokens are bytes: about four times as many.
+        config = replace(
+            config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
+        )
+        remarks.append("Phase 6 is absent: the toy model speaks, and its letters mean nothing.")
+    config, more = make_possible(config, lineup)
+    return DemoPlan(
+        titles=[f"{kind}: {question}" if kind else question for kind, question in QUESTIONS],
+        conversations=[conversation(kind, question) for kind, question in QUESTIONS],
+        config=replace(config, check_invariants=True),
+        max_tokens=MAX_TOKENS,
+        remarks=[*more, *remarks],
+    )
+
+
+def conversation(kind: str, question: str) -> list[Message]:
+    """Return one question as a chat, with the notes in its system prompt if it is about them."""
+    asked: Message = {"role": "user", "content": question}
+    return [{"role": "system", "content": NOTES}, asked] if kind == "notes" else [asked]

@@ -1,0 +1,81 @@
+"""`mini-vllm grade`: points for the learner's starters, what failed first, and what to do next."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from course.grading.grader import Grader, Say
+from course.grading.plan import PlannedPhase, load_plan
+from course.grading.reports import as_json, as_junit
+from course.grading.view import show_grade
+from course.terminal.console import fail, friendly, is_live, make_console
+from course.terminal.options import chosen_phases
+from mini_vllm.seams.lineup import CHECKOUT
+
+
+@friendly
+def grade(
+    phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
+    as_json_text: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    min_points: Annotated[float, typer.Option(metavar="N", help="Exit with 1 below this many points.")] = 0,
+) -> None:
+    """Grade your starters, whatever LAB_IMPL says: points per task, alone and together.
+
+    Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
+    --min-points. 2: bad usage.
+    """
+    plan = load_plan()
+    numbers = chosen_phases(phase, len(plan))
+    require_this_checkout()
+    if importlib.util.find_spec("pytest") is None:
+        fail("grading needs pytest: pip install -c constraints.txt -e '.[test]'", 1)
+    if junit is not None and not junit.parent.is_dir():
+        raise ValueError(f"--junit {junit}: there is no folder {junit.parent}")
+    console = make_console()
+    with progress(make_console(stderr=True), [phase for phase in plan if phase.number in numbers]) as say:
+        found = Grader(say).grade(numbers)
+    if junit is not None:
+        junit.write_text(as_junit(found), encoding="utf-8")
+    if as_json_text:
+        typer.echo(json.dumps(as_json(found), indent=1))
+    else:
+        show_grade(console, found)
+    if found.has_errors or found.points < min_points:
+        raise typer.Exit(1)
+
+
+def require_this_checkout() -> None:
+    """Refuse to grade another checkout than the one that somebody stands in. Raises `ValueError`."""
+    here = Path.cwd()
+    if (here / "labs" / "conftest.py").exists() and here.resolve() != CHECKOUT.resolve():
+        raise ValueError(
+            f"you are in {here}, but mini_vllm is that of {CHECKOUT}: `python -m course grade` grades here"
+        )
+
+
+@contextmanager
+def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[Say]:
+    """Show a bar per phase while the block runs, if there is a terminal; yield what moves the bars."""
+    if not is_live(console):
+        yield lambda number, done, what: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        tasks = {
+            phase.number: bars.add_task(f"{phase.number} {phase.name}", total=len(phase.tests), start=False, what="")
+            for phase in phases
+        }
+
+        def say(number: int, done: int, what: str) -> None:
+            bars.start_task(tasks[number])
+            bars.update(tasks[number], completed=done, what=what)
+
+        yield say

@@ -1,0 +1,39 @@
+"""`mini-vllm`: the commands, put together."""
+
+import typer
+
+from bench.cli.main import bench_app
+from course.cli.calibrate import calibrate
+from course.cli.demo import demo
+from course.cli.generate import generate
+from course.cli.grade import grade
+from course.cli.info import info
+from course.cli.oracle import oracle
+from course.cli.parity import parity
+from course.cli.simulate import simulate
+from course.cli.stages import stages
+from course.cli.trace import trace
+from mini_vllm.seams.lineup import CHECKOUT, solutions_exist
+
+app = typer.Typer(
+    name="mini-vllm",
+    help="A miniature of the vLLM V1 engine, made of six phases that you write.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, generate, trace, stages, simulate, calibrate, parity, grade, info):
+    app.command()(command)
+app.command(hidden=not solutions_exist())(oracle)
+if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
+    from classroom.cli.judge import judge
+    from classroom.cli.release import release
+
+    app.command()(release)
+    app.command()(judge)
+app.add_typer(bench_app, name="bench")
+
+
+@app.callback()
+def main() -> None:
+    pass

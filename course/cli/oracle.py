@@ -1,0 +1,64 @@
+"""`mini-vllm oracle`: where your decisions and the reference's part for the first time."""
+
+from typing import Annotated
+
+import typer
+
+from course.oracle.divergence import find_culprit, search, settings_for
+from course.terminal.console import friendly, make_console
+from course.terminal.divergence_tables import last_steps, side_by_side
+from course.workloads.toy_workload import make_workload
+from mini_vllm.seams.lineup import Lineup, parse_lineup, solutions_exist
+
+NUM_SEEDS = 40
+
+
+@friendly
+def oracle(
+    phase: Annotated[str, typer.Option(metavar="K or K-M", help="Your phases; the reference has the others.")] = "1-5",
+    seed: Annotated[int | None, typer.Option(help=f"One workload. Default: {NUM_SEEDS} of them, one by one.")] = None,
+    requests: Annotated[int, typer.Option(min=1, help="How many requests a workload has.")] = 10,
+) -> None:
+    """Run the same workloads through your phases and the reference; show the first step that differs.
+
+    Exit code 1 if there is one. The engine is the toy's, so phase 6 has no part in it.
+    """
+    if not solutions_exist():
+        raise ValueError(
+            "the oracle compares you with the reference, and this is a student edition, which has none; "
+            "`mini-vllm parity --lineup starter:1-5` compares you with vLLM itself"
+        )
+    console = make_console()
+    mine, reference = yours_in_the_reference(phase), parse_lineup("solution:1-5")
+    seeds = range(NUM_SEEDS) if seed is None else [seed]
+    console.print(f"yours: phase {phase}; the reference has the others", markup=False)
+    found = search(seeds, requests, mine, reference)
+    if found is None:
+        workloads = f"{len(seeds)} workloads" if len(seeds) > 1 else f"the workload of seed {seeds[0]}"
+        console.print(f"The same decisions in every step, block for block, on {workloads}.")
+        return
+    seed, parting = found
+    console.print(f"\nseed {seed}: the first difference is in step {parting.step}", style="bold")
+    if parting.error is not None:
+        console.print(f"yours raised {type(parting.error).__name__}: {parting.error}", markup=False)
+    for title, records in (("reference", parting.reference), ("yours", parting.mine)):
+        if len(records) > parting.step:
+            console.print(last_steps(title, records))
+    if parting.error is None:
+        console.print(side_by_side(parting))
+    arrivals, config = make_workload(seed, requests), settings_for(seed)
+    culprits = find_culprit(arrivals, config, mine, reference)
+    if culprits:
+        names = " or ".join(str(number) for number in culprits)
+        console.print(f"With the reference in place of your phase {names} the difference is gone.")
+    console.print(f"Again: mini-vllm oracle --phase {phase} --seed {seed} --requests {requests}", markup=False)
+    raise typer.Exit(1)
+
+
+def yours_in_the_reference(phases: str) -> Lineup:
+    """Return the lineup with starters in `phases` (1 to 5) and the reference elsewhere. Raises `ValueError`."""
+    mine = parse_lineup(f"starter:{phases}") if phases.startswith("1") else parse_lineup(f"solution:1,starter:{phases}")
+    if mine.runner != "absent":
+        raise ValueError(f"--phase {phases}: the oracle compares decisions of phases 1 to 5")
+    impls = [mine[number] if mine[number] == "starter" else "solution" for number in range(1, 6)]
+    return Lineup(*impls)

@@ -1,0 +1,127 @@
+"""`mini-vllm parity`: is our scheduler the same scheduler? Recorded vLLM decisions, replayed."""
+
+import zlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from course.parity.verdict import Verdict, judge, require_complete
+from course.terminal.console import fail, friendly, is_live, make_console, whose_code
+from course.terminal.differences import show_failure
+from course.terminal.learner_lineup import enumeration, is_chosen, lineup_to_run
+from course.terminal.options import LineupText
+from mini_vllm.seams.lineup import Lineup
+
+MOST_SHOWN = 10
+
+
+@friendly
+def parity(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Default: the traces of the course.", show_default=False),
+    ] = None,
+    lineup: LineupText = None,
+) -> None:
+    """Replay recorded vLLM decisions and compare, block ids included.
+
+    Exit code 0: all traces in scope agree. 1: one differs, an invariant broke, or nothing was in scope.
+    2: a file cannot be read.
+    """
+    console = make_console()
+    team = lineup_to_run(lineup, console)
+    if not is_chosen(lineup):
+        require_scheduling_phases(team)
+    console.print(whose_code(team), markup=False)
+    paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
+    scenarios = {path: load(path) for path in paths}
+    everything = [scenario for path in paths for scenario in scenarios[path]]
+    verdicts = [judge(scenario, team) for scenario in watched(console, everything)]
+    console.print(summary(verdicts))
+    say_out_of_scope(console, verdicts)
+    failures = [verdict for verdict in verdicts if verdict.failed]
+    for verdict in failures[:MOST_SHOWN]:
+        show_failure(console, verdict)
+    for verdict in failures[MOST_SHOWN:]:
+        console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True)
+    empty = [path for path in paths if all(scenario.out_of_scope() for scenario in scenarios[path])]
+    for path in empty:
+        what = "no traces at all" if not scenarios[path] else "no trace that is in scope: nothing was compared"
+        console.print(f"{path} has {what}.", markup=False, soft_wrap=True)
+    if failures or empty:
+        raise typer.Exit(1)
+    console.print(conclusion(team, verdicts))
+
+
+def require_scheduling_phases(lineup: Lineup) -> None:
+    """Raise `ValueError` if one of phases 1 to 5 is absent: the recorded scheduler uses all of them."""
+    absent = [phase for phase in range(1, 6) if lineup[phase] == "absent"]
+    if absent:
+        raise ValueError(
+            f"the recorded scheduler uses phases 1 to 5; not written yet: {enumeration(absent)}. "
+            f"Until they are, `mini-vllm grade` compares what you have"
+        )
+
+
+def load(path: Path) -> list[Scenario]:
+    """Read a trace file whole; a file that is none ends the program with 2."""
+    try:
+        scenarios = list(read_scenarios(path))
+        for scenario in scenarios:
+            require_complete(scenario)
+    except OSError as error:
+        fail(f"{path} cannot be read: {error.strerror or error}", 2)
+    except (EOFError, zlib.error) as error:
+        fail(f"{path} cannot be unpacked: {error}", 2)
+    except UnicodeDecodeError as error:
+        fail(f"{path} is not text: {error}", 2)
+    except ValueError as error:
+        fail(str(error) if str(path) in str(error) else f"{path}: {error}", 2)
+    return scenarios
+
+
+def watched(console: Console, scenarios: list[Scenario]) -> "list[Scenario]":
+    """Return the scenarios with a progress bar around them, if there is a terminal to show it."""
+    if not is_live(console):
+        return scenarios
+    return track(scenarios, "Replaying", console=console, transient=True)  # type: ignore[return-value]
+
+
+def summary(verdicts: list[Verdict]) -> Table:
+    """Return a table with one row per kind of trace, and the sums."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("kind")
+    for heading in ("traces", "match", "differ", "defect-free", "broken", "out of scope"):
+        table.add_column(heading, justify="right")
+    kinds = list(dict.fromkeys(verdict.scenario.kind for verdict in verdicts))
+    for kind in [*kinds, None] if len(kinds) != 1 else kinds:
+        chosen = [verdict for verdict in verdicts if kind in (None, verdict.scenario.kind)]
+        counts = [
+            sum(verdict.outcome == outcome for verdict in chosen)
+            for outcome in ("match", "differ", "free of defect", "broken", "out of scope")
+        ]
+        table.add_row(
+            kind or "all", str(len(chosen)), *[str(n) if n else "-" for n in counts], style="bold" if not kind else ""
+        )
+    return table
+
+
+def say_out_of_scope(console: Console, verdicts: list[Verdict]) -> None:
+    """Name the features because of which traces were not compared."""
+    features = [verdict.scenario.out_of_scope() for verdict in verdicts]
+    for feature in dict.fromkeys(filter(None, features)):
+        console.print(f"out of scope, not compared: {features.count(feature)} traces with {feature}", markup=False)
+
+
+def conclusion(lineup: Lineup, verdicts: list[Verdict]) -> str:
+    """Return the sentence of success."""
+    num_matched = sum(verdict.outcome == "match" for verdict in verdicts)
+    num_free = sum(verdict.outcome == "free of defect" for verdict in verdicts)
+    told = f"{num_matched} of {num_matched} traces in scope: the same decisions, block for block."
+    return told + (f" {num_free} more name a defect of vLLM: ours kept its invariants." if num_free else "")

@@ -1,0 +1,71 @@
+"""The end of a run: the texts, and what they cost."""
+
+from collections.abc import Sequence
+from statistics import mean
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from course.terminal.console import chip_style
+from course.terminal.step_view import FAINT, STRONG
+from course.traces.run_state import RunState
+from mini_vllm.outputs import RequestOutput
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Return a time as text; a time that never came is a dash."""
+    return "-" if seconds is None else f"{1000 * seconds:.1f}"
+
+
+def texts(state: RunState, outputs: Sequence[RequestOutput]) -> RenderableType:
+    """Return every question with its answer below it."""
+    parts: list[RenderableType] = []
+    for output in outputs:
+        index, letter = state.info.index(output.request_id), state.info.label(output.request_id)
+        head = Text.assemble((f" {letter} ", chip_style(index)), " ", (state.info.titles[output.request_id], STRONG))
+        parts += [head, Padding(Text(output.outputs[0].text.strip()), (0, 0, 0, 4))]
+    return Group(*parts)
+
+
+def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
+    """Return one row of numbers per request. Times are milliseconds."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    for heading in ("", "prompt", "hit", "output", "first token", "per token", "preempted", "ended by"):
+        table.add_column(heading, justify="left" if heading in ("", "ended by") else "right")
+    for output in outputs:
+        metrics, index = output.metrics, state.info.index(output.request_id)
+        table.add_row(
+            Text(f" {state.info.label(output.request_id)} ", chip_style(index)),
+            str(len(output.prompt_token_ids)),
+            str(metrics.num_cached_tokens),
+            str(metrics.num_output_tokens),
+            milliseconds(metrics.time_to_first_token),
+            milliseconds(metrics.inter_token_latency),
+            str(metrics.num_preemptions),
+            str(output.outputs[0].finish_reason),
+        )
+    return table
+
+
+def totals(state: RunState, outputs: Sequence[RequestOutput], seconds: float) -> Table:
+    """Return the numbers of the whole run, of which the engine itself took `seconds`."""
+    num_output = sum(output.metrics.num_output_tokens for output in outputs)
+    first = [t for output in outputs if (t := output.metrics.time_to_first_token) is not None]
+    between = [t for output in outputs if (t := output.metrics.inter_token_latency) is not None]
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in (
+        ("steps", f"{len(state.blocks_in_use)} in {seconds:.2f} s, pauses and drawing not counted"),
+        ("output tokens", f"{num_output}, that is {num_output / max(seconds, 1e-9):,.0f} per second"),
+        ("computed tokens", f"{state.num_computed_tokens}, of which {state.num_recomputed_tokens} a second time"),
+        ("prefix cache", f"{state.num_hits} hits, {state.num_hit_tokens} tokens not computed ({state.hit_rate:.0%})"),
+        ("preemptions", f"{state.num_preemptions}"),
+        ("chunked prompts", f"{len(state.chunked)} of {len(state.info.titles)}"),
+        ("time to first token", f"{milliseconds(mean(first or [0]))} ms on average"),
+        ("inter-token latency", f"{milliseconds(mean(between or [0]))} ms on average"),
+    ):
+        table.add_row(name, value)
+    return table

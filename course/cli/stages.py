@@ -1,0 +1,164 @@
+"""`mini-vllm stages`: what each phase bought, on the same workload."""
+
+import json
+from dataclasses import asdict, astuple
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from course.starter_status import unwritten_tasks
+from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.options import LineupText
+from course.terminal.stage_sentences import describe, mean_ms, p95_ms
+from course.terminal.step_view import FAINT
+from course.workloads.ablation import MAX_TOKENS, SETTINGS, Stage, make_visits, run_stage, stage_lineups
+from course.workloads.simulated_time import StepCost
+from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup, lineup_from_env, parse_lineup
+
+HEADINGS = (
+    *("phases", "steps", "at\nonce", "mem.\nheld", "stalled", "pre-\nempted", "com-\nputed", "again", "hits"),
+    *("TTFT\nmean", "TTFT\np95", "ITL\nmean", "ITL\np95"),
+)
+ROOMY = 92
+LEGEND = (
+    "TTFT: time to first token, ITL: from one token to the next, ms of simulated time. computed, again: tokens of "
+    "all steps, and those of them that had been computed before."
+)
+
+
+@friendly
+def stages(
+    lineup: LineupText = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another workload.")] = 0,
+    real: Annotated[bool, typer.Option("--real", help="Phase 6 too, on the embedded model. Loads torch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Run one workload through phases 1, 1-2, ... 1-5 and show what each phase bought, in simulated time.
+
+    Ends at the first phase of the lineup that is not written.
+    """
+    whole = lineup_from_env() if lineup is None else parse_lineup(lineup)
+    if real and whole.runner == "absent":
+        raise ValueError("--real needs phase 6 in the lineup")
+    console = make_console(stderr=as_json)
+    found, next_task = run_all(stage_lineups(whole, 6 if real else 5), seed, console)
+    if as_json:
+        typer.echo(json.dumps(as_record(found, next_task, whole, seed)))
+        return
+    console.print(whose_code(whole), markup=False)
+    console.print(conditions(found), markup=False, style=FAINT)
+    if found:
+        console.print(stage_table(found, roomy=console.width >= ROOMY))
+        console.print(LEGEND, style=FAINT)
+    console.print()
+    console.print(sentences(found, told_of_phase_6=real or next_task is not None))
+    if next_task is not None:
+        console.print(f"{next_task}: not written yet. It is next, and the table goes on from there.", markup=False)
+
+
+def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[Stage], str | None]:
+    """Run the stages in order, up to a phase that is not written yet; return them and its next task."""
+    visits, found = make_visits(seed), []
+    for lineup in lineups:
+        try:
+            if is_live(console):
+                with console.status(f"Phases {name(lineup)} ..."):
+                    found.append(run_stage(lineup, visits))
+            else:
+                found.append(run_stage(lineup, visits))
+        except NotImplementedError as error:
+            phase = max(phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] != "absent")
+            tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
+            return found, tasks[0] if tasks else str(error)
+    return found, None
+
+
+def name(lineup: Lineup) -> str:
+    """Return which phases are there: `1`, `1-4`, `1,3-5`."""
+    here: list[Impl] = ["absent" if impl == "absent" else "starter" for impl in astuple(lineup)]
+    return "1-6" if "absent" not in here else str(Lineup(*here)).replace("starter:", "")
+
+
+def conditions(found: list[Stage]) -> str:
+    """Return what all stages have in common."""
+    num_blocks, size, cost = (SETTINGS.num_gpu_blocks or 1) - 1, SETTINGS.block_size, StepCost()
+    return (
+        f"All stages: the same {len(make_visits())} requests at the same moments, up to {MAX_TOKENS} tokens of answer "
+        f"each; memory for {num_blocks * size:,} tokens; budget {SETTINGS.max_num_batched_tokens:,}, a whole prompt, "
+        f"because before phase 5 none may be cut. Phase 5 brings its threshold of "
+        f"{SETTINGS.long_prefill_token_threshold} tokens and its admission guard. An imagined small GPU: "
+        f"{cost.per_step * 1e3:g} ms a step, {cost.per_token * 1e6:g} us a token, "
+        f"{cost.per_context_token * 1e6:g} us a token of context."
+    )
+
+
+def sentences(found: list[Stage], told_of_phase_6: bool) -> Table:
+    """Return one sentence per stage."""
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(no_wrap=True)
+    lines.add_column()
+    for index, stage in enumerate(found):
+        lines.add_row(name(stage.lineup), Text(describe(stage, found[index - 1] if index else None, found[0])))
+    if not told_of_phase_6:
+        lines.add_row("1-6", "Phase 6 changes who speaks and no decision, so it buys no time here: --real runs it too.")
+    return lines
+
+
+def stage_table(found: list[Stage], *, roomy: bool) -> Table:
+    """Return one row per stage. It fits 80 columns if it is not roomy."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading == "phases" else "right", no_wrap=True)
+    for stage in found:
+        ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
+        times = [f"{mean_ms(ttft):.0f}", f"{p95_ms(ttft):.0f}", f"{mean_ms(itl):.1f}", f"{p95_ms(itl):.1f}"]
+        table.add_row(
+            name(stage.lineup),
+            str(stage.num_steps),
+            str(stage.most_running),
+            f"{stage.peak_held:.0%}",
+            str(stage.num_stalled or ""),
+            str(stage.num_preemptions),
+            f"{stage.num_computed_tokens:,}",
+            f"{stage.num_recomputed_tokens:,}",
+            f"{stage.hit_rate:.0%}",
+            *(["-"] * 4 if stage.num_stalled else times),
+        )
+    return table
+
+
+def as_record(found: list[Stage], next_task: str | None, whole: Lineup, seed: int) -> dict[str, Any]:
+    """Return the numbers for programs. Latencies are milliseconds of simulated time."""
+    return {
+        "lineup": str(whole),
+        "seed": seed,
+        "settings": asdict(SETTINGS),
+        "seconds_per": asdict(StepCost()),
+        "next": next_task,
+        "stages": [stage_record(stage) for stage in found],
+    }
+
+
+def stage_record(stage: Stage) -> dict[str, Any]:
+    """Return one stage. After a stall the latencies are those of the tokens that came before it."""
+    ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
+    return {
+        "phases": name(stage.lineup),
+        "num_requests": stage.num_requests,
+        "num_stalled": stage.num_stalled,
+        "num_steps": stage.num_steps,
+        "simulated_seconds": stage.seconds,
+        "most_running": stage.most_running,
+        "peak_held": stage.peak_held,
+        "mean_empty": stage.mean_empty,
+        "num_preemptions": stage.num_preemptions,
+        "num_computed_tokens": stage.num_computed_tokens,
+        "num_recomputed_tokens": stage.num_recomputed_tokens,
+        "hit_rate": stage.hit_rate,
+        "time_to_first_token": {"mean": mean_ms(ttft), "p95": p95_ms(ttft)},
+        "inter_token_latency": {"mean": mean_ms(itl), "p95": p95_ms(itl)},
+    }

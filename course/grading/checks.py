@@ -1,0 +1,66 @@
+"""The second opinion on a phase: the oracle on it alone, the stack on it with the phases before it."""
+
+import threading
+import time
+from dataclasses import replace
+
+from course.grading.results import NOT_CHECKED, Check
+from course.grading.worker import Worker
+from course.oracle.divergence import with_phase
+from course.sandbox.explain import explain_death
+from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup, solutions_exist
+
+SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
+START_SECONDS = 30.0
+MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
+RUNNER_PHASE = 6
+
+
+def oracle_check(phase: int, stop: threading.Event) -> Check:
+    """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
+    if phase == RUNNER_PHASE or not solutions_exist():
+        return NOT_CHECKED
+    reference = parse_lineup("solution:1-5")
+    return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
+
+
+def stack_check(phase: int, stop: threading.Event) -> Check:
+    """Run the learner's phases up to `phase` together, on the toy, or on the real model with phase 6."""
+    return check_lineup(parse_lineup(f"starter:1-{phase}"), phase, stop)
+
+
+def find_culprits(phase: int, stop: threading.Event) -> list[int]:
+    """Return the phases that, given to the reference one at a time, cure a stack. Needs `solutions/`."""
+    mine = parse_lineup(f"starter:1-{phase}")
+    return [
+        number
+        for number in range(1, phase + 1)
+        if check_lineup(with_phase(mine, number, "solution"), phase, stop).status == "passed"
+    ]
+
+
+def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
+    """Run one stack."""
+    if phase == RUNNER_PHASE:
+        toy = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
+        if toy.status != "passed":
+            return toy
+        if not MODEL_FILE.exists():
+            return replace(NOT_CHECKED, message="The embedded model is missing.")
+        return run_job("model", mine, None, stop)
+    return run_job("stack", mine, parse_lineup(f"solution:1-{phase}") if solutions_exist() else None, stop)
+
+
+def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> Check:
+    """Do one check in a worker. Raises `StoppedError` when `stop` is set."""
+    seconds = SECONDS[kind]
+    order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
+    patience, found = START_SECONDS + seconds, None
+    with Worker(["-m", "course.grading.job"], order, stop) as worker:
+        for event in worker.events(patience, time.monotonic() + patience):
+            if event["event"] == "done":
+                found = Check(event["status"], event["message"], steps=event["steps"])
+        if found is not None:
+            return found
+        status = None if worker.alive else worker.status
+        return Check("failed", explain_death(status, worker.trace, seconds)[1])

@@ -1,0 +1,148 @@
+"""Whole engines with the learner's phases in them, on seeded workloads: do they do what they must?
+
+Each function returns None if all is well. They run in a worker (`job.py`).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from course.oracle.divergence import Parting, first_parting, settings_for
+from course.sandbox.explain import explain, is_not_written
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import Arrival, Run, make_workload
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import Lineup
+
+SEEDS = range(6)
+NUM_REQUESTS = 10
+MOST_STEPS = 1000
+REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
+REAL_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong; `steps` are the last steps of both sides if two engines were compared."""
+
+    message: str
+    steps: dict[str, Any] | None = None
+
+
+def stack_trouble(mine: Lineup, reference: Lineup | None) -> Trouble | None:
+    """Run the toy engine: its words must be the true ones, its invariants hold, its plans the reference's."""
+    for seed in SEEDS:
+        arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
+        message = words_trouble(arrivals, config, mine)
+        if message:
+            return Trouble(f"Workload {seed}: {message}")
+        if reference is not None and (parting := first_parting(arrivals, config, mine, reference)) is not None:
+            return parting_trouble(seed, parting)
+    return None
+
+
+def oracle_trouble(mine: Lineup, reference: Lineup) -> Trouble | None:
+    """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
+    for seed in SEEDS:
+        parting = first_parting(make_workload(seed, NUM_REQUESTS), settings_for(seed), mine, reference)
+        if parting is not None:
+            return parting_trouble(seed, parting)
+    return None
+
+
+def model_trouble(mine: Lineup) -> Trouble | None:
+    """Run the embedded model: its words must be those of transformers' `generate`, token for token."""
+    import torch
+
+    from mini_vllm.llm import LLM
+    from mini_vllm.runner.loading import load_model
+
+    loaded, tokenizer = load_model()
+    prompts = [tokenizer.apply_chat_template([{"role": "user", "content": text}]) for text in REAL_PROMPTS]
+    config = EngineConfig(
+        max_num_batched_tokens=32,
+        long_prefill_token_threshold=7,
+        max_model_len=96,
+        block_size=4,
+        num_gpu_blocks=24,
+        check_invariants=True,
+    )
+    outputs = LLM(None, config, mine).generate(prompts, SamplingParams(max_tokens=REAL_TOKENS))
+    for text, prompt, output in zip(REAL_PROMPTS, prompts, outputs, strict=True):
+        with torch.inference_mode():
+            truth = loaded.model.generate(
+                input_ids=torch.tensor([prompt], device=loaded.device),
+                attention_mask=torch.ones(1, len(prompt), dtype=torch.int64, device=loaded.device),
+                max_new_tokens=REAL_TOKENS,
+                do_sample=False,
+                pad_token_id=0,
+            )[0, len(prompt) :].tolist()
+        yours = output.outputs[0].token_ids
+        if yours != truth:
+            expected, got = (tokenizer.decode(tokens) for tokens in (truth, yours))
+            return Trouble(
+                f"The real model says other words than transformers' generate to {text!r}:\n"
+                f"  expected  {expected!r}\n  yours     {got!r}"
+            )
+    return None
+
+
+def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
+    """Return the settings of a seed, changed so that absent phases can serve them."""
+    config = settings_for(seed)
+    if lineup.preemption == "absent":
+        config = replace(config, policy="fcfs")  # the priority queue is part of phase 3
+    return make_possible(config, lineup)[0]
+
+
+def words_trouble(arrivals: list[Arrival], config: EngineConfig, lineup: Lineup) -> str:
+    """Run a workload and return what is wrong with it, in words; empty if nothing is."""
+    said: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
+    number = 0
+    try:
+        run = Run(arrivals, config, lineup)
+        while not run.finished:
+            if number == MOST_STEPS:
+                return f"after {MOST_STEPS} steps requests are still not finished."
+            for request_id, token_ids in run.step()["output"]:
+                said[request_id] += token_ids
+            number += 1
+    except InvariantError as error:
+        return f"in step {number} the engine contradicts itself: {error}"
+    except StalledError as error:
+        return f"in step {number} the engine stands still: {error}"
+    except Exception as error:
+        if is_not_written(error):
+            raise
+        return f"in step {number} the engine stops. {explain(error, {})}"
+    for arrival in arrivals:
+        truth = toy_continuation(arrival.prompt_token_ids, arrival.max_tokens, LETTERS)
+        if said[arrival.request_id] != truth:
+            return (
+                f"{arrival.request_id} says other words than it should.\n"
+                f"  expected  {text_of(truth)}\n  yours     {text_of(said[arrival.request_id])}"
+            )
+    return ""
+
+
+def parting_trouble(seed: int, parting: Parting) -> Trouble:
+    """Return the first difference between two engines in words and steps."""
+    if parting.error is not None:
+        told = explain(parting.error, {})
+        return Trouble(f"Workload {seed}: in step {parting.step} yours stops and the reference goes on. {told}")
+    told = f"Workload {seed}: the first difference from the reference is in step {parting.step}, {parting.field!r}."
+    steps = {
+        "step": parting.step,
+        "field": parting.field,
+        "reference": parting.reference[-2:],
+        "mine": parting.mine[-2:],
+    }
+    return Trouble(told, steps)
+
+
+def text_of(token_ids: list[int]) -> str:
+    """Return the toy's words in quotes."""
+    return repr("".join(map(chr, token_ids)))

@@ -1,0 +1,77 @@
+"""The whole grade: every phase's tests, the checks of whole engines, and who is at fault when they disagree."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import monotonic
+
+from course.grading.checks import find_culprits, oracle_check, stack_check
+from course.grading.plan import PlannedPhase, load_plan
+from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
+from course.grading.testrun import can_fork, run_tests
+from mini_vllm.seams.lineup import solutions_exist
+
+PHASES_AT_ONCE = 2
+Say = Callable[[int, int, str], None]
+
+
+class Grader:
+    """Grades phases. `say(phase, number of tests done, what happens now)` hears of the progress."""
+
+    def __init__(self, say: Say = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
+        self.say = say
+        self.forks = can_fork() and os.environ.get("MINI_VLLM_GRADE_FORK") != "0" if forks is None else forks
+        self.stop = threading.Event()
+
+    def grade(self, numbers: Sequence[int]) -> Grade:
+        """Grade the phases with these numbers. Nothing of the workers is left when it ends, however it ends."""
+        start = monotonic()
+        plan = [phase for phase in load_plan() if phase.number in numbers]
+        with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
+            try:
+                # The last phase takes longest (torch), so it comes first.
+                futures = [pool.submit(self.grade_phase, phase) for phase in reversed(plan)]
+                grades = [future.result() for future in reversed(futures)]
+                grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
+            except BaseException:
+                self.stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        return Grade(grades, monotonic() - start)
+
+    def grade_phase(self, phase: PlannedPhase) -> PhaseGrade:
+        """Grade one phase, alone and in the stack."""
+        number, total = phase.number, len(phase.tests)
+        self.say(number, 0, "tests")
+        run = run_tests(phase, self.stop, forks=self.forks, progress=lambda done: self.say(number, done, "tests"))
+        results = {result.id: result for result in run.complete()}
+        tasks = [TaskGrade(task, [results[test] for test in task.tests]) for task in phase.tasks]
+        grade = PhaseGrade(phase, run.sha256, tasks, run.error, run.missing)
+        if grade.is_complete:
+            self.say(number, total, "oracle")
+            grade = replace(grade, oracle=oracle_check(number, self.stop))
+        if grade.can_run:
+            self.say(number, total, "stack")
+            grade = replace(grade, stack=stack_check(number, self.stop))
+        self.say(number, total, "done")
+        return grade
+
+    def name_culprits(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
+        """Add which phase is at fault to a phase that passes alone and fails in the stack."""
+        if grade.alone != "passed" or grade.stack.status != "failed":
+            return grade
+        number = grade.plan.number
+        culprits = find_culprits(number, self.stop) if solutions_exist() else []
+        if not culprits:
+            stacks = {other.plan.number: other.stack for other in grades}
+            culprits = [self.first_failing_stack(number, stacks)]
+        return replace(grade, stack=replace(grade.stack, culprits=culprits))
+
+    def first_failing_stack(self, number: int, stacks: dict[int, Check]) -> int:
+        """Return the first phase whose own stack fails: until there everything worked."""
+        for earlier in range(1, number):
+            if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
+                return earlier
+        return number

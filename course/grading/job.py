@@ -1,0 +1,68 @@
+"""`python -m course.grading.job`: one check of a whole engine, in a process of its own. Started by `checks.py`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from course.grading.channel import Sender
+from course.grading.engine_checks import Trouble, model_trouble, oracle_trouble, stack_trouble
+from course.grading.plan import PlannedPhase, load_plan
+from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
+from course.sandbox.explain import explain, is_not_written
+from course.sandbox.frames import is_learners
+from course.sandbox.guard import Watch, limit_resources
+from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
+
+
+def main() -> None:
+    """Do what the order says and send "done" with status and message."""
+    order = json.loads(Path(os.environ.pop("MINI_VLLM_ORDER")).read_text(encoding="utf-8"))
+    sender = Sender(Path(order["results"]), order["mark"])
+    limit_resources()
+    watch = Watch(Path(order["trace"]))
+    watch.start(order["seconds"])
+    try:
+        trouble = do(order)
+    except BaseException as error:
+        status = "not yet" if is_not_written(error) else "failed"
+        sender.send("done", status=status, message=explain(error, {}), steps=None)
+    else:
+        message, steps = ("", None) if trouble is None else (trouble.message, trouble.steps)
+        sender.send("done", status="failed" if trouble else "passed", message=message, steps=steps)
+    watch.stop()
+    sender.send("end")
+
+
+def do(order: dict[str, Any]) -> Trouble | None:
+    """Run the check that the order names."""
+    mine = parse_lineup(order["mine"])
+    for phase in load_plan():
+        if mine[phase.number] == "starter" and (complaint := complaint_about_starter(phase)):
+            return Trouble(complaint)
+    reference = parse_lineup(order["reference"]) if order["reference"] else None
+    match order["kind"]:
+        case "stack":
+            return stack_trouble(mine, reference)
+        case "oracle":
+            assert reference is not None
+            return oracle_trouble(mine, reference)
+        case "model":
+            return model_trouble(mine)
+    raise ValueError(f"no check is called {order['kind']!r}")
+
+
+def complaint_about_starter(phase: PlannedPhase) -> str:
+    """Import the learner's file; return what is wrong with it, empty if nothing is."""
+    path = CHECKOUT / phase.starter
+    if complaint := complaint_about_file(path):
+        return complaint
+    try:
+        file = import_starter(phase.module).__file__
+    except BaseException as error:
+        return complaint_about_import(error, path)
+    return "" if file and is_learners(file) else f"Phase {phase.number} was loaded from {file}."
+
+
+if __name__ == "__main__":
+    main()

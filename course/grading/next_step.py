@@ -1,0 +1,62 @@
+"""What the learner should do now: one thing, with its command."""
+
+from course.grading.plan import PlannedPhase, PlannedTask
+from course.grading.results import Grade, PhaseGrade
+from mini_vllm.seams.lineup import PHASE_NAMES, solutions_exist
+
+
+def next_step(grade: Grade) -> tuple[str, str]:
+    """Return the next thing to do and its command, which may be empty."""
+    for phase in grade.phases:
+        if step := step_in_phase(phase):
+            return step
+    if len(grade.phases) < len(PHASE_NAMES):
+        return "all that was graded is done. The other phases:", "mini-vllm grade"
+    return "nothing: all phases are done. The handouts say how to go further.", ""
+
+
+def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
+    """Return what is to be done in a phase, None if it is done."""
+    number = grade.plan.number
+    if grade.error:
+        return f"Phase {number}: mend {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
+    for task in grade.tasks:
+        if task.status != "passed":
+            return f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})", task_command(
+                grade.plan, task.plan
+            )
+    if grade.oracle.status == "failed":
+        return f"Phase {number}: the first difference from the reference", f"mini-vllm oracle --phase {number}"
+    if grade.stack.status == "failed":
+        return stack_step(grade)
+    return None
+
+
+def stack_step(grade: PhaseGrade) -> tuple[str, str]:
+    """Return what to do about a phase that passes alone and fails in the stack."""
+    number, culprits = grade.plan.number, grade.stack.culprits or [grade.plan.number]
+    what = f"Phase {culprits[0]}: make it work together with the others (up to phase {number})"
+    if number < 6 and solutions_exist():
+        return what, f"mini-vllm oracle --phase {'1' if number == 1 else f'1-{number}'}"
+    return what, f"mini-vllm trace --lineup starter:1-{number}" if number < 6 else ""
+
+
+def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
+    """Return the command that runs the tests of one task on the learner's file."""
+    return f"{whose()}pytest {phase.folder} -m task{phase.number}_{task.number}"
+
+
+def test_command(phase: PlannedPhase, test: str) -> str:
+    """Return the command that runs one test on the learner's file."""
+    name = f"{phase.folder}/{test}"
+    return f"{whose()}pytest " + (f"'{name}'" if any(mark in name for mark in "[] ") else name)
+
+
+def whose() -> str:
+    """Return what makes pytest grade the learner's file where the reference would be graded otherwise."""
+    return "LAB_IMPL=starter " if solutions_exist() else ""
+
+
+def handout(phase: PlannedPhase) -> str:
+    """Return where the phase is explained."""
+    return f"{phase.folder}/README.md"

@@ -1,0 +1,175 @@
+"""A pytest plugin for the worker: imports the learner's file, runs the tests, sends the result of each.
+
+Where the system can fork, every test runs in a process of its own: it meets a fresh module, and what it does
+to the process is over with it. Elsewhere the module is loaded anew before each test.
+"""
+
+import gc
+import importlib
+import json
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from course.grading.channel import Sender
+from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
+from course.sandbox.explain import explain, explain_death, is_not_written
+from course.sandbox.guard import Watch, limit_resources
+
+ORDER = "MINI_VLLM_ORDER"
+SLOW_TESTS_ALLOWED = 3
+SHORT_SECONDS = 1.0
+GRACE_SECONDS = 2.0
+SENT = 73
+Failure = tuple[str, str]
+failure_key = pytest.StashKey[Failure]()
+module_key = pytest.StashKey[str | None]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("timeout", "Read by pytest-timeout, which is not loaded here.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (path := os.environ.pop(ORDER, None)) is not None:
+        config.addinivalue_line("markers", "timeout: read by pytest-timeout, which is not loaded here")
+        config.pluginmanager.register(GradingPlugin(json.loads(Path(path).read_text(encoding="utf-8"))))
+
+
+class GradingPlugin:
+    """Runs what the order says."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}
+        self.starter = Path(order["starter"])
+        self.module_name: str = order["module"]
+        self.names: dict[str, str] = order["names"]
+        self.seconds: float = order["seconds"]
+        self.import_seconds: float = order["import_seconds"]
+        self.forks = bool(order["forks"])
+        self.num_slow: int = order["num_slow"]
+        self.fixture = f"phase{order['phase']}"
+        self.sender = Sender(Path(order["results"]), order["mark"])
+        self.trace = Path(order["trace"])
+        limit_resources()
+        self.watch = Watch(self.trace)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.nodeid in self.tests]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            self.sender.send("broken", message="the graded tests cannot be collected")
+        elif (module := self.load()) is not None:
+            gc.freeze()  # a forked process then copies less memory
+            for number, item in enumerate(session.items):
+                self.run(item, session.items[number + 1] if number + 1 < len(session.items) else None, module)
+        self.sender.send("end")
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo is not None and failure_key not in item.stash:
+            item.stash[failure_key] = self.failure(call.excinfo.value)
+        if call.when == "call":
+            item.stash[module_key] = getattr(item.funcargs.get(self.fixture), "__file__", None)  # type: ignore[attr-defined]
+        return report
+
+    def load(self) -> ModuleType | None:
+        """Import the learner's file and say which file that was; None if it cannot be imported."""
+        self.sender.send("importing")
+        self.watch.clear()
+        self.watch.start(self.import_seconds)
+        try:
+            module = import_starter(self.module_name)
+        except BaseException as error:
+            self.sender.send("import failed", message=complaint_about_import(error, self.starter))
+            return None
+        finally:
+            self.watch.stop()
+        file = Path(module.__file__ or "")
+        missing = missing_names(module, list(self.names))
+        self.sender.send("loaded", file=str(file), sha256=sha256(file) if file.is_file() else "", missing=missing)
+        return module
+
+    def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
+        """Run one test and send what came of it."""
+        self.sender.send("start", test=self.tests[item.nodeid])
+        start = time.monotonic()
+        seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
+        self.watch.clear()
+        if not self.forks:
+            self.watch.start(seconds)
+            importlib.reload(module)
+            self.run_here(item, next_item, start)
+            self.watch.stop()
+            return
+        child = os.fork()
+        if child == 0:
+            self.run_in_child(item, start, seconds)
+        status = wait(child, seconds + GRACE_SECONDS)
+        if status != SENT:
+            trace = self.trace.read_text(encoding="utf-8", errors="replace")
+            outcome, message = explain_death(status, trace, seconds)
+            self.num_slow += outcome == "timeout"
+            self.send_result(item, outcome, message, start)
+
+    def run_in_child(self, item: pytest.Item, start: float, seconds: float) -> NoReturn:
+        """Be the process of one test. The exit code `SENT` says that the result was sent."""
+        code = 1
+        try:
+            self.watch.start(seconds)
+            self.run_here(item, None, start)
+            code = SENT
+        finally:
+            os._exit(code)
+
+    def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
+        """Run one test in this process and send what came of it."""
+        outcome, message = "passed", ""
+        try:
+            reports = runtestprotocol(item, log=False, nextitem=next_item)
+        except BaseException as error:  # what pytest lets through: KeyboardInterrupt, pytest.exit
+            outcome, message = self.failure(error)
+        else:
+            if not all(report.passed for report in reports):
+                outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a word."))
+        self.send_result(item, outcome, message, start)
+
+    def send_result(self, item: pytest.Item, outcome: str, message: str, start: float) -> None:
+        seconds = round(time.monotonic() - start, 3)
+        test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
+        self.sender.send("result", test=test, outcome=outcome, message=message, seconds=seconds, module=module)
+
+    def failure(self, error: BaseException) -> Failure:
+        """Return outcome and words for an exception that ended a test."""
+        if isinstance(error, pytest.skip.Exception):
+            return "not run", f"skipped: {error.msg}"
+        if isinstance(error, pytest.fail.Exception):
+            return "failed", str(error.msg)
+        outcome = "not started" if is_not_written(error) else "failed"
+        return outcome, explain(error, self.names)
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed."""
+    deadline, pause = time.monotonic() + seconds, 0.0005
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        pause = min(0.01, pause * 1.3)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None

@@ -1,0 +1,107 @@
+"""The grade for machines: a JSON object, a JUnit XML file."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from course.grading.next_step import next_step
+from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+
+SCHEMA = 1
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def as_json(grade: Grade) -> dict[str, Any]:
+    """Return the grade as an object for `json.dumps`."""
+    what, command = next_step(grade)
+    return {
+        "schema": SCHEMA,
+        "lineup": "starter",
+        "phases": [phase_as_json(phase) for phase in grade.phases],
+        "total": round(grade.points, 2),
+        "max": grade.max_points,
+        "next": {"what": what, "command": command},
+        "seconds": round(grade.seconds, 2),
+    }
+
+
+def phase_as_json(phase: PhaseGrade) -> dict[str, Any]:
+    return {
+        "phase": phase.plan.number,
+        "name": phase.plan.name,
+        "file": phase.plan.starter,
+        "sha256": phase.sha256,
+        "error": phase.error or None,
+        "missing": phase.missing,
+        "alone": {"status": phase.alone, "oracle": check_as_json(phase.oracle)},
+        "stack": check_as_json(phase.stack),
+        "points": round(phase.points, 2),
+        "max": phase.plan.points,
+        "tasks": [task_as_json(phase, task) for task in phase.tasks],
+    }
+
+
+def task_as_json(phase: PhaseGrade, task: TaskGrade) -> dict[str, Any]:
+    return {
+        "task": f"{phase.plan.number}.{task.plan.number}",
+        "status": "error" if phase.error else task.status,
+        "points": 0.0 if phase.error else round(task.points, 2),
+        "max": task.plan.points,
+        "tests": [
+            {"id": f"{phase.plan.folder}/{test.id}", "outcome": test.outcome, "message": test.message}
+            for test in task.tests
+        ],
+    }
+
+
+def check_as_json(check: Check) -> dict[str, Any]:
+    return {"status": check.status, "message": check.message, "culprits": check.culprits, "steps": check.steps}
+
+
+def as_junit(grade: Grade) -> str:
+    """Return the grade as JUnit XML: a suite per phase, a case per test, and one for oracle and stack each."""
+    root = ElementTree.Element("testsuites", name="mini-vllm grade")
+    for phase in grade.phases:
+        suite = ElementTree.SubElement(root, "testsuite", name=f"phase {phase.plan.number}: {phase.plan.name}")
+        for task in phase.tasks:
+            for test in task.tests:
+                add_test(suite, phase, task, test)
+        for name, check in (("oracle", phase.oracle), ("stack", phase.stack)):
+            add_check(suite, phase, name, check)
+        for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(kind, str(sum(1 for _ in suite.iter(tag))))
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def add_test(suite: ElementTree.Element, phase: PhaseGrade, task: TaskGrade, test: TestResult) -> None:
+    """Add the case of one graded test; without a graded file every case is an error."""
+    name = f"{phase.plan.number}.{task.plan.number}"
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=f"task {name}", name=clean(test.id), time=f"{test.seconds:.3f}"
+    )
+    if phase.error:
+        tell(case, "error", phase.error)
+    elif test.outcome in ("crashed", "not run"):
+        tell(case, "error", test.message)
+    elif test.outcome != "passed":
+        tell(case, "failure", test.message)
+
+
+def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: Check) -> None:
+    """Add the case of the oracle or the stack."""
+    case = ElementTree.SubElement(suite, "testcase", classname=f"phase {phase.plan.number}", name=name)
+    if check.status == "failed":
+        tell(case, "failure", check.message)
+    elif check.status != "passed":
+        tell(case, "skipped", check.message or check.status)
+
+
+def tell(case: ElementTree.Element, tag: str, message: str) -> None:
+    """Add a failure, an error or a skip with its words."""
+    text = clean(message)
+    ElementTree.SubElement(case, tag, message=text.partition("\n")[0]).text = text
+
+
+def clean(text: str) -> str:
+    """Return the text without what XML cannot hold."""
+    return NOT_IN_XML.sub("?", text)

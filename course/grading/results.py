@@ -1,0 +1,120 @@
+"""What grading finds out, as plain data."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from course.grading.plan import PlannedPhase, PlannedTask
+
+Outcome = Literal["passed", "failed", "not started", "timeout", "crashed", "not run"]
+Status = Literal["passed", "failed", "not started", "error"]
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One graded test."""
+
+    id: str
+    outcome: Outcome
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TaskGrade:
+    """One task: its tests share its points evenly."""
+
+    plan: PlannedTask
+    tests: list[TestResult]
+
+    @property
+    def points(self) -> float:
+        passed = sum(test.outcome == "passed" for test in self.tests)
+        return self.plan.points * passed / len(self.plan.tests)
+
+    @property
+    def status(self) -> Status:
+        outcomes = {test.outcome for test in self.tests}
+        if outcomes == {"passed"}:
+            return "passed"
+        return "not started" if outcomes == {"not started"} else "failed"
+
+    @property
+    def first_failure(self) -> TestResult | None:
+        """The first test that says something about the code; one that only says "not written" comes last."""
+        failures = [test for test in self.tests if test.outcome != "passed"]
+        told = [test for test in failures if test.outcome != "not started"]
+        return next(iter(told or failures), None)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of the oracle or of a stack. `culprits` are the phases at fault, as far as that is known."""
+
+    status: Literal["passed", "failed", "not yet", "not checked"]
+    message: str = ""
+    culprits: list[int] = field(default_factory=list)
+    steps: dict[str, Any] | None = None
+
+
+NOT_CHECKED = Check("not checked")
+
+
+@dataclass(frozen=True)
+class PhaseGrade:
+    """One phase. `error`: the learner's file was not graded, and why."""
+
+    plan: PlannedPhase
+    sha256: str
+    tasks: list[TaskGrade]
+    error: str = ""
+    missing: list[str] = field(default_factory=list)
+    oracle: Check = NOT_CHECKED
+    stack: Check = NOT_CHECKED
+
+    @property
+    def points(self) -> float:
+        return 0.0 if self.error else sum(task.points for task in self.tasks)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all graded tests pass."""
+        return not self.error and all(task.status == "passed" for task in self.tasks)
+
+    @property
+    def is_untouched(self) -> bool:
+        return not self.error and all(task.status == "not started" for task in self.tasks)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether whole engines with this phase make sense: all of it is written, and it comes to an end."""
+        outcomes = {test.outcome for task in self.tasks for test in task.tests}
+        return not self.error and not outcomes & {"not started", "timeout", "crashed"}
+
+    @property
+    def alone(self) -> Status:
+        """The tests, and the decisions compared with the reference's."""
+        if self.error:
+            return "error"
+        if self.is_untouched:
+            return "not started"
+        return "passed" if self.is_complete and self.oracle.status != "failed" else "failed"
+
+
+@dataclass(frozen=True)
+class Grade:
+    """All phases that were graded."""
+
+    phases: list[PhaseGrade]
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float:
+        return sum(phase.points for phase in self.phases)
+
+    @property
+    def max_points(self) -> int:
+        return sum(phase.plan.points for phase in self.phases)
+
+    @property
+    def has_errors(self) -> bool:
+        return any(phase.error for phase in self.phases)

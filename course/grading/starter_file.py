@@ -1,0 +1,69 @@
+"""The learner's file: is it there, what is in it, and what is wrong when it cannot be imported."""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from course.sandbox.explain import place_in, shown_path
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def complaint_about_file(path: Path) -> str:
+    """Return what is wrong with a file before anybody runs it; empty if it can be read."""
+    name = shown_path(path)
+    if not path.is_file():
+        return f"{name} is missing. `git checkout -- {name}` brings back the empty one."
+    try:
+        path.read_bytes()
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}."
+    return ""
+
+
+def import_starter(module: str) -> ModuleType:
+    """Import a learner's file from its source: bytecode of an older version may look as if it were current."""
+    before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.pycache_prefix = before
+
+
+def complaint_about_import(error: BaseException, path: Path) -> str:
+    """Return in plain words why a learner's file cannot be imported."""
+    name = shown_path(path)
+    if isinstance(error, UnicodeError) or (isinstance(error, SyntaxError) and _is_no_text(error)):
+        return f"{name} is not UTF-8 text. Save it as UTF-8."
+    if isinstance(error, SyntaxError):
+        line = f"\n    {error.text.strip()}" if error.text else ""
+        where = name if error.filename in (None, str(path)) else str(error.filename)
+        return f"{where} has a syntax error in line {error.lineno}: {error.msg}{line}"
+    if isinstance(error, SystemExit):
+        return f"{name} ends the program while it is imported: {place_in(error) or 'sys.exit'}."
+    return f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
+
+
+def missing_names(module: ModuleType, wanted: Sequence[str]) -> list[str]:
+    """Return a sentence for every public name of the phase that the module does not have."""
+    sentences = []
+    for name in wanted:
+        owner, _, inner = name.rpartition(".")
+        holder = getattr(module, owner, None) if owner else module
+        if holder is None or hasattr(holder, inner):
+            continue
+        others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in wanted]
+        similar = get_close_matches(inner, others, 1, 0.6)
+        sentences.append(f"{name} is missing from starter.py" + (f" (there is {similar[0]!r})" if similar else ""))
+    return sentences
+
+
+def _is_no_text(error: SyntaxError) -> bool:
+    return any(words in str(error.msg) for words in ("null bytes", "unicode error", "codec can't decode", "(unicode"))

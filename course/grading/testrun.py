@@ -1,0 +1,162 @@
+"""The graded tests of one phase, run on the learner's file in worker processes until each has a result."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course.grading.channel import Event
+from course.grading.plan import PlannedPhase
+from course.grading.results import TestResult
+from course.grading.starter_file import complaint_about_file, sha256
+from course.grading.worker import Worker
+from course.sandbox.explain import explain_death, shown_path
+from mini_vllm.seams.lineup import CHECKOUT
+
+SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # a very slow machine may need more
+IMPORT_SECONDS = 4 * SECONDS_PER_TEST
+SECONDS_PER_PHASE = 150.0
+SILENCE_SECONDS = 60.0
+MOST_WORKERS = 40
+PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
+OFF = ["cacheprovider", "faulthandler", "debugging"]
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class TestRun:
+    """The results so far, and what is known about the file. `error` means that none of them counts."""
+
+    phase: PlannedPhase
+    sha256: str = ""
+    error: str = ""
+    missing: list[str] = field(default_factory=list)
+    results: dict[str, TestResult] = field(default_factory=dict)
+    running: str | None = None
+    importing: bool = False
+    num_slow: int = 0
+
+    @property
+    def starter(self) -> Path:
+        return CHECKOUT / self.phase.starter
+
+    @property
+    def left(self) -> list[str]:
+        return [test for test in self.phase.tests if test not in self.results]
+
+    def complete(self) -> list[TestResult]:
+        """Return one result for every test of the plan."""
+        absent = "The plan has this test, but there is none: are the tests in labs/ the ones of the course?"
+        return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
+
+
+def run_tests(phase: PlannedPhase, stop: threading.Event, *, forks: bool, progress: Progress) -> TestRun:
+    """Run the tests of a phase. Raises `StoppedError` when `stop` is set."""
+    run = TestRun(phase)
+    run.error = complaint_about_file(run.starter)
+    if run.error:
+        return run
+    run.sha256 = sha256(run.starter)
+    deadline = time.monotonic() + SECONDS_PER_PHASE
+    for _ in range(MOST_WORKERS):
+        if run_worker(run, stop, deadline, forks, progress) or run.error:
+            break
+    else:
+        charge_the_rest(run, f"Not run: Python ended {MOST_WORKERS} times in the tests before this one.")
+    return run
+
+
+def run_worker(run: TestRun, stop: threading.Event, deadline: float, forks: bool, progress: Progress) -> bool:
+    """Run what has no result yet in one worker. Return whether that was the last one."""
+    order = {
+        "phase": run.phase.number,
+        "folder": run.phase.folder,
+        "module": run.phase.module,
+        "starter": str(run.starter),
+        "names": run.phase.names,
+        "tests": run.left,
+        "seconds": SECONDS_PER_TEST,
+        "import_seconds": IMPORT_SECONDS,
+        "num_slow": run.num_slow,
+        "forks": forks,
+    }
+    options = [option for name in OFF for option in ("-p", f"no:{name}")]
+    run.running, run.importing, ended = None, False, False
+    with Worker([*PYTEST, *options, *run.phase.test_files], order, stop) as worker:
+        for event in worker.events(SILENCE_SECONDS, deadline):
+            take(run, event)
+            progress(len(run.results))
+            ended = ended or event["event"] == "end"
+        if ended:
+            return True
+        if time.monotonic() > deadline:
+            charge_the_rest(run, f"Not run: the tests of this phase took more than {SECONDS_PER_PHASE:g} seconds.")
+            return True
+        status = None if worker.alive else worker.status
+        seconds = IMPORT_SECONDS if run.importing else SECONDS_PER_TEST
+        outcome, words = explain_death(status, worker.trace, seconds)
+        if run.running is not None:
+            finish(run, TestResult(run.running, outcome, words))
+            run.num_slow += outcome == "timeout"
+        elif run.importing:
+            run.error = f"{shown_path(run.starter)} cannot be imported. {words}"
+        else:
+            run.error = f"The worker ended before the first test (exit status {status}):\n{worker.output[-1500:]}"
+    return not run.left
+
+
+def take(run: TestRun, event: Event) -> None:
+    """Enter one event of the worker."""
+    match event["event"]:
+        case "importing":
+            run.importing = True
+        case "import failed" | "broken":
+            run.error = event["message"]
+        case "loaded":
+            run.importing = False
+            run.missing = event["missing"]
+            require_starter(run, event["file"])
+            if event["sha256"] != run.sha256:
+                run.error = f"{shown_path(run.starter)} was changed while it was graded. Grade again."
+        case "start":
+            charge_silent(run)
+            run.running = event["test"]
+        case "result":
+            if event["outcome"] == "passed" and event["module"] is not None:
+                require_starter(run, event["module"])
+            finish(run, TestResult(event["test"], event["outcome"], event["message"], event["seconds"]))
+        case "end":
+            charge_silent(run)
+
+
+def finish(run: TestRun, result: TestResult) -> None:
+    """Enter a result; the first one of a test counts."""
+    run.results.setdefault(result.id, result)
+    run.running = None
+
+
+def charge_silent(run: TestRun) -> None:
+    """A test whose process ended as if all were well, without a result, has ended itself."""
+    if run.running is not None:
+        finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
+
+
+def charge_the_rest(run: TestRun, message: str) -> None:
+    """Give what has no result yet the same one."""
+    for test in run.left:
+        finish(run, TestResult(test, "not run", message))
+
+
+def require_starter(run: TestRun, file: str) -> None:
+    """Note an error if the module under test is not the learner's file."""
+    if Path(file).resolve() != run.starter.resolve():
+        run.error = f"The tests met {file}, not {shown_path(run.starter)}: this would not grade your work."
+
+
+def can_fork() -> bool:
+    """Return whether each test may get a process of its own: elsewhere fork is absent, or unsafe with torch."""
+    return sys.platform == "linux"

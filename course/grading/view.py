@@ -1,0 +1,142 @@
+"""The grade for people: one screen, then what failed first in each phase, then the next thing to do."""
+
+from math import floor
+from typing import cast
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from course.grading.next_step import next_step, test_command
+from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
+from course.oracle.divergence import Parting
+from course.terminal.divergence_tables import last_steps, side_by_side
+from mini_vllm.engine.trace_recorder import StepRecord
+
+MOST_LINES = 25
+STYLES = {"passed": "green", "failed": "red", "error": "bold red", "not started": "dim", "not yet": "dim"}
+WORDS = {"passed": "pass", "failed": "fail", "error": "error"}
+
+
+def show_grade(console: Console, grade: Grade) -> None:
+    """Print everything."""
+    console.print(summary(grade))
+    console.print()
+    console.print(f"{number(grade.points)} of {grade.max_points} points, 10 a task", style="bold")
+    console.print("- nothing yet   alone: the phase by itself   stack: phases up to it", style="dim")
+    for phase in grade.phases:
+        show_verdict(console, phase)
+    shown = {phase.plan.number for phase in grade.phases}
+    for phase in grade.phases:
+        others = set(phase.stack.culprits) - {phase.plan.number}
+        if not others & shown:  # else the trouble of the phase at fault is shown
+            show_trouble(console, phase)
+    what, command = next_step(grade)
+    console.print()
+    console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
+    if command:
+        console.print(f"      {command}", style="bold", markup=False, soft_wrap=True)
+
+
+def summary(grade: Grade) -> Table:
+    """Return a row per phase with a cell per task."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("phase", no_wrap=True)
+    num_tasks = max(len(phase.tasks) for phase in grade.phases)
+    for task in range(1, num_tasks + 1):
+        table.add_column("task 1" if task == 1 else str(task), justify="right", no_wrap=True, min_width=4)
+    for heading in ("points", "alone", "stack"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for phase in grade.phases:
+        cells = [task_cell(phase, task) for task in phase.tasks]
+        points = Text(f"{number(phase.points)}/{phase.plan.points}", "bold" if phase.points else "dim")
+        table.add_row(
+            f"{phase.plan.number} {phase.plan.name}",
+            *[*cells, *[Text()] * (num_tasks - len(cells))],
+            points,
+            status_text(phase.alone),
+            status_text(phase.stack.status),
+        )
+    return table
+
+
+def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
+    """Return the points of a task; a dash if nothing of it is written, or can be graded."""
+    if phase.error or task.status == "not started":
+        return Text("-", STYLES["error" if phase.error else "not started"])
+    return Text(number(task.points), STYLES[task.status])
+
+
+def status_text(status: str) -> Text:
+    return Text(WORDS.get(status, "-"), STYLES.get(status, "dim"))
+
+
+def number(points: float) -> str:
+    """Return points with at most one decimal, never rounded up."""
+    return f"{floor(points * 10 + 1e-6) / 10:g}"
+
+
+def show_verdict(console: Console, phase: PhaseGrade) -> None:
+    """Say who is at fault if a phase passes alone and fails in the stack."""
+    if phase.stack.culprits:
+        names = " or ".join(map(str, phase.stack.culprits))
+        own = phase.stack.culprits == [phase.plan.number]
+        whose = "it is itself at fault" if own else f"your phase {names} is at fault"
+        told = f"Phase {phase.plan.number} passes alone, fails in the stack: {whose}."
+        console.print(told, style="red", soft_wrap=True)
+
+
+def show_trouble(console: Console, phase: PhaseGrade) -> None:
+    """Print what failed first in a phase, in the test's own words."""
+    if phase.error:
+        heading(console, f"Phase {phase.plan.number} could not be graded")
+        show_text(console, phase.error)
+        return
+    if phase.is_untouched:
+        return
+    failures = [(task, test) for task in phase.tasks if (test := task.first_failure) and test.outcome != "not started"]
+    if failures:
+        task, test = failures[0]
+        heading(console, f"Phase {phase.plan.number}, task {task.plan.number}: {test.id.rpartition('::')[2]}")
+        show_text(console, with_missing_names(phase, test.message))
+        console.print(f"  again: {test_command(phase.plan, test.id)}", style="dim", markup=False, soft_wrap=True)
+        return
+    for name, check in (("beside the reference", phase.oracle), ("in the stack", phase.stack)):
+        if check.status == "failed":
+            heading(console, f"Phase {phase.plan.number} {name}")
+            show_check(console, check)
+            return
+
+
+def with_missing_names(phase: PhaseGrade, message: str) -> str:
+    """Return what a test says after the names that the file lacks, each of them told once."""
+    first, _, rest = message.partition("\n")
+    told_already = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
+    return "\n".join([*phase.missing, *([rest] if told_already and rest else [] if told_already else [message])])
+
+
+def heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(Text(text, "bold"), soft_wrap=True)
+
+
+def show_text(console: Console, text: str) -> None:
+    """Print the words of a failure, cut if they are long."""
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 6], f"[... {len(lines) - MOST_LINES + 1} lines left out ...]", *lines[-5:]]
+    console.print(Padding(Text("\n".join(line[:1000] for line in lines)), (0, 0, 0, 2), expand=False))
+
+
+def show_check(console: Console, check: Check) -> None:
+    """Print the first difference from the reference: the last steps of both, and what differs."""
+    show_text(console, check.message)
+    if check.steps is None:
+        return
+    steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
+    parting = Parting(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
+    console.print(last_steps("reference", parting.reference))
+    console.print(last_steps("yours", parting.mine))
+    console.print(side_by_side(parting))

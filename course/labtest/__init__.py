@@ -1,0 +1,1 @@
+"""What the graded tests of `labs/` share."""

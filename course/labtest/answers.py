@@ -1,0 +1,65 @@
+"""What the learner's code answered last, found by running a test once more. Nothing here is to be filled in."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from course.sandbox.errors import UnusableAnswerError
+from course.sandbox.explain import SIGNATURE_WORDS, headline, missing_name
+from course.sandbox.frames import call_of, is_learners, learners_frames, short
+
+
+class Listener:
+    """A profile function that keeps the last answer that went from the learner's file to somebody else."""
+
+    def __init__(self) -> None:
+        self.answer = ""
+        self.promise = ""
+
+    def __call__(self, frame: FrameType, event: str, value: Any) -> None:
+        if event != "return" or not is_learners(frame.f_code.co_filename) or frame.f_code.co_name.startswith("<"):
+            return
+        if frame.f_back is None or not is_learners(frame.f_back.f_code.co_filename):
+            self.answer = f"{call_of(frame)} -> {short(value)}"
+            self.promise = promised(frame)
+
+
+def promised(frame: FrameType) -> str:
+    """Return what the signature of a running function says it returns; empty if it says nothing."""
+    found: Any = frame.f_globals
+    for name in frame.f_code.co_qualname.split("."):
+        found = found.get(name) if isinstance(found, dict) else inspect.getattr_static(found, name, None)
+    function = found.fget if isinstance(found, property) else found
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    return "" if annotation is None else re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(annotation))
+
+
+def unusable_answer(error: Exception, run_again: Callable[[], object]) -> UnusableAnswerError | None:
+    """Return words for an exception that was raised outside of the learner's code, with what it answered last.
+
+    None if the exception speaks for itself, or if the learner's code has no part in it.
+    """
+    if learners_frames(error.__traceback__) or missing_name(error):
+        return None
+    if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
+        return None  # the words for a wrong signature say more
+    listener = Listener()
+    sys.setprofile(listener)
+    try:
+        run_again()
+    except Exception as second:
+        sys.setprofile(None)
+        if type(second) is not type(error) or not listener.answer:
+            return None
+    else:
+        return None
+    finally:
+        sys.setprofile(None)
+    lines = [f"The test could not go on after this answer of yours ({headline(error)}).", f"  {listener.answer}"]
+    if listener.promise:
+        lines.append(f"  its signature promises: {listener.promise}")
+    hint = "is the answer, and all that the call has changed, of the kind that the signature in the starter names?"
+    return UnusableAnswerError("\n".join([*lines, *getattr(error, "__notes__", []), f"Hint: {hint}"]))

@@ -1,0 +1,205 @@
+"""What stands in for phases 2, 3 and 5 in the tests of phase 1. Nothing here is to be filled in.
+
+Each part does the least that its seam promises and writes down in one log what it was asked.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import Preempted, SchedulerOutput
+from mini_vllm.seams.interfaces import Clamp, KVCacheManager, RequestQueue
+
+MAX_CALLS = 2000
+
+
+class CallLog(list[str]):
+    """The calls of the code under test, in order. Ends a test that goes on for ever."""
+
+    def __init__(self, before: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.before = before
+
+    def note(self, call: str) -> None:
+        self.append(call)
+        if len(self) > MAX_CALLS:
+            before = "".join(f"  {line}\n" for line in self.before)
+            last = "\n".join(f"    {call}" for call in self[-4:])
+            pytest.fail(
+                f"Your code made {MAX_CALLS} calls for a handful of requests: it goes in circles.\n\n"
+                f"{before}\n  the last calls:\n{last}\n"
+                "Hint: which line of your loop makes progress when a request gets nothing?",
+                pytrace=False,
+            )
+
+    def with_effect(self) -> list[str]:
+        """Return the calls that change something; questions may be asked as often as you like."""
+        return [call for call in self if not call.startswith(("chunks.", "kv.get_computed_blocks"))]
+
+
+class BlockCountingKV:
+    """A KV memory that only counts blocks. `hits` are the blocks that the prefix cache would find."""
+
+    def __init__(
+        self, num_blocks: int, block_size: int, log: CallLog, hits: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        self.block_size = block_size
+        self.num_usable_blocks = num_blocks
+        self.num_free_blocks = num_blocks
+        self.log = log
+        self.hits = dict(hits or {})
+        self.num_held: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return "the KV memory"
+
+    def hold(self, requests: Iterable[Request]) -> None:
+        """Give requests that run already the blocks of their computed tokens."""
+        for request in requests:
+            self.take(request, 0)
+
+    def take(self, request: Request, num_new_tokens: int, num_hits: int = 0) -> int:
+        """Hand out blocks, whether they are there or not; return how many."""
+        num_needed = self._num_needed(request, num_new_tokens, num_hits)
+        self.num_held[request.request_id] = self.num_held.get(request.request_id, num_hits) + num_needed
+        self.num_free_blocks -= num_needed
+        return num_needed
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        self.log.note(f"kv.get_computed_blocks({request.request_id})")
+        return list(self.hits.get(request.request_id, ()))
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        call = f"kv.allocate_slots({request.request_id}, {num_new_tokens}"
+        call += f", hit_blocks={list(hit_blocks)})" if hit_blocks else ")"
+        if self._num_needed(request, num_new_tokens, len(hit_blocks)) > max(self.num_free_blocks, 0):
+            self.log.note(f"{call} -> None")
+            return None
+        new_blocks = list(range(self.take(request, num_new_tokens, len(hit_blocks))))
+        self.log.note(f"{call} -> {'[...]' if new_blocks else '[]'}")
+        return new_blocks
+
+    def free(self, request: Request) -> None:
+        self.log.note(f"kv.free({request.request_id})")
+        self.num_free_blocks += self.num_held.pop(request.request_id, 0)
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return list(range(self.num_held.get(request_id, 0)))
+
+    def free_block_ids(self) -> list[int]:
+        return list(range(self.num_free_blocks))
+
+    def ref_counts(self) -> dict[int, int]:
+        return {}
+
+    def _num_needed(self, request: Request, num_new_tokens: int, num_hits: int) -> int:
+        num_tokens = request.num_computed_tokens + num_hits * self.block_size + num_new_tokens
+        return max(0, -(-num_tokens // self.block_size) - self.num_held.get(request.request_id, num_hits))
+
+
+class ScriptedChunks:
+    """A chunk policy: your `clamp` or a given one, some requests held back, some not admitted."""
+
+    def __init__(
+        self,
+        log: CallLog,
+        threshold: int = 0,
+        not_now: Iterable[str] = (),
+        not_admitted: Iterable[str] = (),
+        clamp: Clamp | None = None,
+        whole_or_not: Iterable[str] = (),
+    ) -> None:
+        self.log = log
+        self.threshold = threshold
+        self.not_now = frozenset(not_now)
+        self.not_admitted = frozenset(not_admitted)
+        self.whole_or_not = frozenset(whole_or_not)
+        self.clamp = clamp
+        self.asked_with: dict[str, dict[str, object]] = {}
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        num_wanted = request.num_tokens - num_computed_tokens
+        if request.request_id in self.not_now:
+            num_granted = 0
+        elif self.clamp is not None:
+            num_granted = self.clamp(num_wanted, token_budget, self.threshold)
+        else:
+            num_granted = max(0, min(num_wanted, token_budget, self.threshold or num_wanted))
+        if request.request_id in self.whole_or_not and num_granted < num_wanted:
+            num_granted = 0
+        self.log.note(
+            f"chunks.num_new_tokens({request.request_id}, {num_computed_tokens}, {token_budget}) -> {num_granted}"
+        )
+        return num_granted
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        self.asked_with[request.request_id] = {
+            "hit_blocks": hit_blocks if hit_blocks is None else list(hit_blocks),
+            "running": running if running is None else [other.request_id for other in running],
+            "kv": kv,
+        }
+        admitted = request.request_id not in self.not_admitted
+        self.log.note(f"chunks.admits({request.request_id}) -> {admitted}")
+        return admitted
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return num_computed_tokens == request.num_tokens
+
+
+class ScriptedPreemption:
+    """A preemption that follows a script: for each request that is refused, who gives way for it.
+
+    Victims that do not run any more are passed over. Without a victim nobody is evicted and the answer
+    is False; it is False too if the request itself is a victim. Otherwise the request gets its slots.
+    """
+
+    def __init__(self, log: CallLog, script: Mapping[str, Sequence[str]] | None = None) -> None:
+        self.log = log
+        self.script = dict(script or {})
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: BlockCountingKV,
+    ) -> bool:
+        names = self.script.get(request.request_id, ())
+        victims = [victim for name in names for victim in running if victim.request_id == name]
+        if request in victims:
+            victims = victims[: victims.index(request) + 1]
+        for victim in victims:
+            self._evict(victim, request, running, waiting, step, kv)
+        makes_room = bool(victims) and request.status is RequestStatus.RUNNING
+        if makes_room:
+            kv.take(request, num_new_tokens)
+        evicted = " ".join(victim.request_id for victim in victims) or "nobody"
+        self.log.note(
+            f"preemption.make_room({request.request_id}, {num_new_tokens}) -> {makes_room} (evicted: {evicted})"
+        )
+        return makes_room
+
+    def _evict(
+        self,
+        victim: Request,
+        cause: Request,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: BlockCountingKV,
+    ) -> None:
+        kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
+        running.remove(victim)
+        victim.status = RequestStatus.PREEMPTED
+        victim.num_computed_tokens = 0
+        waiting.prepend_request(victim)
+        num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
+        step.token_budget += num_returned
+        step.preempted.append(Preempted(victim.request_id, cause.request_id, num_returned))

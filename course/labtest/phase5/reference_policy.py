@@ -1,0 +1,139 @@
+"""The caps and the guard counted out one by one, and the doubles that the tests put around yours.
+
+Slow and obviously right: tokens are positions in a list, blocks are taken from a set.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from course.labtest.support import make_request
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.seams.interfaces import KVCacheManager
+
+
+def plain_clamp(num_new: int, budget: int, threshold: int) -> int:
+    """What phase 1 asks of `clamp`."""
+    if threshold > 0:
+        num_new = min(num_new, threshold)
+    return max(0, min(num_new, budget))
+
+
+def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: int = 0, computed: int = 0) -> Request:
+    """Return a request in a given place of life; its own counter is 0 unless it runs."""
+    request = make_request(name, num_prompt, num_output_tokens=num_outputs)
+    request.status = status
+    request.num_computed_tokens = computed if status is RequestStatus.RUNNING else 0
+    return request
+
+
+def naive_num_new_tokens(
+    request: Request, num_computed_tokens: int, token_budget: int, *, threshold: int, max_model_len: int, chunking: bool
+) -> int:
+    """Write down the positions to compute and strike out what each cap forbids."""
+    positions = list(range(num_computed_tokens, request.num_tokens))
+    if threshold > 0:
+        positions = positions[:threshold]
+    runs = request.status is RequestStatus.RUNNING
+    if not runs and not chunking and len(positions) > token_budget:
+        return 0
+    positions = positions[:token_budget]
+    if runs:
+        positions = [position for position in positions if position <= max_model_len - 2]
+    return len(positions)
+
+
+class FrozenKV:
+    """A KV memory to look at: block tables are given, every other block is free, nothing may be changed."""
+
+    def __init__(self, block_size: int, num_blocks: int, tables: Mapping[str, Sequence[int]]) -> None:
+        self.block_size = block_size
+        self.num_usable_blocks = num_blocks
+        self.tables = {request_id: list(table) for request_id, table in tables.items()}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_block_ids())
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return list(self.tables.get(request_id, []))
+
+    def free_block_ids(self) -> list[int]:
+        held = self.ref_counts()
+        return [block_id for block_id in range(1, self.num_usable_blocks + 1) if block_id not in held]
+
+    def ref_counts(self) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        for table in self.tables.values():
+            for block_id in table:
+                counts[block_id] = counts.get(block_id, 0) + 1
+        return counts
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        return pytest.fail("admits is told the hit blocks; it need not look them up", pytrace=False)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        return pytest.fail("admits only answers a question; it must not allocate", pytrace=False)
+
+    def free(self, request: Request) -> None:
+        pytest.fail("admits only answers a question; it must not free anything", pytrace=False)
+
+
+def naive_admits(
+    request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+) -> tuple[bool, str]:
+    """Hand out, block by block, what everybody will need; return whether it lasts, and the account."""
+    free = set(kv.free_block_ids())
+    lines = [f"blocks of {kv.block_size} tokens"]
+    num_promised = 0
+    for other in running:
+        table = kv.block_ids(other.request_id)
+        num_missing = 0
+        while (len(table) + num_missing) * kv.block_size < other.num_tokens:
+            num_missing += 1
+        num_promised += num_missing + 1
+        lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {len(table)} blocks held")
+    table = list(hit_blocks)
+    num_needed = len([block_id for block_id in table if block_id in free])
+    while len(table) * kv.block_size < request.num_tokens:
+        table.append(-1)
+        num_needed += 1
+    where = [f"{block_id} ({'free' if block_id in free else 'held by somebody'})" for block_id in hit_blocks]
+    num_tokens = f"{request.num_tokens} token{'s' * (request.num_tokens > 1)}"
+    lines.append(f"{request.request_id} asks: {num_tokens}, hit blocks: {', '.join(where) or 'none'}")
+    lines.append(f"blocks needed {num_needed}, promised {num_promised}, free {len(free)}")
+    return num_needed + num_promised <= len(free), "\n".join(lines)
+
+
+def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request], FrozenKV]:
+    """Return a waiting request, its hit blocks, the running requests and a memory in which they meet."""
+    block_size = rng.choice([1, 2, 4, 16])
+    num_blocks = rng.randint(4, 30)
+    unused = list(range(1, num_blocks + 1))
+    rng.shuffle(unused)
+    running: list[Request] = []
+    tables: dict[str, list[int]] = {}
+    for name in "ABCD"[: rng.randint(0, 4)]:
+        num_tokens = rng.randint(1, 5 * block_size)
+        num_held = min(rng.randint(1, -(-num_tokens // block_size)), len(unused))
+        if num_held:
+            other = rng.choice([[], *tables.values()])
+            shared = other[: rng.randint(0, min(len(other), num_held))]
+            tables[name] = shared + [unused.pop() for _ in range(num_held - len(shared))]
+            computed = min(num_held * block_size, num_tokens) - (num_held * block_size >= num_tokens)
+            num_outputs = rng.choice([0, rng.randint(0, num_tokens - 1)])
+            running.append(
+                request_in(RequestStatus.RUNNING, name, num_tokens - num_outputs, num_outputs, computed=computed)
+            )
+    status = rng.choice([RequestStatus.WAITING, RequestStatus.PREEMPTED])
+    num_outputs = rng.randint(1, block_size) if status is RequestStatus.PREEMPTED else 0
+    request = request_in(status, "W", rng.randint(1, 6 * block_size), num_outputs)
+    for one in (request, *running):
+        one.num_preemptions = rng.choice([0, 0, 2])
+    max_num_hits = (request.num_tokens - 1) // block_size
+    held = tables[rng.choice(running).request_id] if running else []
+    hit_blocks = [*held[: rng.randint(0, len(held))], *rng.sample(unused, rng.randint(0, min(2, len(unused))))]
+    return request, hit_blocks[:max_num_hits], running, FrozenKV(block_size, num_blocks, tables)

@@ -1,0 +1,112 @@
+"""How the graded tests are reported: the learner's lines only, and one line for what is not written yet."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
+
+from course.grading.plan import load_plan
+from course.sandbox.errors import StarterNotLoadedError
+from course.sandbox.explain import explain, headline, is_not_written, shown_path
+from course.sandbox.frames import learners_frames
+from mini_vllm.seams.lineup import CHECKOUT, solutions_exist
+
+MOST_LINES = 40
+PHASE = re.compile(r"labs/phase(\d)_")
+
+
+def phase_of(node_id: str) -> int:
+    """Return the phase of a graded test, 0 if it is none."""
+    found = PHASE.search(node_id)
+    return int(found[1]) if found else 0
+
+
+def rule_of(item: pytest.Item) -> str:
+    """Return what a test says of itself: its name as a sentence, and its case."""
+    name, bracket, case = item.name.partition("[")
+    words = name.removeprefix("test_").replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}" + (f" ({case.removesuffix(']')})" if bracket else "") + "."
+
+
+@cache
+def names_of(phase: int) -> Mapping[str, str]:
+    """Return the public names of a phase with their parameters."""
+    return next((plan.names for plan in load_plan() if plan.number == phase), {})
+
+
+def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
+    """Put words for the learner in the place of a traceback, if the learner's code had a part in the failure."""
+    if isinstance(error, pytest.fail.Exception | pytest.skip.Exception):
+        return
+    if is_not_written(error):
+        report.not_written = unwritten(error)
+        report.longrepr = words(item, f"NotImplementedError: {error}", f"NotImplementedError: {error}")
+    elif isinstance(error, StarterNotLoadedError):
+        report.not_loaded = str(error)
+        report.longrepr = words(item, str(error), str(error))
+    else:
+        text = explain(error, names_of(phase_of(item.nodeid)))
+        is_about_yours = not text.startswith(headline(error)) or "\n  expected: " in text
+        if learners_frames(error.__traceback__) or is_about_yours:
+            report.longrepr = words(item, headline(error), f"{rule_of(item)}\n\n{text}")
+
+
+def words(item: pytest.Item, first_line: str, text: str) -> ReprExceptionInfo:
+    """Return a failure that is nothing but a text; its first line goes into the summary."""
+    path, line, _ = item.location
+    crash = ReprFileLocation(path, (line or 0) + 1, first_line)
+    return ReprExceptionInfo(ReprTraceback([ReprEntryNative([f"{text}\n"])], None, style="value"), crash)
+
+
+def unwritten(error: BaseException) -> dict[str, str]:
+    """Return the task that is to be written and the place where."""
+    frames = learners_frames(error.__traceback__)
+    if not frames:
+        return {"task": str(error), "where": ""}
+    frame, line = frames[-1]
+    code = frame.f_code
+    where = f"{shown_path(Path(code.co_filename))}, lines {code.co_firstlineno} to {line}"
+    return {"task": str(error), "where": where}
+
+
+def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
+    """Print the tests of unwritten tasks, one line each, and what to do next."""
+    reports = reporter.getreports("not written")
+    if reports:
+        reporter.section("not written yet", sep="-", yellow=True)
+        for line in missing_lines([(report.location[2], report.not_written["task"]) for report in reports]):
+            reporter.write_line(line)
+        for line in next_lines(reports[0]):
+            reporter.write_line(line, bold=True)
+    for text in dict.fromkeys(report.not_loaded for report in reporter.getreports("not loaded")):
+        reporter.section("your file cannot be imported", sep="-", red=True)
+        reporter.write_line(text)
+
+
+def missing_lines(tests: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a line per test, or per task if there are many tests."""
+    if len(tests) <= MOST_LINES:
+        return [f"{task}   ({name})" for name, task in tests]
+    return [f"{task}   ({count} tests)" for task, count in Counter(task for _, task in tests).items()]
+
+
+def next_lines(report: Any) -> list[str]:
+    """Return what to do about the first unwritten task."""
+    task, where = report.not_written["task"], report.not_written["where"]
+    folder = Path(report.nodeid.partition("::")[0]).parent.as_posix()
+    numbers = re.match(r"Phase (\d), tasks? (\d)", task)
+    marker = f"task{numbers[1]}_{numbers[2]}" if numbers else ""
+    graded = Path(report.nodeid.partition("::")[0]).name.startswith("test_")
+    target = f"{folder} -m {marker}" if graded and marker else report.nodeid.partition("::")[0]
+    whose = "LAB_IMPL=starter " if solutions_exist() else ""
+    return [
+        f"next: {task}",
+        f"      open {where}: the recipe is in the comments there" if where else "",
+        f"      the task: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
+        f"      then: {whose}pytest {target}",
+    ]

@@ -1,0 +1,27 @@
+"""What the cells of the notebooks call: `Lab` runs the learner's engine anew each time, and says what is missing."""
+
+from course.notebook.figures import figures
+from course.notebook.lab import Lab
+from course.notebook.measurements import measure
+from course.notebook.notice import Notice, show
+from course.notebook.panels import bench, engine_panel
+from course.notebook.pictures import answers, compare, recorded_workload, same_answers, watch, watch_blocks
+from course.notebook.step_text import tell, tell_each
+
+__all__ = [
+    "Lab",
+    "Notice",
+    "answers",
+    "bench",
+    "compare",
+    "engine_panel",
+    "figures",
+    "measure",
+    "recorded_workload",
+    "same_answers",
+    "show",
+    "tell",
+    "tell_each",
+    "watch",
+    "watch_blocks",
+]

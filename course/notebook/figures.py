@@ -1,0 +1,59 @@
+"""Runs of one workload side by side, in figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from course.notebook.jobs import Played
+from course.notebook.notice import Notice
+
+HEADINGS = ("run", "steps", "most at once", "largest step", "computed", "again", "from the cache", "preempted")
+LEGEND = (
+    "Largest step, computed and from the cache in tokens. Again: tokens that had been computed before. "
+    "A run that stalled never ended."
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A table with one row per run."""
+
+    rows: Sequence[Sequence[str]]
+
+    def __repr__(self) -> str:
+        table = [HEADINGS, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        return "\n".join([*lines, LEGEND])
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        head = "".join(f'<th scope="col">{heading}</th>' for heading in HEADINGS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return {"text/html": f"{table}<p><small>{LEGEND}</small></p>", "text/plain": repr(self)}
+
+
+def figures(runs: Mapping[str, Played | Notice]) -> Figures | Notice:
+    """Return the figures of some runs by their names, or the first of them that is a `Notice`."""
+    rows = []
+    for name, run in runs.items():
+        if isinstance(run, Notice):
+            return run
+        rows.append(row_of(name, run))
+    return Figures(rows)
+
+
+def row_of(name: str, run: Played) -> list[str]:
+    """Return a run's row of the table."""
+    steps = run.recording.steps
+    state = run.recording.state(len(steps) - 1)
+    return [
+        name,
+        f"{len(steps)}, stalled" if run.stalled else str(len(steps)),
+        str(max(len(record["scheduled"]) for record in steps)),
+        str(max(record["total"] for record in steps)),
+        str(state.num_computed_tokens),
+        str(state.num_recomputed_tokens),
+        str(state.num_hit_tokens),
+        str(state.num_preemptions),
+    ]

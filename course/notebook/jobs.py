@@ -1,0 +1,93 @@
+"""What a notebook asks of an engine, as functions that a new process can run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from course.traces.recording import Recording
+from course.views.hash_chain import hash_chain, hits_of
+from course.views.picture import Picture
+from course.workloads.ablation import Stage, make_visits, run_stage
+from course.workloads.toy_workload import Arrival, Run
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import Lineup
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run: its recording, the tokens that each request said, and why it ended early if it did."""
+
+    recording: Recording
+    token_ids: Mapping[str, list[int]]
+    stalled: str = ""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A run of chats: its recording, the output for each question, and the text of each token id that came up."""
+
+    recording: Recording
+    outputs: Mapping[str, RequestOutput]
+    texts: Mapping[int, str]
+
+    @property
+    def token_ids(self) -> dict[str, list[int]]:
+        """The tokens that each question was answered with."""
+        return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
+
+
+def play_toy(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> Played:
+    """Run a workload on the toy model. Raises `ValueError` if the config cannot serve it."""
+    run = Run(arrivals, config, lineup)
+    stalled = ""
+    try:
+        while not run.finished:
+            run.step()
+    except StalledError as error:
+        stalled = str(error)
+    recording = Recording.of(run.engine)
+    return Played(recording, tokens_said(recording), stalled)
+
+
+def tokens_said(recording: Recording) -> dict[str, list[int]]:
+    """Return the output tokens of each request."""
+    said: dict[str, list[int]] = {}
+    for record in recording.steps:
+        for request_id, token_ids in record["output"]:
+            said.setdefault(request_id, []).extend(token_ids)
+    return said
+
+
+def speak(
+    questions: Sequence[str],
+    config: EngineConfig,
+    params: SamplingParams | Sequence[SamplingParams],
+    lineup: Lineup,
+) -> Spoken:
+    """Ask all questions at once, of the embedded model if the lineup has phase 6, else of the toy."""
+    from mini_vllm.llm import LLM
+
+    llm = LLM(config=config, lineup=lineup, record=True)
+    outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
+    titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}
+    token_ids = {i for output in outputs for i in (*output.prompt_token_ids, *output.outputs[0].token_ids)}
+    texts = {token_id: llm.engine.tokenizer.decode([token_id]) for token_id in token_ids}
+    return Spoken(Recording.of(llm, titles), dict(zip(questions, outputs, strict=True)), texts)
+
+
+def draw_chain(
+    prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
+) -> Picture:
+    """Hash prompts that come one after another with the lineup's phase 4, and draw what its cache finds."""
+    from mini_vllm.seams.parts import hash_block_for, prefix_cache_for
+
+    cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
+    hits = hits_of(prompts, cache, block_size, salts)
+    return hash_chain(prompts, block_size, hash_block_for(lineup.prefix_cache), salts=salts, hits=hits)
+
+
+def run_stages(lineups: Sequence[Lineup]) -> list[Stage]:
+    """Serve the workload of `mini-vllm stages` with each lineup, in simulated time."""
+    return [run_stage(lineup, make_visits()) for lineup in lineups]

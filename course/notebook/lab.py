@@ -1,0 +1,181 @@
+"""The learner's engine in a notebook: run anew for each cell, cut to the phases that the cell is about."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, TypeVar
+
+from course.notebook.ablation_table import Bought
+from course.notebook.fresh import FreshError, in_fresh_process
+from course.notebook.graded_tests import GradedTests
+from course.notebook.jobs import Played, Spoken, draw_chain, play_toy, run_stages, speak
+from course.notebook.layout import Layout, film_of_batch, lay_out
+from course.notebook.notice import Notice, is_notice
+from course.starter_status import starter_path, unwritten_tasks
+from course.views.picture import Picture
+from course.views.show import player
+from course.workloads.ablation import stage_lineups
+from course.workloads.fallbacks import make_possible
+from course.workloads.toy_workload import SMALL_POOL, Arrival
+from mini_vllm.config import EngineConfig
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_exist
+
+if TYPE_CHECKING:
+    from course.views.widgets import Player
+
+T = TypeVar("T")
+
+
+class Lab:
+    """What a phase's notebook looks at: phases 1 to `phase`, the learner's unless `LAB_IMPL` says otherwise.
+
+    `lineup` is text as in `LAB_IMPL`, and counts before it. Every call runs in a new process, so an edited
+    starter needs no new kernel. Where something is missing or breaks, the answer is a `Notice`.
+    Raises `ValueError` if `phase` is not 1 to 6 or the lineup is none.
+    """
+
+    def __init__(self, phase: int, lineup: str | None = None) -> None:
+        if not 1 <= phase <= len(PHASE_NAMES):
+            raise ValueError(f"phase must be 1 to {len(PHASE_NAMES)}, got {phase}")
+        self.phase = phase
+        self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
+        self._said: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"Whose code runs: {self.lineup().describe()}"
+
+    def lineup(self, phases: int | None = None) -> Lineup:
+        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent."""
+        last = self.phase if phases is None else phases
+        absent: Impl = "absent"
+        impls: tuple[Impl, ...] = astuple(self.whole)
+        return Lineup(*(impl if phase <= last else absent for phase, impl in enumerate(impls, start=1)))
+
+    def test(self, task: int | None = None) -> GradedTests:
+        """Run the graded tests of this phase, or of one of its tasks."""
+        return GradedTests.run(self.phase, task, self.whole)
+
+    def play(
+        self, arrivals: Sequence[Arrival], config: EngineConfig | None = None, phases: int | None = None
+    ) -> Played | Notice:
+        """Run a workload on the toy model with phases 1 to `phases`.
+
+        A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
+        """
+        lineup = self.lineup(min(5, self.phase if phases is None else phases))
+        chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
+        played = self._ask(lineup, play_toy, arrivals, chosen, lineup)
+        if isinstance(played, Played):
+            self._say_once(remarks)
+            print(played.stalled, end="\n" if played.stalled else "")
+        return played
+
+    def reference(self) -> "Lab | Notice":
+        """Return the same lab with the reference's code, for a comparison; a student edition has none."""
+        if solutions_exist():
+            return Lab(self.phase, "solution")
+        return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
+
+    def speak(
+        self,
+        questions: Sequence[str],
+        config: EngineConfig,
+        params: SamplingParams | Sequence[SamplingParams],
+        phases: int | None = None,
+    ) -> Spoken | Notice:
+        """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy.
+
+        `params` are those of all questions, or one for each.
+        """
+        lineup = self.lineup(phases)
+        return self._ask(lineup, speak, questions, config, params, lineup)
+
+    def hash_chain(
+        self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
+    ) -> Picture | Notice:
+        """Draw the chained hashes of prompts that come one after another, and what phase 4's cache finds for each.
+
+        `salts` gives some of them a `cache_salt`.
+        """
+        lineup = self.lineup()
+        return self._ask(lineup, draw_chain, prompts, block_size, salts or {}, lineup)
+
+    def lay_out(self, spoken: Spoken | Notice, step: int) -> Layout | Notice:
+        """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
+        lineup = self.lineup()
+        return spoken if is_notice(spoken) else self._ask(lineup, lay_out, spoken, step, lineup)
+
+    def watch_batch(self, spoken: Spoken | Notice, step: int) -> "Player | Notice":
+        """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
+        lineup = self.lineup()
+        if is_notice(spoken):
+            return spoken
+        film = self._ask(lineup, film_of_batch, spoken, step, lineup)
+        return film if isinstance(film, Notice) else player(film)
+
+    def bought(self) -> Bought | Notice:
+        """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
+        lineups = stage_lineups(self.whole, min(5, self.phase))
+        stages = self._ask(lineups[-1], run_stages, lineups)
+        return stages if isinstance(stages, Notice) else Bought(stages)
+
+    def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
+        """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
+
+        `function` must be importable by its name, such as `simulate`.
+        """
+        lineup = self.lineup(phases)
+        return self._ask(lineup, function, *arguments, lineup)
+
+    def _say_once(self, remarks: Sequence[str]) -> None:
+        """Print the remarks that this lab has not made before."""
+        for remark in remarks:
+            if remark not in self._said:
+                print(remark)
+        self._said.update(remarks)
+
+    def _ask(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
+        """Return the function's value, or words about what is missing in the lineup or broke."""
+        missing = missing_task(lineup)
+        if missing is not None:
+            return missing
+        try:
+            return in_fresh_process(function, *arguments)
+        except FreshError as error:
+            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not get through"
+            return Notice(title, f"{error}\n\n{whose_turn(lineup)}")
+
+
+def missing_task(lineup: Lineup) -> Notice | None:
+    """Return words about the first task of the lineup's starters that is not written, None if all are."""
+    for phase in range(1, len(PHASE_NAMES) + 1):
+        tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
+        if tasks:
+            return Notice(f"This needs phase {phase} ({PHASE_NAMES[phase - 1]})", what_to_do(phase, tasks[0]))
+    return None
+
+
+def what_to_do(phase: int, task: str) -> str:
+    """Return what the learner does about a task that is not written."""
+    folder = starter_path(phase).parent.name
+    lines = [
+        f"Next is {task}.",
+        f"Read   labs/{folder}/README.md",
+        f"Write  labs/{folder}/starter.py",
+        "Then run this cell again.",
+    ]
+    if solutions_exist():
+        lines.append(f"To look on without writing it, borrow the reference: Lab(..., lineup={borrowed(phase)!r})")
+    return "\n".join(lines)
+
+
+def borrowed(phase: int) -> str:
+    """Return a lineup in which `phase`, and all before it, are the reference's."""
+    mine = f",starter:{phase + 1}-6" if phase < len(PHASE_NAMES) else ""
+    return f"solution:1-{phase}{mine}" if phase > 1 else f"solution:1{mine}"
+
+
+def whose_turn(lineup: Lineup) -> str:
+    """Return whose code ran, and that the graded tests explain what is wrong with it."""
+    return f"It ran with {lineup.describe()}.\nThe graded tests say more: lab.test()"

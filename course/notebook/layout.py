@@ -1,0 +1,86 @@
+"""A step of a run as phase 6 lays it out: all tokens in one row, and where their K and V go."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from course.notebook.jobs import Spoken
+from course.views.film import Film
+from course.views.paged_batch import paged_batch
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.seams.lineup import Lineup
+
+HEADINGS = ("row", "request", "token", "position", "slot", "block", "place", "logits")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One line per token of the step, and the padded block tables."""
+
+    rows: Sequence[Sequence[str]]
+    block_tables: Sequence[tuple[str, Sequence[int]]]
+
+    def __repr__(self) -> str:
+        table = [HEADINGS, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+        return "\n".join([*lines, "", *self.table_lines()])
+
+    def table_lines(self) -> list[str]:
+        """Return the block tables as lines."""
+        return [f"block table of {label}: {list(blocks)}" for label, blocks in self.block_tables]
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        head = "".join(f'<th scope="col">{heading}</th>' for heading in HEADINGS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
+        tables = "<br>".join(self.table_lines())
+        page = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{tables}</p>"
+        return {"text/html": page, "text/plain": repr(self)}
+
+
+def lay_out(spoken: Spoken, step: int, lineup: Lineup) -> Layout:
+    """Lay out a step of a run with the lineup's phase 6. Raises `ValueError` if the run has no such step."""
+    from mini_vllm.seams.parts import runner_steps_for
+
+    batch, block_size = batch_of(spoken, step), spoken.recording.info.block_size
+    phase6 = runner_steps_for(lineup.runner)
+    token_ids, positions, query_start_loc = phase6.flatten_tokens(batch)
+    slots = phase6.compute_slot_mapping(batch, block_size)
+    with_logits = set(phase6.select_logits_rows(batch))
+    owners = [spoken.recording.info.label(row.request.request_id) for row in batch]
+    rows = []
+    for request, (first, end) in enumerate(pairwise(query_start_loc)):
+        for row in range(first, end):
+            block, place = divmod(slots[row], block_size)
+            numbers = [str(positions[row]), str(slots[row]), str(block), str(place)]
+            text = spoken.texts.get(token_ids[row])
+            word = repr(text) if text else f"token {token_ids[row]}"
+            rows.append([str(row), owners[request], word, *numbers, "yes" if row in with_logits else ""])
+    return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
+
+
+def film_of_batch(spoken: Spoken, step: int, lineup: Lineup) -> Film:
+    """Draw a step of a run token by token, in the numbers of the lineup's phase 6. Raises like `lay_out`."""
+    from mini_vllm.seams.parts import runner_steps_for
+
+    return paged_batch(
+        batch_of(spoken, step), spoken.recording.info.block_size, functions=runner_steps_for(lineup.runner)
+    )
+
+
+def batch_of(spoken: Spoken, step: int) -> list[ScheduledRequest]:
+    """Return what the runner was given in a step, made from the recording. Raises `ValueError` without such a step."""
+    if not 0 <= step < len(spoken.recording.steps):
+        raise ValueError(f"step must be 0 to {len(spoken.recording.steps) - 1}, got {step}")
+    outputs = {output.request_id: output for output in spoken.outputs.values()}
+    record = spoken.recording.steps[step]
+    batch = []
+    for share in record["scheduled"]:
+        output, end = outputs[share["id"]], share["computed"] + share["n"]
+        request = Request(share["id"], output.prompt_token_ids)
+        request.all_token_ids += output.outputs[0].token_ids
+        samples = share["id"] in record["sampled"]
+        batch.append(ScheduledRequest(request, share["computed"], end - share["computed"], share["blocks"], samples))
+    return batch

@@ -1,0 +1,49 @@
+"""What the embedded model takes on this computer, in real time, under several settings."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import Lineup
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All questions answered once."""
+
+    seconds: float
+    num_output_tokens: int
+    num_steps: int
+    texts: Sequence[str]
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.num_output_tokens / self.seconds
+
+    @property
+    def seconds_per_step(self) -> float:
+        return self.seconds / self.num_steps
+
+
+def measure(
+    questions: Sequence[str], configs: Sequence[EngineConfig], params: SamplingParams, lineup: Lineup
+) -> list[Measured]:
+    """Ask all questions at once under each config. A first question that is not timed warms the model up."""
+    from mini_vllm.llm import LLM
+
+    measured = []
+    for config in configs:
+        llm = LLM(config=config, lineup=lineup, record=True)
+        chats = [[{"role": "user", "content": question}] for question in questions]
+        llm.chat(chats[:1], SamplingParams(max_tokens=2))
+        recorder = llm.engine.recorder
+        assert recorder is not None
+        num_before, start = len(recorder.steps), time.perf_counter()
+        outputs = llm.chat(chats, params)
+        seconds = time.perf_counter() - start
+        num_tokens = sum(output.metrics.num_output_tokens for output in outputs)
+        texts = [output.outputs[0].text for output in outputs]
+        measured.append(Measured(seconds, num_tokens, len(recorder.steps) - num_before, texts))
+    return measured

@@ -1,0 +1,105 @@
+"""Panels of knobs whose answers the lab's engine computes, each in a new process."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from course.notebook.jobs import Played
+from course.notebook.lab import Lab
+from course.notebook.notice import Notice
+from course.views.knobs import Choice, Knob, Slide, Switch
+from course.views.picture import Picture
+from course.views.policy_bench import Contest, Outcome, hold_contest, policy_bench
+from course.views.show import panel
+from course.views.time_machine import time_machine
+from course.workloads.toy_workload import Arrival
+from mini_vllm.config import EngineConfig
+
+if TYPE_CHECKING:
+    from course.views.widgets import Panel
+
+T = TypeVar("T")
+MOST_REMEMBERED = 64
+MOST_STEPS = 80
+
+
+def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
+    """Return a knob for each setting of a small engine, which stand as `config` says, and one for the step."""
+    return [
+        Slide("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
+        Slide("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
+        Slide(
+            "long_prefill_token_threshold",
+            "long_prefill_token_threshold (0: none)",
+            config.long_prefill_token_threshold, 0, 32, 1, "tokens",
+        ),
+        Slide("max_num_seqs", "max_num_seqs", config.max_num_seqs, 1, 8, 1, "requests"),
+        Choice("policy", "policy", config.policy, ("fcfs", "priority")),
+        Switch("enable_prefix_caching", "enable_prefix_caching", config.enable_prefix_caching),
+        Switch("enable_chunked_prefill", "enable_chunked_prefill", config.enable_chunked_prefill),
+        Slide("step", "look at step", step, 0, MOST_STEPS, 1),
+    ]  # fmt: skip
+
+
+def engine_panel(lab: Lab, arrivals: Sequence[Arrival], config: EngineConfig, step: int = 0) -> "Panel | Notice":
+    """Return one knob for each setting over the run that the workload makes with them, on the toy model.
+
+    What is said below compares a run with the first one.
+    """
+    first = lab.play(arrivals, config)
+    if isinstance(first, Notice):
+        return first
+    start = first
+
+    @lru_cache(MOST_REMEMBERED)
+    def play(chosen: EngineConfig) -> Played:
+        return answered(lab.play(arrivals, chosen))
+
+    def draw(step: int, **values: Any) -> Picture:
+        run = play(replace(config, **values))
+        film = time_machine(run.recording)
+        picture = film[min(step, len(film) - 1)]
+        return replace(picture, sentence=against(start, run))
+
+    return panel(engine_knobs(config, step), draw)
+
+
+def bench(lab: Lab) -> "Panel | Notice":
+    """Return the policy bench, with the lab's engine serving the requests."""
+    first = lab.run(hold_contest, Contest())
+    if isinstance(first, Notice):
+        return first
+
+    def hold(contest: Contest) -> list[Outcome]:
+        return answered(lab.run(hold_contest, contest))
+
+    return policy_bench(hold)
+
+
+def answered(result: T | Notice) -> T:
+    """Return a result. Raises `ValueError` with the words of a `Notice`, which a panel shows to the reader."""
+    if isinstance(result, Notice):
+        raise ValueError(str(result))
+    return result
+
+
+def against(first: Played, run: Played) -> str:
+    """Return the counts of a run beside those of the first one, and whether they said the same."""
+    pairs = zip(counts(run), counts(first), strict=True)
+    told = ", ".join(f"{name} {now} (first {then})" for (name, now), (_, then) in pairs)
+    same = "The answers are the same, token for token." if run.token_ids == first.token_ids else "DIFFERENT answers!"
+    return f"{told}. {run.stalled or same}"
+
+
+def counts(run: Played) -> list[tuple[str, int]]:
+    """Return what a run is measured by."""
+    steps = run.recording.steps
+    state = run.recording.state(len(steps) - 1)
+    return [
+        ("Steps", len(steps)),
+        ("preemptions", state.num_preemptions),
+        ("tokens from the cache", state.num_hit_tokens),
+        ("tokens computed", state.num_computed_tokens),
+        ("computed again", state.num_recomputed_tokens),
+    ]

@@ -1,0 +1,85 @@
+"""Pictures of what a lab ran. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from course.notebook.jobs import Played, Spoken, tokens_said
+from course.notebook.notice import Notice, show
+from course.traces.recording import Recording
+from course.views.block_life import block_life
+from course.views.show import player
+from course.views.time_machine import compare as compare_recordings
+from course.views.time_machine import time_machine
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.seams.lineup import CHECKOUT
+
+if TYPE_CHECKING:
+    from course.views.widgets import Player
+
+
+class Recorded(Protocol):
+    """A run that keeps a recording: `Played`, `Spoken`, `ObservedRun`."""
+
+    @property
+    def recording(self) -> Recording: ...
+
+
+def recorded_workload() -> Played:
+    """Return what a finished engine did with the small workload of phase 0."""
+    recording = Recording.read(CHECKOUT / "labs" / "observed" / "all_phases.jsonl")
+    return Played(recording, tokens_said(recording))
+
+
+def watch(run: Recorded | Notice, step: int = 0) -> "Player | Notice":
+    """Return the time machine over a run, at one of its steps."""
+    picture: Player | Notice = show(lambda run: player(time_machine(run.recording), step), run)
+    return picture
+
+
+def watch_blocks(run: Played | Spoken | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
+    """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
+    picture: Player | Notice = show(lambda run: player(block_life(run.recording, blocks), step), run)
+    return picture
+
+
+def compare(
+    first: Played | Spoken | Notice, second: Played | Spoken | Notice, names: tuple[str, str], step: int = 0
+) -> "Player | Notice":
+    """Return two runs of one workload, one below the other, with the first difference marked."""
+    picture: Player | Notice = show(
+        lambda one, other: player(compare_recordings(one.recording, other.recording, names), step), first, second
+    )
+    return picture
+
+
+def answers(run: Spoken | Notice) -> str | Notice:
+    """Return each question with its answer, and the time from one token to the next."""
+    words: str | Notice = show(_questions_and_answers, run)
+    return words
+
+
+def _questions_and_answers(run: Spoken) -> str:
+    return "\n\n".join(f"{question}\n    {_told(output)}" for question, output in run.outputs.items())
+
+
+def _told(output: RequestOutput) -> str:
+    between = output.metrics.inter_token_latency
+    pace = "" if between is None else f", {1e3 * between:.1f} ms per token"
+    return f"{output.outputs[0].text.strip()}\n    ({output.metrics.num_output_tokens} tokens{pace})"
+
+
+def same_answers(first: Played | Spoken | Notice, second: Played | Spoken | Notice) -> str | Notice:
+    """Return in words whether two runs said the same tokens, for the requests that both had."""
+    words: str | Notice = show(_in_words, first, second)
+    return words
+
+
+def _in_words(first: Played | Spoken, second: Played | Spoken) -> str:
+    both = first.token_ids.keys() & second.token_ids.keys()
+    different = [name for name in first.token_ids if name in both and first.token_ids[name] != second.token_ids[name]]
+    if not both:
+        return "The two runs have no request in common."
+    if not different:
+        who = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
+        return f"{who} said the same tokens in both runs."
+    return f"DIFFERENT answers of {', '.join(different)}: that must never happen."

@@ -1,0 +1,51 @@
+"""A run as text in a cell: a line for each step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from course.notebook.jobs import Played, Spoken
+from course.notebook.notice import Notice, show
+from course.terminal.step_line import LineWriter
+from course.traces.recording import Recording
+from course.traces.run_state import RunState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Told:
+    """Lines of text; a cell that ends in it shows them as they are."""
+
+    lines: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def tell(run: Played | Spoken | Notice) -> Told | Notice:
+    """Return a line for each step of a run, and one for several steps in which the same requests only decode."""
+    told: Told | Notice = show(lambda run: Told(tuple(step_lines(run.recording))), run)
+    return told
+
+
+def step_lines(recording: Recording) -> list[str]:
+    """Return the lines as `mini-vllm trace` prints them to a pipe."""
+    lines: list[str] = []
+    state, writer = RunState(recording.info), LineWriter(lines.append)
+    for record in recording.steps:
+        state.advance(record)
+        writer.add(state)
+    writer.flush()
+    return lines
+
+
+def tell_each(results: Mapping[str, T | Notice], say: Callable[[T], object]) -> Told | Notice:
+    """Return each name with what `say` makes of its result, or the first of the results that is a `Notice`."""
+    width = max(map(len, results), default=0)
+    lines = []
+    for name, result in results.items():
+        if isinstance(result, Notice):
+            return result
+        lines.append(f"{name:{width}}  {say(result)}")
+    return Told(tuple(lines))

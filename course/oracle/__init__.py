@@ -1,0 +1,1 @@
+"""Two lineups on one workload: where their decisions diverge."""

@@ -1,0 +1,103 @@
+"""The same workload on two lineups: where do their decisions part first, and whose phase is it?"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+
+from course.workloads.toy_workload import SMALL_POOL, Arrival, Run, make_workload
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.seams.lineup import Impl, Lineup
+
+COMPARED = (
+    "scheduled",
+    "preempted",
+    "evicted",
+    "free_after_schedule",
+    "output",
+    "finished",
+    "running_after",
+    "waiting_after",
+    "detail",
+)
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first step in which two lineups differ.
+
+    `mine` and `reference` are the traces up to that step; mine ends before it if it raised `error`.
+    `field` is the part of the step record that differs, empty with an error.
+    """
+
+    step: int
+    field: str
+    mine: list[StepRecord]
+    reference: list[StepRecord]
+    error: BaseException | None = None
+
+
+def settings_for(seed: int) -> EngineConfig:
+    """Return small settings that change with the seed: policy, chunking, caching, block size, guard."""
+    whole_prompts = seed % 6 == 5
+    return replace(
+        SMALL_POOL,
+        enable_chunked_prefill=not whole_prompts,
+        max_model_len=64 if whole_prompts else SMALL_POOL.max_model_len,
+        max_num_batched_tokens=64 if whole_prompts else SMALL_POOL.max_num_batched_tokens,
+        admission_guard=seed % 6 == 4,
+        policy="priority" if seed % 2 else "fcfs",
+        enable_prefix_caching=seed % 3 != 2,
+        long_prefill_token_threshold=(12, 0, 5)[seed % 3],
+        block_size=4 if seed % 4 else 3,
+    )
+
+
+def first_parting(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup) -> Parting | None:
+    """Run both step by step and return the first difference, or None if there is none to the end.
+
+    Raises what the reference raises (a workload that nobody can serve), and `NotImplementedError` for a
+    phase that is not written yet.
+    """
+    theirs, ours = Run(arrivals, config, reference), None
+    mine_steps: list[StepRecord] = []
+    reference_steps: list[StepRecord] = []
+    while not theirs.finished:
+        reference_steps.append(theirs.step())
+        number = len(mine_steps)
+        try:
+            ours = ours or Run(arrivals, config, mine)
+            mine_steps.append(ours.step())
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            return Parting(number, "", mine_steps, reference_steps, error)
+        for field in COMPARED:
+            if mine_steps[-1][field] != reference_steps[-1][field]:  # type: ignore[literal-required]
+                return Parting(number, field, mine_steps, reference_steps)
+    return None
+
+
+def find_culprit(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
+    """Return the phases of mine that cure the difference when the reference takes their place alone."""
+    return [
+        phase
+        for phase in range(1, 6)
+        if mine[phase] == "starter"
+        and first_parting(arrivals, config, with_phase(mine, phase, "solution"), reference) is None
+    ]
+
+
+def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
+    """Return the lineup with another implementation of one phase, counted from 1."""
+    impls: list[Impl] = list(astuple(lineup))
+    impls[phase - 1] = impl
+    return Lineup(*impls)
+
+
+def search(seeds: Sequence[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Parting] | None:
+    """Return the first seed whose workload tells the two apart, with the difference."""
+    for seed in seeds:
+        parting = first_parting(make_workload(seed, num_requests), settings_for(seed), mine, reference)
+        if parting is not None:
+            return seed, parting
+    return None

@@ -1,0 +1,147 @@
+"""Run a scenario through our scheduler and compare it with the recording, step by step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from course.parity.scenario import Scenario
+from mini_vllm.core.invariants import check_drained, check_state, check_step
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.engine.trace_recorder import StepRecord, TraceRecorder, WatchedPrefixCache
+from mini_vllm.seams.build import build_scheduler
+from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import prefix_cache_for
+
+COMPARED = (
+    "added",
+    "aborted",
+    "scheduled",
+    "total",
+    "preempted",
+    "evicted",
+    "finished_sent",
+    "free_after_schedule",
+    "sampled",
+    "aborted_before_update",
+    "output",
+    "finished",
+    "free_after_update",
+    "running_after",
+    "waiting_after",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place where a replay and its recording part."""
+
+    step: int
+    field: str
+    recorded: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.field}\n  recorded  {self.recorded}\n  ours      {self.ours}"
+
+
+class Replay:
+    """One scenario on one lineup, with the invariants checked after every step."""
+
+    def __init__(self, scenario: Scenario, lineup: Lineup) -> None:
+        self.scenario = scenario
+        self.config = scenario.config()
+        watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, self.config))
+        self.scheduler = build_scheduler(self.config, lineup, prefix_cache=watched)
+        self.recorder = TraceRecorder(self.scheduler, watched)
+        self.requests: dict[str, Request] = {}
+
+    def run_step(self, number: int) -> StepRecord:
+        """Take one step; an exception of the engine says in which step it came."""
+        try:
+            return self._run_step(number)
+        except Exception as error:
+            error.add_note(f"in step {number} of {self.scenario.name}")
+            raise
+
+    def _run_step(self, number: int) -> StepRecord:
+        self._apply_events(number, before_update=False)
+        self.recorder.before_schedule()
+        step = self.scheduler.schedule()
+        self.recorder.after_schedule(step)
+        check_step(self.scheduler, step)
+        sampled = self._sample(step.num_scheduled_tokens)
+        self._apply_events(number, before_update=True)
+        kept = self.scheduler.update_from_output(step, sampled)
+        ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
+        self.recorder.after_update(sampled, kept, ended)
+        check_state(self.scheduler, self.config.policy)
+        return self.recorder.steps[-1]
+
+    def summary(self) -> dict[str, Any]:
+        """Return how each request ended, as the recording does."""
+        return {
+            request.request_id: {
+                "finish_reason": request.finish_reason,
+                "output_len": request.num_output_tokens,
+                "preemptions": request.num_preemptions,
+                "first_hit": request.num_cached_tokens,
+            }
+            for request in self.requests.values()
+        }
+
+    def _apply_events(self, number: int, before_update: bool) -> None:
+        for action, request_id in self.scenario.events(number, before_update):
+            if action == "add":
+                self.requests[request_id] = self.scenario.request(request_id)
+                self.scheduler.add_request(self.requests[request_id])
+                self.recorder.added(request_id)
+            elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
+                self.recorder.aborted(request_id)
+
+    def _sample(self, num_scheduled_tokens: Mapping[str, int]) -> dict[str, list[int]]:
+        requests = (self.requests[request_id] for request_id in num_scheduled_tokens)
+        return {
+            request.request_id: [self.scenario.output(request.request_id, request.num_output_tokens)]
+            for request in requests
+            if self.scheduler.chunks.should_sample(request, request.num_computed_tokens)
+        }
+
+
+def compare(scenario: Scenario, lineup: Lineup) -> Difference | None:
+    """Replay a scenario and return the first difference from its recording, block ids included."""
+    replay = Replay(scenario, lineup)
+    for number, recorded in enumerate(scenario.steps):
+        ours = replay.run_step(number)
+        for field in COMPARED:
+            if as_json(ours[field]) != recorded[field]:  # type: ignore[literal-required]
+                return Difference(number, field, recorded[field], as_json(ours[field]))  # type: ignore[literal-required]
+        for field, expected in recorded.get("detail", {}).items():
+            if ours["detail"][field] != expected:
+                return Difference(number, f"detail.{field}", expected, ours["detail"][field])
+    expected_summary = scenario.line["trace"]["requests"]
+    if replay.summary() != expected_summary:
+        return Difference(len(scenario.steps), "requests", expected_summary, replay.summary())
+    return None
+
+
+def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
+    """Run a scenario whose recording shows a defect of vLLM: ours must keep the invariants to the end.
+
+    Raises `InvariantError` if it does not.
+    """
+    replay = Replay(scenario, lineup)
+    last_event = max(event["step"] for event in scenario.line["events"])
+    for number in range(scenario.max_steps):
+        replay.run_step(number)
+        if number >= last_event and not replay.scheduler.has_unfinished_requests():
+            check_drained(replay.scheduler)
+            return
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as it would come back from JSON: tuples are lists."""
+    if isinstance(value, dict):
+        return {key: as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(inner) for inner in value]
+    return value

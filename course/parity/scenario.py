@@ -1,0 +1,126 @@
+"""One recorded scenario: its settings, its requests and its fake model, as `traces/README.md` defines them."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.request import Request
+from mini_vllm.sampling_params import SamplingParams
+
+PUBLIC_TRACES = Path(__file__).parent / "traces"
+
+
+def prompt_token(seed: str, index: int) -> int:
+    """Return token `index` of the prompt segment `seed`."""
+    return 100 + crc32(f"p{seed}:{index}".encode()) % 900
+
+
+def output_token(request_id: str, index: int) -> int:
+    """Return the fake model's output `index` for a request, unless the scenario plans another."""
+    return 100 + crc32(f"o{request_id}:{index}".encode()) % 900
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One line of a trace file."""
+
+    line: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.line["name"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.line["kind"])
+
+    @property
+    def defects(self) -> list[str]:
+        return list(self.line["defects"])
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The recorded steps."""
+        return list(self.line["trace"]["steps"])
+
+    @property
+    def max_steps(self) -> int:
+        return int(self.line["max_steps"])
+
+    def out_of_scope(self) -> str | None:
+        """Return which feature the scenario uses that this engine does not have, or None."""
+        if self.line["config"]["async_scheduling"]:
+            return "asynchronous scheduling"
+        if self.line["config"]["spec"] is not None:
+            return "speculative decoding"
+        return None
+
+    def config(self) -> EngineConfig:
+        """Return the engine settings of the scenario."""
+        settings = dict(self.line["config"])
+        for name in ("async_scheduling", "spec", "eos_token_id"):
+            del settings[name]
+        return EngineConfig(**settings)
+
+    def request(self, request_id: str) -> Request:
+        """Return a new request as the scenario describes it."""
+        described = self.line["requests"][request_id]
+        return Request(
+            request_id=request_id,
+            prompt_token_ids=self.prompt(request_id),
+            sampling_params=SamplingParams(
+                max_tokens=described["max_tokens"],
+                ignore_eos=described["ignore_eos"],
+                stop_token_ids=tuple(described["stop_token_ids"]),
+            ),
+            eos_token_ids=frozenset([self.line["config"]["eos_token_id"]]),
+            priority=described["priority"],
+            arrival_time=described["arrival_time"],
+        )
+
+    def prompt(self, request_id: str) -> list[int]:
+        """Return the prompt's token ids."""
+        token_ids: list[int] = []
+        for segment in self.line["requests"][request_id]["prompt"]:
+            if "tokens" in segment:
+                token_ids += segment["tokens"]
+            elif "seed" in segment:
+                token_ids += [prompt_token(segment["seed"], index) for index in range(segment["len"])]
+            else:
+                token_ids += [self.output(segment["output_of"], index) for index in range(segment["len"])]
+        return token_ids
+
+    def output(self, request_id: str, index: int) -> int:
+        """Return the fake model's output `index` for a request."""
+        planned = dict(self.line["requests"][request_id]["planned"])
+        return int(planned.get(index, output_token(request_id, index)))
+
+    def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
+        """Yield ("add" or "abort", request id) for one moment, in order."""
+        for event in self.line["events"]:
+            if event["step"] == step and ("when" in event) == before_update:
+                action = "add" if "add" in event else "abort"
+                yield action, event[action]
+
+
+def read_scenarios(path: Path) -> Iterator[Scenario]:
+    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file. Raises `ValueError` naming a line that is none."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                line = json.loads(text)
+                missing = {"name", "kind", "config", "requests", "events", "max_steps", "trace"} - line.keys()
+            except (json.JSONDecodeError, AttributeError) as error:
+                raise ValueError(f"{path}, line {number}: not a trace: {error}") from error
+            if missing:
+                raise ValueError(f"{path}, line {number}: not a trace: {', '.join(sorted(missing))} missing")
+            line.setdefault("defects", [])
+            yield Scenario(line)

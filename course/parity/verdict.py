@@ -1,0 +1,93 @@
+"""What came of replaying one scenario."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from course.parity.replay import COMPARED, Difference, compare, run_free_of_defects
+from course.parity.scenario import Scenario
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm.seams.lineup import Lineup
+
+Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
+
+# vLLM 0.13.0's own defects, see traces/README.md. A trace that names anything else is compared like any other.
+KNOWN_DEFECTS = {"stale_blocks", "index_slip"}
+
+CONFIG_NAMES = (
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "max_model_len",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "policy",
+    "block_size",
+    "num_gpu_blocks",
+    "async_scheduling",
+    "spec",
+    "eos_token_id",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one scenario. `broken`: an invariant does not hold, or our own code raised."""
+
+    scenario: Scenario
+    outcome: Outcome
+    difference: Difference | None = None
+    error: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in ("differ", "broken")
+
+    @property
+    def headline(self) -> str:
+        """One line that says where it went wrong."""
+        if self.difference is not None:
+            return f"differs first in step {self.difference.step}, field {self.difference.field!r}"
+        return self.error
+
+
+def judge(scenario: Scenario, lineup: Lineup) -> Verdict:
+    """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
+    if scenario.out_of_scope() is not None:
+        return Verdict(scenario, "out of scope")
+    try:
+        if KNOWN_DEFECTS & set(scenario.defects):
+            run_free_of_defects(scenario, lineup)
+            return Verdict(scenario, "free of defect")
+        difference = compare(scenario, lineup)
+    except NotImplementedError:
+        raise
+    except InvariantError as error:
+        return Verdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}")
+    except Exception as error:
+        return Verdict(scenario, "broken", error=f"the engine raised {type(error).__name__} {_place(error)}: {error}")
+    return Verdict(scenario, "match") if difference is None else Verdict(scenario, "differ", difference)
+
+
+def _place(error: Exception) -> str:
+    return " ".join(getattr(error, "__notes__", []))
+
+
+def require_complete(scenario: Scenario) -> None:
+    """Raise `ValueError` naming the scenario if parts are missing that its replay needs."""
+    try:
+        for name in CONFIG_NAMES:
+            scenario.line["config"][name]
+        if scenario.out_of_scope() is not None:
+            return
+        scenario.config()
+        for request_id in scenario.line["requests"]:
+            scenario.request(request_id)
+        for event in scenario.line["events"]:
+            scenario.line["requests"][event.get("add", event.get("abort"))]
+        for step in scenario.steps:
+            for field in COMPARED:
+                step[field]
+        scenario.line["trace"]["requests"]
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"scenario {scenario.name!r} is not complete: {what}") from error

@@ -1,0 +1,149 @@
+"""From an exception, or the death of a process, to words for the learner."""
+
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError
+from course.sandbox.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
+from mini_vllm.seams.lineup import CHECKOUT
+
+NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
+FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
+HINTS: dict[type[BaseException], str] = {
+    NameError: "where should that name have got its value, and was that line reached?",
+    AttributeError: "what is the thing in front of the dot here, and where did it come from?",
+    KeyError: "what are the keys at this moment: should this one be there, or may it be missing?",
+    IndexError: "how many entries are there at this moment?",
+    TypeError: "which of the values in this line is not what you thought, and where did it come from?",
+    ValueError: "which of the values in this line is not what you thought, and where did it come from?",
+    ZeroDivisionError: "when is there nothing to divide by, and what is the answer then?",
+}
+SIGNATURE_WORDS = re.compile(r"(?P<name>[\w.]+)\(\) (takes|missing|got|needs)")
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as the learner knows it: relative to the checkout."""
+    return path.relative_to(CHECKOUT).as_posix() if path.is_relative_to(CHECKOUT) else str(path)
+
+
+def is_not_written(error: BaseException) -> bool:
+    """Return whether the exception is the one that an untouched starter raises."""
+    return isinstance(error, NotImplementedError) and NOT_WRITTEN.match(str(error)) is not None
+
+
+def explain(error: BaseException, names: Mapping[str, str]) -> str:
+    """Return what an exception in a graded test means. `names` are the phase's names with their parameters."""
+    if is_not_written(error):
+        return f"Not written yet: {said_by(error)}"
+    if isinstance(error, UnusableAnswerError | StarterNotLoadedError):
+        return said_by(error) + notes_of(error)
+    if missing := missing_name(error):
+        return f"{missing} is missing from starter.py.{notes_of(error)}"
+    lines = [headline(error), *whereabouts(error)]
+    if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(said_by(error))):
+        matches = [name for name in names if name == found["name"] or name.endswith(f".{found['name']}")]
+        lines += [f"  expected: {name}{names[name]}" for name in matches]
+    hint = hint_for(error)
+    return "\n".join(lines) + notes_of(error) + (f"\nHint: {hint}" if hint else "")
+
+
+def headline(error: BaseException) -> str:
+    """Return in one line what happened."""
+    kind, text = type(error).__name__, said_by(error)
+    if isinstance(error, OutOfTime):
+        return f"Your code was {text}."
+    if isinstance(error, RecursionError):
+        return "The calls never came to an end (RecursionError)."
+    if isinstance(error, MemoryError):
+        return "Your code took more memory than a test may have (MemoryError)."
+    if isinstance(error, SystemExit):
+        return f"Your code ended the program ({kind}: {text})."
+    if isinstance(error, EOFError) and "input" in place_in(error):
+        return "Your code waits for input; nobody is there to type it."
+    return f"{kind}: {text}" if text else kind
+
+
+def whereabouts(error: BaseException) -> list[str]:
+    """Return the learner's line that the exception came from, its variables, and the call that led there."""
+    frames = learners_frames(error.__traceback__)
+    if not frames:
+        return []
+    if isinstance(error, RecursionError):
+        circle = dict.fromkeys(place_of(frame, line) for frame, line in frames[-20:])
+        return [f"  {here}" for here in circle] + [f"  first call: {call_of(frames[0][0])}"]
+    lines = [f"  {place_of(*frames[-1])}"]
+    if variables := variables_at(*frames[-1], in_loop=isinstance(error, OutOfTime)):
+        lines.append(f"  there: {', '.join(variables)}")
+    if len(frames) > 1:
+        lines += [f"  called in {place_of(*frame)}" for frame in frames[-2:-4:-1]]
+    return lines if notes_of(error) else [*lines, f"  the call: {call_of(frames[0][0])}"]
+
+
+def hint_for(error: BaseException) -> str:
+    """Return a question that leads on; empty if the message asks it already."""
+    if "\nHint: " in notes_of(error):
+        return ""
+    if isinstance(error, OutOfTime):
+        return "what changes from one round of this loop to the next, and can that ever end it?"
+    if isinstance(error, RecursionError):
+        return "in which case does the function answer without calling itself, and does the call come closer to it?"
+    if isinstance(error, MemoryError):
+        return "what grows in this loop, and what should have ended it?"
+    return next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), "")
+
+
+def notes_of(error: BaseException) -> str:
+    return "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
+
+
+def said_by(error: BaseException) -> str:
+    """Return the exception's text, even if it cannot say it."""
+    try:
+        return str(error)
+    except Exception as other:
+        return f"(its text cannot be shown: {type(other).__name__})"
+
+
+def missing_name(error: BaseException) -> str:
+    """Return the name that the learner's module or class should have and has not; empty if it is not that."""
+    if not isinstance(error, AttributeError) or place_in(error):
+        return ""
+    owner = error.obj
+    if isinstance(owner, ModuleType) and is_learners(owner.__file__ or ""):
+        return str(error.name)
+    kind = owner if isinstance(owner, type) else type(owner)
+    return f"{kind.__name__}.{error.name}" if kind.__module__.endswith(".starter") else ""
+
+
+def place_in(error: BaseException) -> str:
+    """Return the last place in the learner's files that the exception came through; empty if none."""
+    frames = learners_frames(error.__traceback__)
+    return place_of(*frames[-1]) if frames else ""
+
+
+def explain_death(status: int | None, trace: str, seconds: float) -> tuple[str, str]:
+    """Return (outcome, words) for a process that is gone without an answer. `status` None: it had to be killed."""
+    where = _place_in_trace(trace)
+    if status is None or trace.startswith("Timeout"):
+        return "timeout", f"No answer within {seconds:g} seconds. Your code was still busy.{where}"
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        if name == "SIGKILL":
+            return "crashed", f"The system killed Python (SIGKILL): perhaps it took too much memory.{where}"
+        return "crashed", f"Python itself crashed ({name}).{where}"
+    return "crashed", f"Your code ended the whole process with exit code {status} (os._exit?).{where}"
+
+
+def _place_in_trace(trace: str) -> str:
+    threads = trace.split("\n\n")
+    for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):
+        for frame in FRAME.finditer(thread):
+            if is_learners(frame["file"]):
+                return f"\n  {place(frame['file'], int(frame['line']), frame['function'])}"
+    return ""

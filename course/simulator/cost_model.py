@@ -1,0 +1,135 @@
+"""How long a step takes: its bytes against the bandwidth, its operations against the arithmetic, and overhead."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from course.simulator.gpus import Gpu
+from course.simulator.model_shapes import ModelShape
+from course.simulator.roofline import BYTES_PER_NUMBER, attention_flops_per_pair, kv_bytes_per_token
+from mini_vllm.core.step import ScheduledRequest
+
+# Assumed, not measured: what good kernels reach of a data sheet's figures, and what launching a step costs.
+BANDWIDTH_EFFICIENCY = 0.8
+COMPUTE_EFFICIENCY = 0.6
+GPU_SECONDS_PER_STEP = 1e-3
+GPU_SECONDS_PER_REQUEST = 5e-6
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """The seconds of a step, from five counts of it.
+
+    `weight_bytes` are read once a step, `kv_bytes_per_token` for every token that somebody attends to.
+    `flops_per_token`, `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per token
+    sampled, per query that looks at a key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are what is
+    reached, not what a data sheet promises; a fitted model's bytes and operations are weighted by how long
+    they take. `overlaps`: a GPU reads while it computes, and the longer of the two counts; where it is False
+    the two are added.
+    """
+
+    weight_bytes: float
+    kv_bytes_per_token: float
+    flops_per_token: float
+    flops_per_logits_row: float
+    flops_per_pair: float
+    bandwidth: float
+    flop_rate: float
+    seconds_per_step: float
+    seconds_per_request: float
+    overlaps: bool = True
+
+    def step_seconds(
+        self, num_requests: int, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int
+    ) -> float:
+        """Return the seconds of a step.
+
+        `num_context_tokens` is the sum over the requests of the tokens that they attend to, `num_pairs` the
+        sum over the computed tokens of the tokens that each of them sees.
+        """
+        memory = (self.weight_bytes + self.kv_bytes_per_token * num_context_tokens) / self.bandwidth
+        compute = (
+            self.flops_per_token * num_tokens
+            + self.flops_per_logits_row * num_sampled
+            + self.flops_per_pair * num_pairs
+        ) / self.flop_rate
+        work = max(memory, compute) if self.overlaps else memory + compute
+        return self.seconds_per_step + self.seconds_per_request * num_requests + work
+
+    def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
+        """Return the seconds of a batch as a runner gets it."""
+        return self.step_seconds(*count_batch(batch))
+
+
+class StepCounts(NamedTuple):
+    """The counts of a step that its time depends on, in the order of `CostModel.step_seconds`."""
+
+    num_requests: int
+    num_tokens: int
+    num_context_tokens: int
+    num_pairs: int
+    num_sampled: int
+
+
+def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
+    """Return the counts of a batch as a runner gets it."""
+    num_tokens = num_context_tokens = num_pairs = num_sampled = 0
+    for row in batch:
+        n = row.num_scheduled_tokens
+        num_tokens += n
+        num_context_tokens += row.num_computed_tokens + n
+        num_pairs += pairs(row.num_computed_tokens, n)
+        num_sampled += row.samples
+    return StepCounts(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
+
+
+def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
+    """Return how many (query, key) pairs new tokens make: each sees what is there, itself, and those before it."""
+    return num_new_tokens * num_computed_tokens + num_new_tokens * (num_new_tokens + 1) // 2
+
+
+def gpu_cost_model(
+    gpu: Gpu,
+    model: ModelShape,
+    *,
+    num_gpus: int = 1,
+    bandwidth_efficiency: float = BANDWIDTH_EFFICIENCY,
+    compute_efficiency: float = COMPUTE_EFFICIENCY,
+    seconds_per_step: float = GPU_SECONDS_PER_STEP,
+    seconds_per_request: float = GPU_SECONDS_PER_REQUEST,
+) -> CostModel:
+    """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs that work as one."""
+    return model_cost(
+        model,
+        BYTES_PER_NUMBER,
+        bandwidth=gpu.bandwidth * num_gpus * bandwidth_efficiency,
+        flop_rate=gpu.peak_flops * num_gpus * compute_efficiency,
+        seconds_per_step=seconds_per_step,
+        seconds_per_request=seconds_per_request,
+        overlaps=True,
+    )
+
+
+def model_cost(
+    model: ModelShape,
+    bytes_per_number: int,
+    *,
+    bandwidth: float,
+    flop_rate: float,
+    seconds_per_step: float,
+    seconds_per_request: float,
+    overlaps: bool,
+) -> CostModel:
+    """Return the cost model of a model on a machine that reaches `bandwidth` and `flop_rate`."""
+    return CostModel(
+        weight_bytes=model.num_parameters_read * bytes_per_number,
+        kv_bytes_per_token=kv_bytes_per_token(model, bytes_per_number),
+        flops_per_token=2 * model.num_matrix_parameters,
+        flops_per_logits_row=2 * model.num_embedding_parameters,
+        flops_per_pair=attention_flops_per_pair(model),
+        bandwidth=bandwidth,
+        flop_rate=flop_rate,
+        seconds_per_step=seconds_per_step,
+        seconds_per_request=seconds_per_request,
+        overlaps=overlaps,
+    )

@@ -1,0 +1,118 @@
+"""What a simulation found out: when each request got its first and its last token, and what lay between."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from course.simulator.workloads import TimedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """A service level objective: a request is good if it keeps both limits, in seconds.
+
+    `time_to_first_token` counts from arrival; `inter_token_latency` is the mean over a request's tokens.
+    """
+
+    time_to_first_token: float = 1.0
+    inter_token_latency: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("time_to_first_token", "inter_token_latency"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} of an SLO must be over 0 seconds, got {getattr(self, name)}")
+
+
+@dataclass(slots=True)
+class Served:
+    """A workload after it was served. All times are seconds on the virtual clock, lists in order of arrival.
+
+    `gaps` are times from one token to the next, each with the number of tokens that waited so long: a step
+    makes all its decodes wait equally. `peak_context_tokens` is the most tokens that one step attended to.
+    """
+
+    requests: Sequence[TimedRequest]
+    first_token_times: list[float]
+    finished_times: list[float]
+    gaps: list[tuple[float, int]] = field(default_factory=list)
+    num_steps: int = 0
+    num_computed_tokens: int = 0
+    peak_context_tokens: int = 0
+    most_running: int = 0
+    num_preemptions: int = 0
+    hit_rate: float = 0.0
+
+    @property
+    def times_to_first_token(self) -> list[float]:
+        """Seconds from each request's arrival to its first token."""
+        pairs = zip(self.requests, self.first_token_times, strict=True)
+        return [first - request.arrival_time for request, first in pairs]
+
+    @property
+    def mean_inter_token_latencies(self) -> list[float]:
+        """Each request's mean seconds from token to token; 0 where the answer has one token."""
+        times = zip(self.requests, self.first_token_times, self.finished_times, strict=True)
+        return [(last - first) / max(1, request.num_output_tokens - 1) for request, first, last in times]
+
+    @property
+    def e2e_latencies(self) -> list[float]:
+        """Seconds from each request's arrival to its last token."""
+        pairs = zip(self.requests, self.finished_times, strict=True)
+        return [last - request.arrival_time for request, last in pairs]
+
+    @property
+    def seconds(self) -> float:
+        """From the first arrival to the last token."""
+        return max(self.finished_times) - self.requests[0].arrival_time
+
+    @property
+    def output_tokens_per_second(self) -> float:
+        return sum(request.num_output_tokens for request in self.requests) / self.seconds
+
+    def share_good(self, slo: Slo) -> float:
+        """Return the share of the requests that kept the objective, 0 to 1."""
+        times = zip(self.times_to_first_token, self.mean_inter_token_latencies, strict=True)
+        return sum(slo_kept(slo, first, between) for first, between in times) / len(self.requests)
+
+    def goodput(self, slo: Slo) -> float:
+        """Return the requests per second that kept the objective."""
+        return self.share_good(slo) * len(self.requests) / self.seconds
+
+
+def slo_kept(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
+    """Return whether a request with these times is good."""
+    return time_to_first_token <= slo.time_to_first_token and inter_token_latency <= slo.inter_token_latency
+
+
+def percentiles(values: Iterable[float], percents: Sequence[float]) -> list[float]:
+    """Return for each percentage the smallest value that so many of the values do not exceed; 0 if there are none."""
+    return weighted_percentiles([(value, 1) for value in values], percents)
+
+
+def weighted_percentiles(samples: Iterable[tuple[float, int]], percents: Sequence[float]) -> list[float]:
+    """Return percentiles of (value, count) samples, as if each value were there `count` times.
+
+    `percents` are over 0 and at most 100, in rising order. 0 if there is no sample.
+    """
+    if list(percents) != sorted(percents) or not all(0 < percent <= 100 for percent in percents):
+        raise ValueError(f"percents must rise and lie over 0 and at most at 100, got {list(percents)}")
+    ordered = sorted(samples, key=itemgetter(0))
+    total = sum(count for _, count in ordered)
+    found: list[float] = []
+    passed, value = 0, 0.0
+    rest = iter(ordered)
+    for percent in percents:
+        while passed * 100 < percent * total:
+            value, count = next(rest)
+            passed += count
+        found.append(value)
+    return found
+
+
+def weighted_mean(samples: Iterable[tuple[float, int]]) -> float:
+    """Return the mean of (value, count) samples; 0 if there is none."""
+    total, weight = 0.0, 0
+    for value, count in samples:
+        total += value * count
+        weight += count
+    return total / weight if weight else 0.0

@@ -1,0 +1,174 @@
+"""The real scheduler, a runner that only takes time, and a clock that only the runner moves."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from operator import attrgetter
+
+from course.simulator.cost_model import CostModel, pairs
+from course.simulator.served import Served
+from course.simulator.workloads import TimedRequest
+from course.workloads.simulated_time import VirtualClock
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.request import Request
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_scheduler
+from mini_vllm.seams.lineup import Lineup
+
+STEPS_PER_REPORT = 200
+num_computed_tokens = attrgetter("num_computed_tokens")
+
+
+def simulate(
+    requests: Sequence[TimedRequest],
+    config: EngineConfig,
+    cost: CostModel,
+    lineup: Lineup,
+    on_progress: Callable[[int], None] = lambda num_finished: None,
+) -> Served:
+    """Serve the requests, which come in order of `arrival_time`, with the lineup's phases 1 to 5.
+
+    `config` must say `max_model_len` and `num_gpu_blocks`. `on_progress` hears now and then how many
+    requests are finished. Raises `ValueError` for a request that can never be served, `StalledError` if
+    nothing can move any more.
+    """
+    return Simulation(requests, build_scheduler(config, lineup), cost).run(on_progress)
+
+
+class Simulation:
+    """One run. It drives the scheduler itself and not through `LLMEngine`, which would make text of the tokens."""
+
+    def __init__(self, requests: Sequence[TimedRequest], scheduler: Scheduler, cost: CostModel) -> None:
+        self.requests, self.scheduler, self.cost = requests, scheduler, cost
+        self.clock = VirtualClock()
+        self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
+        self.num_finished = 0
+        self._coming = deque(range(len(requests)))
+        self._decoding: dict[str, Request] = {}
+        self._last_token_times: dict[str, float] = {}
+
+    def run(self, on_progress: Callable[[int], None]) -> Served:
+        """Serve everybody. Raises like `simulate`."""
+        self._require_servable()
+        scheduler, clock = self.scheduler, self.clock
+        while self._coming or scheduler.has_unfinished_requests():
+            if not scheduler.has_unfinished_requests():
+                clock.advance_to(self.requests[self._coming[0]].arrival_time)
+            while self._coming and self.requests[self._coming[0]].arrival_time <= clock.now:
+                scheduler.add_request(self._arrive(self._coming.popleft()))
+            self._step()
+            if self.served.num_steps % STEPS_PER_REPORT == 0:
+                on_progress(self.num_finished)
+        on_progress(self.num_finished)
+        self.served.hit_rate = scheduler.prefix_cache.hit_rate()
+        return self.served
+
+    def _require_servable(self) -> None:
+        if not self.requests:
+            raise ValueError("requests must hold at least one request, got none")
+        for before, after in pairwise(self.requests):
+            if after.arrival_time < before.arrival_time:
+                raise ValueError(
+                    f"requests must come in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
+                )
+        kv, max_model_len = self.scheduler.kv, self.scheduler.max_model_len
+        for request in self.requests:
+            num_tokens = request.num_prompt_tokens + request.num_output_tokens
+            if num_tokens > max_model_len:
+                raise ValueError(
+                    f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
+                    f"take a model that allows it, or scale the lengths down"
+                )
+            if -(-(num_tokens - 1) // kv.block_size) > kv.num_usable_blocks:
+                raise ValueError(
+                    f"num_gpu_blocks must hold a request of {num_tokens} tokens, got {kv.num_usable_blocks} usable "
+                    f"blocks of {kv.block_size}"
+                )
+
+    def _arrive(self, index: int) -> Request:
+        timed = self.requests[index]
+        return Request(
+            str(index),
+            timed.prompt_token_ids(),
+            SamplingParams(max_tokens=timed.num_output_tokens, ignore_eos=True),
+            priority=timed.priority,
+            arrival_time=timed.arrival_time,
+        )
+
+    def _step(self) -> None:
+        """Plan, let the time pass, give everybody who samples the next token of its conversation."""
+        scheduler = self.scheduler
+        step = scheduler.schedule()
+        if not step.num_scheduled_tokens and not step.preempted:
+            raise StalledError(f"nothing can be scheduled any more: {self.num_finished} requests were served")
+        sampling = self._run(step)
+        scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
+        for request_id in scheduler.finished_req_ids:
+            self.served.finished_times[int(request_id)] = self.clock.now
+            self.num_finished += 1
+            del sampling[request_id]
+        self._decoding = sampling
+
+    def _run(self, step: SchedulerOutput) -> dict[str, Request]:
+        """Move the clock by what the step costs, note who waited how long, and return who samples."""
+        planned, alive, served = step.num_scheduled_tokens, self.scheduler.requests, self.served
+        served.num_preemptions += len(step.preempted)
+        num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
+        others: list[str] = []
+        if planned.keys() == self._decoding.keys():
+            sampling, num_tokens, num_pairs = self._decoding, len(planned), num_context_tokens
+        else:
+            self._note_pauses(planned)
+            sampling, others, num_tokens, num_pairs = self._look_closer(planned, num_context_tokens)
+        if not planned:
+            return sampling
+        seconds = self.cost.step_seconds(len(planned), num_tokens, num_context_tokens, num_pairs, len(sampling))
+        self.clock.advance(seconds)
+        served.num_steps += 1
+        served.num_computed_tokens += num_tokens
+        served.peak_context_tokens = max(served.peak_context_tokens, num_context_tokens)
+        served.most_running = max(served.most_running, len(planned))
+        if len(sampling) > len(others):
+            served.gaps.append((seconds, len(sampling) - len(others)))
+        for request_id in others:
+            self._note_token_after_prefill(request_id)
+        return sampling
+
+    def _look_closer(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
+        """Return who samples, those of them who did not in the step before, and the step's tokens and pairs.
+
+        `num_pairs` is what it would be if everybody computed one token.
+        """
+        alive, decoding = self.scheduler.requests, self._decoding
+        sampling: dict[str, Request] = {}
+        others: list[str] = []
+        num_tokens = 0
+        for request_id, n in planned.items():
+            num_tokens += n
+            request = alive[request_id]
+            if request_id in decoding:
+                sampling[request_id] = request
+                continue
+            end = request.num_computed_tokens
+            num_pairs += pairs(end - n, n) - end
+            if end == request.num_tokens:
+                sampling[request_id] = request
+                others.append(request_id)
+        return sampling, others, num_tokens, num_pairs
+
+    def _note_pauses(self, planned: dict[str, int]) -> None:
+        """Remember when those who are left out of this step got their last token."""
+        for request_id in self._decoding.keys() - planned.keys():
+            self._last_token_times[request_id] = self.clock.now
+
+    def _note_token_after_prefill(self, request_id: str) -> None:
+        """It is the first token, or the first after a pause."""
+        now = self.clock.now
+        last = self._last_token_times.pop(request_id, None)
+        if last is None:
+            self.served.first_token_times[int(request_id)] = now
+        else:
+            self.served.gaps.append((now - last, 1))

@@ -1,0 +1,125 @@
+"""Which phases the learner has written, read from the starters without running them.
+
+A function is unwritten while our `NotImplementedError("Phase 3, task 2: ...")` can still be reached in it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
+
+OURS = re.compile(r"Phase (\d), tasks? (\d)")
+
+
+def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
+    """Return the file that the learner fills in phase 1 to 6."""
+    name = PHASE_NAMES[phase - 1].lower().replace(" ", "_")
+    return checkout / "labs" / f"phase{phase}_{name}" / "starter.py"
+
+
+def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
+    """Return what is not written yet, such as `Phase 1, task 1: clamp`, in the order of the tasks.
+
+    A file that is missing or that Python cannot read is one entry that says so.
+    """
+    path = starter_path(phase, checkout)
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
+        where = path.relative_to(checkout).as_posix()
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        problem = error.msg if isinstance(error, SyntaxError) else error
+        return [f"Phase {phase}: {where}{line} cannot be read ({problem})"]
+    messages = [message for function in functions(tree) for message in _reached(function.body)]
+    return sorted(messages, key=_place)
+
+
+def written_phases(checkout: Path = CHECKOUT) -> list[int]:
+    """Return the phases in which nothing is left to be written."""
+    return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
+
+
+def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
+    """Return the lineup of all written phases that can work together; None without phase 1, which decides every step.
+
+    A prefix cache (phase 4) without a block pool (phase 2) is left out.
+    """
+    written = written_phases(checkout)
+    if 1 not in written:
+        return None
+    return parse_lineup(",".join(f"starter:{phase}" for phase in written if phase != 4 or 2 in written))
+
+
+def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
+    """Return the names of the starter's functions that are more than a docstring and our error.
+
+    Raises `OSError` or `SyntaxError` if the file cannot be read.
+    """
+    return touched_in(starter_path(phase, checkout))
+
+
+def touched_in(path: Path) -> list[str]:
+    """Return the same for one file."""
+    tree = ast.parse(path.read_bytes())
+    touched = []
+    for function in functions(tree):
+        body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+        if len(body) != 1 or message_of(body[0]) is None:
+            touched.append(function.name)
+    return touched
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield all functions and methods, nested ones too."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def message_of(statement: ast.stmt) -> str | None:
+    """Return the message if the statement raises our error."""
+    if not (isinstance(statement, ast.Raise) and isinstance(statement.exc, ast.Call)):
+        return None
+    call = statement.exc
+    if not (isinstance(call.func, ast.Name) and call.func.id == "NotImplementedError" and len(call.args) == 1):
+        return None
+    (message,) = call.args
+    if isinstance(message, ast.Constant) and isinstance(message.value, str) and OURS.match(message.value):
+        return message.value
+    return None
+
+
+def _reached(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the messages of our errors in a body, up to the first statement that always leaves it."""
+    for statement in body:
+        message = message_of(statement)
+        if message is not None:
+            yield message
+        for block in _blocks(statement):
+            yield from _reached(block)
+        if _leaves(statement):
+            return
+
+
+def _blocks(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
+    """Yield the bodies within a statement. A function within a function speaks for itself."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for name in ("handlers", "cases"):
+        yield from (clause.body for clause in getattr(statement, name, []))
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Return whether what stands behind the statement is never reached. In doubt it is."""
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and _leaves(statement.body[-1]) and _leaves(statement.orelse[-1])
+    if isinstance(statement, ast.With):
+        return _leaves(statement.body[-1])
+    return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _place(message: str) -> tuple[int, int]:
+    found = OURS.match(message)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

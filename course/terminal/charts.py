@@ -1,0 +1,32 @@
+"""Bars with their numbers, as the benchmarks draw them."""
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from course.palette import color
+
+BAR_LENGTH = 20
+OURS, THEIRS = color(1), color(6)
+
+
+def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: bool) -> Text:
+    """Return a line: a name, a bar of `value` out of `scale`, and what else there is to say."""
+    length = min(BAR_LENGTH, max(1, round(BAR_LENGTH * value / scale)))
+    return Text.assemble(
+        f"{name:>23} ", ("█" * length, OURS if ours else THEIRS), " " * (BAR_LENGTH - length), f" {figures}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in four or five characters with a unit."""
+    if seconds < 0.1:
+        return f"{1e3 * seconds:.1f}ms"
+    return f"{1e3 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def shares(seconds: Mapping[str, float]) -> str:
+    """Return what each part took of all, the largest first: `60% this, 40% that`."""
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda part: -part[1])
+    return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

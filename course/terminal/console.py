@@ -1,0 +1,105 @@
+"""How the commands talk to people: one console, one palette, errors without tracebacks."""
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn, ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.style import Style
+
+from course.palette import color, ink_on
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm.engine.llm_engine import RunnerError, StalledError
+from mini_vllm.seams.lineup import Lineup, solutions_exist
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console that never writes escape codes unless its stream is a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
+
+
+def is_live(console: Console) -> bool:
+    """Return whether pictures can be redrawn in place."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def chip_style(index: int) -> Style:
+    """Return a request's color as a background with text that reads on it."""
+    return Style(color=ink_on(index), bgcolor=color(index), bold=True)
+
+
+def ink_style(index: int) -> Style:
+    """Return a request's color as a foreground."""
+    return Style(color=color(index))
+
+
+def whose_code(lineup: Lineup) -> str:
+    """Return whose code runs in which phase, in lines of at most 80 columns."""
+    lines = ["Whose code runs:"]
+    for item in lineup.describe().split(", "):
+        if len(lines[-1]) + len(item) > 77:
+            lines.append("   ")
+        lines[-1] += ("," if lines[-1][-1] not in ": " else "") + f" {item}"
+    return "\n".join(lines)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print `message` in red on stderr and end the program with `code`."""
+    console = make_console(stderr=True)
+    console.print("error: ", style="bold red", end="")
+    console.print(message, markup=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def friendly(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn what people can mend into a message: bad values exit with 2, an engine that gave up with 1.
+
+    An exception out of a learner's own file ends with 1 and its traceback from there on: the line is what they
+    look for, and the frames above it are ours.
+    """
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except NotImplementedError as error:
+            fail(f"{error}: not written yet. Write it, or choose a lineup: {ways_without()}.", 1)
+        except (StalledError, RunnerError, InvariantError) as error:
+            fail(str(error), 1)
+        except Exception as error:
+            if told := told_from_labs(error):
+                fail(f"your code raised {type(error).__name__}\n{told}", 1)
+            if isinstance(error, ValueError):
+                fail(str(error), 2)
+            raise
+
+    return guarded
+
+
+def ways_without() -> str:
+    """Return how a lineup looks that needs only what is written."""
+    if solutions_exist():
+        return "starter for what you have written, solution for the rest, as in --lineup starter:1,solution:2-5"
+    return "only the phases that you have written, as in --lineup starter:1"
+
+
+def told_from_labs(error: Exception) -> str | None:
+    """Return the traceback from the first frame under `labs/` on, None if the error was not raised there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [in_labs(frame) for frame in frames]
+    if not any(mine) or (isinstance(error, ValueError) and not mine[-1]):
+        return None
+    lines = traceback.format_list(frames[mine.index(True) :]) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def in_labs(frame: traceback.FrameSummary) -> bool:
+    """Return whether a frame is in one of the six starters."""
+    return "/labs/" in frame.filename.replace("\\", "/")

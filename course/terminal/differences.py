@@ -1,0 +1,62 @@
+"""The first difference of a trace, made readable."""
+
+from itertools import zip_longest
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from course.parity.verdict import Verdict
+
+MOST_CHARACTERS = 300
+ABSENT = "(nothing)"
+
+
+def show_failure(console: Console, verdict: Verdict) -> None:
+    """Print which trace failed, where, and the two sides next to each other."""
+    console.print()
+    console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")
+    if (shows := verdict.scenario.line.get("shows")) is not None:
+        console.print(Padding(Text(f"the scenario shows: {shows}"), (0, 0, 0, 2)))
+    difference = verdict.difference
+    if difference is None:
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("", "recorded", "ours"):
+        table.add_column(heading, overflow="fold")
+    for name, recorded, ours in differing_parts(difference.field, difference.recorded, difference.ours):
+        table.add_row(name, recorded, ours)
+    console.print(table)
+
+
+def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str, str]]:
+    """Return (place, recorded, ours) for the entries of a field that differ."""
+    if field == "scheduled":
+        pairs = enumerate(zip_longest(recorded, ours), start=1)
+        return [(f"entry {number}", *entries(one, other)) for number, (one, other) in pairs if one != other]
+    if isinstance(recorded, dict) and isinstance(ours, dict):
+        keys = [key for key in recorded | ours if recorded.get(key, ABSENT) != ours.get(key, ABSENT)]
+        return [(str(key), short(recorded.get(key, ABSENT)), short(ours.get(key, ABSENT))) for key in keys]
+    return [(field, short(recorded), short(ours))]
+
+
+def entries(recorded: dict[str, Any] | None, ours: dict[str, Any] | None) -> tuple[str, str]:
+    """Return two entries of `scheduled` with the id and whatever differs between them."""
+    if recorded is None or ours is None:
+        return tuple(ABSENT if side is None else fields(side, list(side)) for side in (recorded, ours))  # type: ignore[return-value]
+    names = [name for name in recorded | ours if name == "id" or recorded.get(name) != ours.get(name)]
+    return fields(recorded, names), fields(ours, names)
+
+
+def fields(entry: dict[str, Any], names: list[str]) -> str:
+    """Return the named fields of an entry, one per line."""
+    return "\n".join(f"{name} {short(entry.get(name, ABSENT))}" for name in names)
+
+
+def short(value: Any) -> str:
+    """Return a value as text, cut if it is long."""
+    text = " ".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], int) else str(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ... ({len(text)} characters)"

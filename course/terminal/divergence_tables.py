@@ -1,0 +1,28 @@
+"""The step in which two lineups diverge, as tables."""
+
+from rich import box
+from rich.table import Table
+
+from course.oracle.divergence import Parting
+from course.terminal.differences import differing_parts
+from course.terminal.step_table import step_table
+from mini_vllm.engine.trace_recorder import StepRecord
+
+
+def last_steps(title: str, records: list[StepRecord]) -> Table:
+    """Return the step table of the last two steps: where both still agreed, and where they do not."""
+    table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
+    table.title, table.title_justify, table.caption = title, "left", None
+    return table
+
+
+def side_by_side(parting: Parting) -> Table:
+    """Return what differs in the field that differs first."""
+    field = parting.field
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in (field, "reference", "yours"):
+        table.add_column(heading, overflow="fold")
+    reference, mine = parting.reference[-1], parting.mine[-1]
+    for row in differing_parts(field, reference[field], mine[field]):  # type: ignore[literal-required]
+        table.add_row(*row)
+    return table

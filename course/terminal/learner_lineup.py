@@ -1,0 +1,84 @@
+"""The engine that a learner has so far, in a checkout without a reference."""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from course.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup, solutions_exist
+
+RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
+
+
+def lineup_to_run(text: str | None, console: Console) -> Lineup:
+    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: the reference, or what is written.
+
+    Without a reference and without phase 1, says what comes first and ends the program with 1. Raises
+    `ValueError` if a text is no lineup.
+    """
+    if is_chosen(text):
+        return lineup_from_env() if text is None else parse_lineup(text)
+    lineup = written_lineup()
+    if lineup is None:
+        say_what_you_have(console)
+        raise typer.Exit(1)
+    return lineup
+
+
+def is_chosen(text: str | None) -> bool:
+    """Return whether somebody chose the lineup, or the reference is there to be the default."""
+    return text is not None or bool(os.environ.get("LAB_IMPL")) or solutions_exist()
+
+
+def say_what_you_have(console: Console) -> None:
+    """Say which phases are written, and what comes next."""
+    written = written_phases()
+    to_write = [phase for phase in range(1, len(PHASE_NAMES) + 1) if phase not in written]
+    if 1 not in written:
+        console.print("Nothing can run yet: phase 1, the scheduler, is not written, and it decides every step.")
+        console.print(f"What the finished engine decides is recorded: {RECORDED}", markup=False, soft_wrap=True)
+    elif to_write:
+        names = enumeration(written)
+        console.print(f"Phase {names} is" if len(written) == 1 else f"Phases {names} are", end="")
+        console.print(" written: the engine runs on what you have, and does without the rest.")
+        if 4 in written and 2 not in written:
+            console.print("Phase 4 waits for phase 2: what it shares are blocks.")
+    else:
+        console.print("All six phases are written, and all of them are yours.")
+    if to_write:
+        console.print(next_steps(to_write[0]), markup=False, soft_wrap=True)
+
+
+def enumeration(phases: list[int]) -> str:
+    """Return `1`, `1 and 2`, `1, 2 and 4`."""
+    *first, last = map(str, phases)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def next_steps(phase: int) -> str:
+    """Return what a learner does next, in the order in which they do it."""
+    tasks = unwritten_tasks(phase)
+    path = starter_path(phase).relative_to(CHECKOUT)
+    number = re.search(r"tasks? (\d)", tasks[0])
+    test = f"pytest labs/{path.parent.name}" + (f" -m task{phase}_{number[1]}" if number else "")
+    return (
+        f"{activation()}"
+        f"\n  1. Read    {path.with_name('README.md').as_posix()}\n"
+        f"  2. Write   {path.as_posix()}; next is {tasks[0]}\n"
+        f"  3. Check   {test}\n"
+        f"  4. Watch   make demo\n"
+    )
+
+
+def activation() -> str:
+    """Return what makes `pytest` and `mini-vllm` commands of this terminal, empty if they are."""
+    found = shutil.which("mini-vllm")
+    if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
+        return ""
+    activate = r".venv\Scripts\activate" if os.name == "nt" else "source .venv/bin/activate"
+    return f"Once per terminal, for `mini-vllm` and `pytest`: {activate}\n"

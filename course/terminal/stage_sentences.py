@@ -1,0 +1,109 @@
+"""What each phase bought, in a sentence made of the figures."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from course.workloads.ablation import Stage
+
+
+def mean_ms(seconds: Sequence[float]) -> float:
+    """Return the mean in milliseconds; 0 if there is nothing."""
+    return 1e3 * fmean(seconds) if seconds else 0.0
+
+
+def p95_ms(seconds: Sequence[float]) -> float:
+    """Return what 95 of 100 do not exceed, in milliseconds; 0 if there is nothing."""
+    ordered = sorted(seconds)
+    return 1e3 * ordered[-(-95 * len(ordered) // 100) - 1] if ordered else 0.0
+
+
+def describe(stage: Stage, before: Stage | None, first: Stage) -> str:
+    """Return the sentence of one stage. `before` is the stage before it, `first` the first one."""
+    if wrong := first_other_answer(stage, first):
+        return (
+            f"{wrong} got another answer than with phase 1 alone, and no phase may change an answer: "
+            f"mini-vllm oracle finds the step."
+        )
+    if before is None:
+        return _phase1(stage)
+    return SENTENCES[stage.last_phase](stage, before)
+
+
+def first_other_answer(stage: Stage, first: Stage) -> str | None:
+    """Return a request that both answered, one of them differently. A stall may have cut an answer short."""
+    if stage.lineup.runner != first.lineup.runner:
+        return None
+    for request_id, mine in stage.token_ids.items():
+        theirs = first.token_ids.get(request_id, [])
+        length = min(len(mine), len(theirs))
+        if mine[:length] != theirs[:length]:
+            return request_id
+    return None
+
+
+def _phase1(stage: Stage) -> str:
+    return (
+        f"Everybody reserves memory for the longest possible answer: no more than {stage.most_running} run at once, "
+        f"and {stage.mean_empty:.0%} of what they hold stays empty."
+    )
+
+
+def _phase2(stage: Stage, before: Stage) -> str:
+    text = (
+        f"Blocks as they are needed, {stage.mean_empty:.0%} of them empty: {stage.most_running} run at once "
+        f"instead of {before.most_running}."
+    )
+    if stage.num_stalled:
+        text += f" But nobody gives way: memory is full, and {stage.num_stalled} of {stage.num_requests} requests stall"
+        text += " for ever."
+    return text
+
+
+def _phase3(stage: Stage, before: Stage) -> str:
+    text = "Somebody gives way"
+    text += ", and everybody gets an answer: " if before.num_stalled and not stage.num_stalled else ": "
+    return f"{text}{stage.num_preemptions} preemptions, {stage.num_recomputed_tokens:,} tokens computed again."
+
+
+def _phase4(stage: Stage, before: Stage) -> str:
+    text = (
+        f"{stage.hit_rate:.0%} of the tokens come from the cache: {stage.num_computed_tokens:,} are computed "
+        f"instead of {before.num_computed_tokens:,}"
+    )
+    if before.num_stalled or stage.num_stalled:
+        return f"{text}."
+    return (
+        f"{text}, {stage.most_running} run at once instead of {before.most_running}, the first token comes after "
+        f"{mean_ms(stage.first_token_latencies):.0f} ms instead of {mean_ms(before.first_token_latencies):.0f}."
+    )
+
+
+def _phase5(stage: Stage, before: Stage) -> str:
+    text = "Long prompts go in chunks"
+    if before.num_stalled or stage.num_stalled:
+        return f"{text}."
+    return (
+        f"{text}: 95 of 100 tokens come within {p95_ms(stage.inter_token_latencies):.0f} ms of the one before instead "
+        f"of {p95_ms(before.inter_token_latencies):.0f}. The first token waits for its chunks, and at the guard: "
+        f"{mean_ms(stage.first_token_latencies):.0f} ms instead of {mean_ms(before.first_token_latencies):.0f}."
+    )
+
+
+def _phase6(stage: Stage, before: Stage) -> str:
+    if stage.decisions == before.decisions:
+        return (
+            f"The embedded model speaks instead of the toy. Not one decision differs in {stage.num_steps} steps: "
+            f"who runs depends on lengths, never on words. (The time is simulated here too.)"
+        )
+    pairs = zip(stage.decisions, before.decisions, strict=False)
+    step = next((step for step, (mine, theirs) in enumerate(pairs) if mine != theirs), "the last one")
+    return f"The embedded model speaks, and the decisions differ from step {step} on: an answer ended elsewhere."
+
+
+SENTENCES: dict[int, Callable[[Stage, Stage], str]] = {
+    2: _phase2,
+    3: _phase3,
+    4: _phase4,
+    5: _phase5,
+    6: _phase6,
+}

@@ -1,0 +1,74 @@
+"""One step as one plain line, for logs and pipes: ASCII only."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from course.traces.run_state import RunInfo, RunState
+from mini_vllm.engine.trace_recorder import ScheduledRecord
+
+
+def legend(info: RunInfo) -> str:
+    """Return the lines that explain `step_line`: the letters, and the shares."""
+    who = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
+    return "\n".join(
+        [
+            "Requests:",
+            *who,
+            f"Each step: tokens (budget {info.token_budget}), free blocks (of {info.num_blocks}), who got what.",
+            "A:1 decodes, A:32p computes 32 tokens of its prompt, +96hit found 96 tokens in the prefix cache.",
+        ]
+    )
+
+
+def step_line(state: RunState, last_of_run: int | None = None) -> str:
+    """Return the current step as one line, or a run of like steps that ends with `last_of_run`."""
+    record, info = state.record, state.info
+    if record is None:
+        return "step   -"
+    number = f"{record['step']}" + (f"-{last_of_run}" if last_of_run is not None else "")
+    shares = " ".join(_share(state, share) for share in record["scheduled"]) or "nobody"
+    parts = [f"step {number:<7} {record['total']:3} tok {record['free_after_schedule']:3} free  {shares}"]
+    for victim, cause, _ in record["preempted"]:
+        parts.append(f"{info.label(victim)} PREEMPTED for {'itself' if victim == cause else info.label(cause)}")
+    if record["finished"]:
+        parts.append(f"{' '.join(info.label(request_id) for request_id, *_ in record['finished'])} done")
+    return " | ".join(parts)
+
+
+class LineWriter:
+    """Writes a line per step, and one line for a run of steps in which the same requests only decode."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._first: RunState | None = None
+        self._last = 0
+
+    def add(self, state: RunState) -> None:
+        """Take the state's current step; it is written when it is known how long its run is."""
+        if self._first is not None and who_decodes(state) and who_decodes(state) == who_decodes(self._first):
+            self._last += 1
+            return
+        self.flush()
+        self._first = replace(state)
+        self._last = state.record["step"] if state.record else 0
+
+    def flush(self) -> None:
+        """Write what is still held back."""
+        if self._first is not None and self._first.record is not None:
+            is_run = self._last > self._first.record["step"]
+            self._write(step_line(self._first, self._last if is_run else None))
+        self._first = None
+
+
+def who_decodes(state: RunState) -> list[str]:
+    """Return the requests of a step in which nothing else happens than that they decode; else nobody."""
+    record = state.record
+    if record is None or record["preempted"] or record["finished"]:
+        return []
+    return [s["id"] for s in record["scheduled"]] if all(map(state.is_decode, record["scheduled"])) else []
+
+
+def _share(state: RunState, share: ScheduledRecord) -> str:
+    hit = share.get("hit", 0)
+    kind = "" if state.is_decode(share) else "p"
+    return f"{state.info.label(share['id'])}:{share['n']}{kind}" + (f"+{hit}hit" if hit else "")

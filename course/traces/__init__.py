@@ -1,0 +1,1 @@
+"""Recorded steps: reading, replaying and describing them."""

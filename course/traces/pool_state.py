@@ -1,0 +1,76 @@
+"""The block pool after a step, told from step records: the free queue, what is cached, what just moved."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+
+
+@dataclass
+class PoolState:
+    """The free queue, front first, and the cached blocks, both at the end of the step.
+
+    Records with `detail` say both. Where there is none (most recorded traces) they follow from the rules:
+    take from the front, give back to the back, last block of a table first. `taken` and `freed` are this
+    step's moves in order; `freed` has (request id, blocks in the order in which they went to the queue).
+    """
+
+    num_blocks: int
+    block_size: int
+    prefix_caching: bool = True
+    free_queue: list[int] = field(default_factory=list)
+    cached: set[int] = field(default_factory=set)
+    taken: list[int] = field(default_factory=list)
+    freed: list[tuple[str, list[int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free_queue = self.free_queue or list(range(1, self.num_blocks + 1))
+
+    def advance(
+        self,
+        record: StepRecord,
+        tables: Mapping[str, Sequence[int]],
+        computed: Mapping[str, int],
+        num_tokens: Mapping[str, int],
+    ) -> None:
+        """Take in the next step. The mappings are as they were before it, by request id."""
+        held = {request_id: list(blocks) for request_id, blocks in tables.items()}
+        reach = dict(computed)
+        self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []
+        for request_id in record["aborted"]:
+            self._free(request_id, held, reach)
+        for victim, _, num_returned in record["preempted"]:
+            held[victim] = [*held.get(victim, []), *self._lost(held.get(victim, []), reach, victim, num_returned)]
+            self._free(victim, held, reach)
+        in_use = {block for share in record["scheduled"] for block in share["blocks"]}
+        self.free_queue = [block for block in self.free_queue if block not in in_use]
+        self.cached -= set(record["evicted"])
+        for share in record["scheduled"]:
+            self._fill(share, num_tokens[share["id"]])
+            held[share["id"]], reach[share["id"]] = list(share["blocks"]), share["computed"] + share["n"]
+        for request_id in [*record["aborted_before_update"], *(ended for ended, *_ in record["finished"])]:
+            self._free(request_id, held, reach)
+        self.free_queue = list(record.get("detail", {}).get("free_queue", self.free_queue))
+        self.cached = set(record.get("detail", {}).get("cached", self.cached))
+
+    def _fill(self, share: ScheduledRecord, num_tokens: int) -> None:
+        if self.prefix_caching:
+            end = min(share["computed"] + share["n"], num_tokens)
+            self.cached.update(share["blocks"][share["computed"] // self.block_size : end // self.block_size])
+
+    def _free(self, request_id: str, held: dict[str, list[int]], reach: Mapping[str, int]) -> None:
+        table = held.pop(request_id, [])
+        still_held = {block for blocks in held.values() for block in blocks}
+        self.cached -= set(table[reach.get(request_id, 0) // self.block_size :]) - still_held
+        given_back = [block for block in reversed(table) if block not in still_held]
+        self.free_queue += given_back
+        if table:
+            self.freed.append((request_id, given_back))
+
+    def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
+        """Return the blocks that a victim took in this very step: no record names them, the queue's front does."""
+        needed = -(-(reach.get(victim, 0) + num_returned) // self.block_size) if num_returned else 0
+        known = set(self.taken)
+        lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]
+        self.free_queue = [block for block in self.free_queue if block not in lost]
+        return lost

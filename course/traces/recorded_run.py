@@ -1,0 +1,91 @@
+"""A run to look at: the answers and what every step decided, live or from a file in `labs/observed/`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from course.starter_status import written_phases
+from course.traces.recording import Recording
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.llm import LLM
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env
+
+RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request was asked and said, and what it went through."""
+
+    request_id: str
+    question: str
+    text: str
+    num_output_tokens: int
+    num_preemptions: int
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """Answers in the order of the questions, and the record of each step."""
+
+    token_budget: int
+    answers: list[Answer]
+    steps: list[StepRecord]
+
+    @property
+    def recording(self) -> Recording:
+        """The run as the pictures want it, with the questions as the names of the requests."""
+        bare = Recording.from_steps(self.steps, self.token_budget)
+        titles = {answer.request_id: answer.question for answer in self.answers}
+        return replace(bare, info=replace(bare.info, titles=bare.info.titles | titles))
+
+
+def engine_to_observe() -> Lineup | None:
+    """Return the lineup of `LAB_IMPL`, else the reference, else yours; None if a starter in it is not written."""
+    lineup = lineup_from_env()
+    yours = {phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] == "starter"}
+    return lineup if yours <= set(written_phases()) else None
+
+
+def observe(llm: LLM, questions: Sequence[str], params: SamplingParams) -> ObservedRun:
+    """Ask all questions at once. Raises `ValueError` if the `LLM` was made without `record=True`."""
+    recorder = llm.engine.recorder
+    if recorder is None:
+        raise ValueError("this LLM records no steps: make it with LLM(..., record=True)")
+    first = len(recorder.steps)
+    outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
+    answers = [
+        Answer(
+            output.request_id,
+            question,
+            output.outputs[0].text,
+            output.metrics.num_output_tokens,
+            output.metrics.num_preemptions,
+            output.metrics.num_cached_tokens,
+        )
+        for question, output in zip(questions, outputs, strict=True)
+    ]
+    return ObservedRun(llm.engine.scheduler.max_num_batched_tokens, answers, recorder.steps[first:])
+
+
+def observe_chats(
+    questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup
+) -> ObservedRun:
+    """Ask all questions at once of the embedded model in a new engine."""
+    return observe(LLM(config=config, lineup=lineup, record=True), questions, params)
+
+
+def write_run(run: ObservedRun, path: Path = RECORDED) -> None:
+    """Write a run as a trace: a line with budget and answers, then one step per line."""
+    head = {"token_budget": run.token_budget, "answers": [asdict(answer) for answer in run.answers]}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *run.steps)), encoding="utf-8")
+
+
+def recorded_run(path: Path = RECORDED) -> ObservedRun:
+    """Return the run in a file that `write_run` wrote: by default the one of `notebooks/00_tour.ipynb`."""
+    head, *steps = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return ObservedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps)

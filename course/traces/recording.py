@@ -1,0 +1,145 @@
+"""A trace with what one must know to draw it, from an engine, from a file, or from bare step records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from course.parity.scenario import Scenario
+from course.traces.run_state import RunInfo, RunState, fold
+from course.traces.trace_file import open_trace
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+
+if TYPE_CHECKING:
+    from mini_vllm.llm import LLM
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """The steps of a run from its first one on, and what does not change during it.
+
+    Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
+    """
+
+    info: RunInfo
+    steps: Sequence[StepRecord]
+
+    def __post_init__(self) -> None:
+        require_whole(self.steps)
+
+    def __repr__(self) -> str:
+        return f"Recording({len(self.info.titles)} requests, {len(self.steps)} steps)"
+
+    @classmethod
+    def of(cls, source: "LLM | LLMEngine", titles: Mapping[str, str] | None = None) -> Self:
+        """Return what an engine that was built with `record=True` has done so far.
+
+        `titles` says in words what some requests ask. Raises `ValueError` if the engine does not record.
+        """
+        engine = source if isinstance(source, LLMEngine) else source.engine
+        if engine.recorder is None:
+            raise ValueError("this engine keeps no trace: build it with record=True")
+        scheduler, steps = engine.scheduler, list(engine.recorder.steps)
+        known = {
+            request_id: len(state.request.prompt_token_ids) for request_id, state in engine.processor.states.items()
+        }
+        info = RunInfo(
+            titles=titles_of(steps) | dict(titles or {}),
+            num_prompt_tokens=prompt_lengths(steps) | known,
+            num_blocks=scheduler.kv.num_usable_blocks,
+            block_size=scheduler.kv.block_size,
+            token_budget=scheduler.max_num_batched_tokens,
+        )
+        return cls(info, steps)
+
+    @classmethod
+    def read(cls, path: Path | str, name: str | None = None) -> Self:
+        """Return the trace in a file; of a file of recorded scenarios the one called `name`.
+
+        Raises `ValueError` if the file holds no trace, `OSError` if it cannot be read.
+        """
+        found = open_trace(Path(path), name)
+        if isinstance(found, Scenario):
+            return cls.of_scenario(found)
+        steps, token_budget = found
+        return cls.from_steps(steps, token_budget)
+
+    @classmethod
+    def of_scenario(cls, scenario: Scenario) -> Self:
+        """Return a recorded scenario."""
+        steps: list[StepRecord] = scenario.line["trace"]["steps"]
+        config = scenario.config()
+        lengths = {i: described["prompt_len"] for i, described in scenario.line["requests"].items()}
+        info = RunInfo(
+            titles=titles_of(steps),
+            num_prompt_tokens=prompt_lengths(steps) | lengths,
+            num_blocks=scenario.line["trace"]["usable_blocks"],
+            block_size=config.block_size,
+            token_budget=config.max_num_batched_tokens,
+            prefix_caching=config.enable_prefix_caching,
+        )
+        return cls(info, steps)
+
+    @classmethod
+    def from_steps(cls, steps: Sequence[StepRecord], token_budget: int | None = None) -> Self:
+        """Return bare records. What they do not say is worked out from them: pool, block size, prompts.
+
+        Raises `ValueError` if there are none.
+        """
+        require_whole(steps)
+        if not steps:
+            raise ValueError("a trace needs at least one step")
+        shares = [share for record in steps for share in record["scheduled"]]
+        num_free = steps[0]["free_after_schedule"]
+        held = {block for share in steps[0]["scheduled"] for block in share["blocks"]}
+        info = RunInfo(
+            titles=titles_of(steps),
+            num_prompt_tokens=prompt_lengths(steps),
+            num_blocks=num_free + len(held),
+            block_size=likely_block_size(shares),
+            token_budget=token_budget or max(record["total"] for record in steps) or 1,
+            prefix_caching=any(record["evicted"] for record in steps) or any(share.get("hit") for share in shares),
+        )
+        return cls(info, steps)
+
+    def state(self, step: int) -> RunState:
+        """Return the state in a step, counted from 0."""
+        return fold(self.info, self.steps[: step + 1])
+
+
+def require_whole(steps: Sequence[StepRecord]) -> None:
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: what came before is needed to draw a step."""
+    for place, record in enumerate(steps):
+        if record["step"] != place:
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
+
+
+def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
+    """Return the ids of all requests, in order of arrival, as their own titles."""
+    return {request_id: request_id for record in steps for request_id in record["added"]}
+
+
+def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
+    """Return the prompt's tokens for each request, 0 for one that never ran.
+
+    Of one that never was at the end of a step it is what its first step computed, which was all of it.
+    """
+    said, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
+    for record in steps:
+        for share in record["scheduled"]:
+            least.setdefault(share["id"], share["computed"] + share["n"])
+        for request_id, token_ids in record["output"]:
+            said[request_id] += len(token_ids)
+        for request_id, num_tokens, *_ in record["running_after"]:
+            known.setdefault(request_id, num_tokens - said[request_id])
+    return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in said}
+
+
+def likely_block_size(shares: Sequence[ScheduledRecord]) -> int:
+    """Return the block size that explains all block tables, a power of two if several do."""
+    ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares if share["blocks"]]
+    least = max((-(-end // num_blocks) for end, num_blocks in ends), default=1)
+    most = min((-(-end // (num_blocks - 1)) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
+    power = 1 << (least - 1).bit_length()
+    return power if power <= most else least

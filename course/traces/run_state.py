@@ -1,0 +1,176 @@
+"""What a run looks like after a step: a fold over its `StepRecord`s, without an engine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from course.palette import label
+from course.traces.pool_state import PoolState
+from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What does not change during a run.
+
+    `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
+    the blocks that requests can hold, the null block not among them.
+    """
+
+    titles: dict[str, str]
+    num_prompt_tokens: dict[str, int]
+    num_blocks: int
+    block_size: int
+    token_budget: int
+    prefix_caching: bool = True
+
+    def index(self, request_id: str) -> int:
+        """Return the number of a request, which its colour and its label follow from."""
+        return self._indices[request_id]
+
+    def label(self, request_id: str) -> str:
+        """Return the request's own id if all ids are short names such as `r3`, else its letter."""
+        return request_id if self._has_short_names else label(self.index(request_id))
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {request_id: index for index, request_id in enumerate(self.titles)}
+
+    @cached_property
+    def _has_short_names(self) -> bool:
+        return all(map(is_short_name, self.titles))
+
+
+def is_short_name(request_id: str) -> bool:
+    """Return whether an id fits in a block of a picture and cannot be taken for a number."""
+    return len(request_id) <= 3 and request_id[:1].isalpha()
+
+
+@dataclass
+class RunState:
+    """Everything a picture of the current step needs; `advance` takes the next step.
+
+    `tables` are the block tables as they were while the step was computed. `remembered` says whose
+    content a block holds. `texts` is filled by whoever has the texts.
+    """
+
+    info: RunInfo
+    record: StepRecord | None = None
+    tables: dict[str, list[int]] = field(default_factory=dict)
+    remembered: dict[int, str] = field(default_factory=dict)
+    finished: dict[str, str] = field(default_factory=dict)
+    num_output_tokens: dict[str, int] = field(default_factory=dict)
+    computed: dict[str, int] = field(default_factory=dict)
+    num_known: dict[str, int] = field(default_factory=dict)
+    num_hits: int = 0
+    num_hit_tokens: int = 0
+    num_query_tokens: int = 0
+    num_preemptions: int = 0
+    num_evicted: int = 0
+    num_recomputed_tokens: int = 0
+    num_computed_tokens: int = 0
+    chunked: set[str] = field(default_factory=set)
+    blocks_in_use: list[int] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    pool: PoolState = field(init=False)
+    _furthest: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pool = PoolState(self.info.num_blocks, self.info.block_size, self.info.prefix_caching)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0
+
+    def num_tokens(self, request_id: str) -> int:
+        """Return the tokens of a request, prompt and output, after the current step."""
+        return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
+
+    def is_decode(self, share: ScheduledRecord) -> bool:
+        """Return whether a share of the current step computes just the newest sampled token.
+
+        The tokens that a resumed request computes a second time are no decode, although it sampled them once.
+        """
+        is_newest = share["computed"] + 1 == self.num_known[share["id"]]
+        was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
+        return share["kind"] == "running" and share["n"] == 1 and is_newest and was_sampled
+
+    def advance(self, record: StepRecord) -> None:
+        """Take in the next step."""
+        tables = self.tables_after_update()
+        self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
+        gone = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
+        self.tables = {i: blocks for i, blocks in tables.items() if i not in gone}
+        self.record = record
+        for victim, *_ in record["preempted"]:
+            self.computed[victim] = 0
+        for share in record["scheduled"]:
+            self._take_share(share)
+        self.num_known = {i: self.num_tokens(i) for i in self.info.titles}
+        for request_id, token_ids in record["output"]:
+            self.num_output_tokens[request_id] = self.num_output_tokens.get(request_id, 0) + len(token_ids)
+        self.finished |= {request_id: reason or "" for request_id, reason, _ in record["finished"]}
+        self.finished |= dict.fromkeys([*record["aborted"], *record["aborted_before_update"]], "abort")
+        self.num_preemptions += len(record["preempted"])
+        self.num_evicted += len(record["evicted"])
+        self.num_computed_tokens += record["total"]
+        self.blocks_in_use.append(self.info.num_blocks - record["free_after_schedule"])
+
+    def _take_share(self, share: ScheduledRecord) -> None:
+        request_id, end = share["id"], share["computed"] + share["n"]
+        self.tables[request_id] = share["blocks"]
+        self.remembered |= dict.fromkeys(share["new_blocks"], request_id)
+        self.computed[request_id] = end
+        if share["kind"] != "running":
+            self.num_query_tokens += self.num_tokens(request_id)
+            self.num_hits += bool(share.get("hit"))
+            self.num_hit_tokens += share.get("hit", 0)
+        if end < self.num_tokens(request_id):
+            self.chunked.add(request_id)
+        furthest = self._furthest.get(request_id, 0)
+        self.num_recomputed_tokens += max(0, min(end, furthest) - share["computed"])
+        self._furthest[request_id] = max(end, furthest)
+
+    def tables_after_update(self) -> dict[str, list[int]]:
+        """Return the block tables at the end of the step, when whoever finished has given back its blocks."""
+        running = {request_id for request_id, *_ in self.record["running_after"]} if self.record else set()
+        return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
+
+    def ref_counts(self) -> dict[int, int]:
+        """Return block id to number of holders while the step was computed, for the blocks somebody holds."""
+        return {block_id: len(holders) for block_id, holders in self.holders().items()}
+
+    def holders(self) -> dict[int, list[str]]:
+        """Return for each held block who holds it, in order of arrival."""
+        holders: dict[int, list[str]] = {}
+        for request_id in self.info.titles:
+            for block_id in self.tables.get(request_id, []):
+                holders.setdefault(block_id, []).append(request_id)
+        return holders
+
+    def cached(self) -> set[int]:
+        """Return the blocks in the prefix cache at the end of the step."""
+        return self.pool.cached
+
+    def status(self, request_id: str) -> str:
+        """Return one word for where a request is in the current step."""
+        record = self.record
+        if record is None:
+            return "waiting"
+        if any(victim == request_id for victim, *_ in record["preempted"]):
+            return "preempted"
+        for share in record["scheduled"]:
+            if share["id"] == request_id:
+                return "decode" if self.is_decode(share) else "prefill"
+        if request_id in self.finished:
+            return "done"
+        return "waiting" if request_id in record["waiting_after"] else "skipped"
+
+
+def fold(info: RunInfo, records: Iterable[StepRecord]) -> RunState:
+    """Return the state after all of `records`."""
+    state = RunState(info)
+    for record in records:
+        state.advance(record)
+    return state

@@ -1,0 +1,108 @@
+"""What one step did to the free queue and to the blocks, read from its record."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from course.traces.run_state import RunInfo, RunState
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The moves of one step, each with the request that made it.
+
+    `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
+    `lost` was given back by victims while the step was planned, so that it can be handed out at once;
+    `given_back` when the step was over. `parted` were shared and have one holder now. `holders` and `kept` are
+    as the step leaves them: who holds a block, and whose content a free block keeps.
+    """
+
+    step: int
+    before: Sequence[int]
+    after: Sequence[int]
+    handed_out: Sequence[tuple[str, Sequence[int]]]
+    found: Sequence[tuple[str, Sequence[int]]]
+    lost: Sequence[tuple[str, Sequence[int]]]
+    given_back: Sequence[tuple[str, Sequence[int]]]
+    parted: Sequence[int]
+    forgotten: Sequence[int]
+    holders: dict[int, list[str]]
+    kept: dict[int, str]
+
+    @property
+    def while_planned(self) -> list[int]:
+        """The free queue that the step takes from: as it was, then what victims gave back."""
+        return [*self.before, *(block for _, blocks in self.lost for block in blocks)]
+
+    @property
+    def taker(self) -> dict[int, str]:
+        """For each block that left the free queue because it was handed out or found: who took it last."""
+        return {block: who for who, blocks in (*self.found, *self.handed_out) for block in blocks}
+
+    @property
+    def shared(self) -> set[int]:
+        """The blocks with several holders after the step."""
+        return {block for block, holders in self.holders.items() if len(holders) > 1}
+
+    @property
+    def empty(self) -> list[int]:
+        """The free blocks without content that can be found."""
+        return [block for block in self.after if block not in self.kept]
+
+    @property
+    def found_free(self) -> list[int]:
+        """The found blocks that nobody held: the hit takes them out of the free queue, wherever they lie."""
+        waiting = set(self.while_planned)
+        return [block for _, blocks in self.found for block in blocks if block in waiting]
+
+    @property
+    def found_held(self) -> list[int]:
+        """The found blocks that somebody held already: from now on they are shared."""
+        waiting = set(self.while_planned)
+        return [block for _, blocks in self.found for block in blocks if block not in waiting]
+
+    @property
+    def all_given_back(self) -> list[int]:
+        """The blocks that came in at the tail, in this order."""
+        return [block for _, blocks in (*self.lost, *self.given_back) for block in blocks]
+
+
+def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) -> Moves:
+    """Return the moves of the state's current step.
+
+    `before` is the free queue and `shared_before` the shared blocks as the last step left them.
+    """
+    record = state.record
+    assert record is not None
+    size, after = state.info.block_size, list(state.pool.free_queue)
+    holders: dict[int, list[str]] = {}
+    for request_id, blocks in state.tables_after_update().items():
+        for block in blocks:
+            holders.setdefault(block, []).append(request_id)
+    shares = record["scheduled"]
+    freed = [(request_id, blocks) for request_id, blocks in state.pool.freed if blocks]
+    early = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
+    was_shared = shared_before | {block for block, num in state.ref_counts().items() if num > 1}
+    kept = {block: state.remembered[block] for block in after if block in state.cached() & state.remembered.keys()}
+    return Moves(
+        step=record["step"],
+        before=list(before),
+        after=after,
+        handed_out=[(share["id"], share["new_blocks"]) for share in shares if share["new_blocks"]],
+        found=[(share["id"], share["blocks"][: share.get("hit", 0) // size]) for share in shares if share.get("hit")],
+        lost=[(request_id, blocks) for request_id, blocks in freed if request_id in early],
+        given_back=[(request_id, blocks) for request_id, blocks in freed if request_id not in early],
+        parted=[block for block in sorted(was_shared) if len(holders.get(block, [])) == 1],
+        forgotten=list(record["evicted"]),
+        holders=holders,
+        kept=kept,
+    )
+
+
+def all_moves(info: RunInfo, states: Iterable[RunState]) -> list[Moves]:
+    """Return the moves of every step of a run."""
+    told: list[Moves] = []
+    queue, shared = list(range(1, info.num_blocks + 1)), set[int]()
+    for state in states:
+        told.append(moves_of(state, queue, shared))
+        queue, shared = list(told[-1].after), told[-1].shared
+    return told

@@ -1,0 +1,6 @@
+"""What a model and a GPU allow: memory as a bar, speed as a roofline."""
+
+from course.views.calculator.capacity import Capacity, Setup, capacity_of
+from course.views.calculator.drawing import calculator, calculator_picture
+
+__all__ = ["Capacity", "Setup", "calculator", "calculator_picture", "capacity_of"]

@@ -1,0 +1,165 @@
+"""The figures of one setup, all of them from the simulator's roofline."""
+
+from dataclasses import dataclass
+
+from course.simulator import roofline
+from course.simulator.gpus import Gpu, find_gpu
+from course.simulator.model_shapes import ModelShape, find_model_shape
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the knobs say. `context_len` in tokens is that of every request, `max_num_seqs` the batch one asks for."""
+
+    model: str = "Llama-3.1-8B"
+    gpu: str = "H100"
+    num_gpus: int = 1
+    bytes_per_number: int = roofline.BYTES_PER_NUMBER
+    gpu_memory_utilization: float = 0.9
+    block_size: int = 16
+    context_len: int = 8192
+    max_num_seqs: int = 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations and bytes of a step, and the tokens per second that they allow at most."""
+
+    num_tokens: int
+    flops: int
+    num_bytes: int
+    tokens_per_second: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte."""
+        return self.flops / self.num_bytes
+
+    @property
+    def flop_rate(self) -> float:
+        """Operations per second, at most."""
+        return self.flops / self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes at least."""
+        return self.num_tokens / self.tokens_per_second
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a setup allows. Bytes, tokens, operations per second; `problem` says why nothing fits, if nothing does.
+
+    `concurrency`: requests whose K and V find room at once. `batch_size`: as many of them as may run.
+    """
+
+    setup: Setup
+    gpu: Gpu
+    shape: ModelShape
+    problem: str
+    memory_bytes: int
+    usable_bytes: int
+    weight_bytes: int
+    workspace_bytes: int
+    kv_bytes_per_token: int
+    kv_bytes_per_block: int
+    num_blocks: int
+    concurrency: int
+    batch_size: int
+    saturation_batch: float
+    decode: Work
+    prefill: Work
+
+    @property
+    def kv_bytes(self) -> int:
+        """The bytes of all blocks."""
+        return self.num_blocks * self.kv_bytes_per_block
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second of all GPUs."""
+        return self.gpu.bandwidth * self.setup.num_gpus
+
+    @property
+    def peak_flops(self) -> float:
+        """Operations per second of all GPUs."""
+        return self.gpu.peak_flops * self.setup.num_gpus
+
+    @property
+    def ridge(self) -> float:
+        """The operations per byte from which arithmetic is the limit and no longer bandwidth."""
+        return self.peak_flops / self.bandwidth
+
+
+def capacity_of(setup: Setup) -> Capacity:
+    """Work everything out. Raises `ValueError` for names that are not in the tables and for a context too long.
+
+    A model that does not fit is no error: `problem` says so, there are no blocks, and the speeds are those of
+    a single request, as if it did fit.
+    """
+    gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
+    if setup.context_len > shape.max_model_len:
+        raise ValueError(
+            f"context_len is {setup.context_len:,}, but {shape.name} takes 1 to {shape.max_model_len:,} tokens"
+        )
+    num_blocks, problem = blocks_that_fit(setup, gpu, shape)
+    concurrency = roofline.max_concurrency(num_blocks, setup.context_len, setup.block_size) if num_blocks else 0
+    batch_size = max(1, min(setup.max_num_seqs, concurrency))
+    return Capacity(
+        setup,
+        gpu,
+        shape,
+        problem,
+        memory_bytes=gpu.memory_bytes * setup.num_gpus,
+        usable_bytes=int(gpu.memory_bytes * setup.num_gpus * setup.gpu_memory_utilization),
+        weight_bytes=roofline.weight_bytes(shape, setup.bytes_per_number),
+        workspace_bytes=roofline.WORKSPACE_BYTES * setup.num_gpus,
+        kv_bytes_per_token=roofline.kv_bytes_per_token(shape, setup.bytes_per_number),
+        kv_bytes_per_block=roofline.kv_bytes_per_block(shape, setup.block_size, setup.bytes_per_number),
+        num_blocks=num_blocks,
+        concurrency=concurrency,
+        batch_size=batch_size,
+        saturation_batch=roofline.saturation_batch(gpu, setup.bytes_per_number),
+        decode=decode_work(setup, gpu, shape, batch_size),
+        prefill=prefill_work(setup, gpu, shape),
+    )
+
+
+def blocks_that_fit(setup: Setup, gpu: Gpu, shape: ModelShape) -> tuple[int, str]:
+    """Return how many blocks fit, the null block included; if none do, zero and why."""
+    try:
+        num_blocks = roofline.num_kv_blocks(
+            gpu,
+            shape,
+            num_gpus=setup.num_gpus,
+            block_size=setup.block_size,
+            gpu_memory_utilization=setup.gpu_memory_utilization,
+            bytes_per_number=setup.bytes_per_number,
+        )
+    except ValueError as error:
+        return 0, str(error)
+    return num_blocks, ""
+
+
+def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
+    """Return a step in which each of `batch_size` requests gets one token."""
+    size = setup.bytes_per_number
+    return Work(
+        batch_size,
+        roofline.decode_step_flops(shape, batch_size, setup.context_len),
+        roofline.decode_step_bytes(shape, batch_size, setup.context_len, size),
+        roofline.decode_tokens_per_second(
+            gpu, shape, batch_size, setup.context_len, num_gpus=setup.num_gpus, bytes_per_number=size
+        ),
+    )
+
+
+def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
+    """Return a prompt as long as the context, computed alone and at once."""
+    size, length = setup.bytes_per_number, setup.context_len
+    return Work(
+        length,
+        roofline.prefill_flops(shape, length),
+        roofline.decode_step_bytes(shape, 1, length, size),
+        roofline.prefill_tokens_per_second(gpu, shape, length, num_gpus=setup.num_gpus, bytes_per_number=size),
+    )

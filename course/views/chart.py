@@ -1,0 +1,133 @@
+"""Parts of a chart: scales, axes, curves, and values written where they are."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from course.views import svg
+from course.views.svg import Markup
+from course.views.typeset import text_width
+
+Point = tuple[float, float]
+SMALL = 10.5
+LABEL = 12
+TICK_GAP = 6
+SHORT = 150
+"""A scale whose ends are no further apart than this factor has more ticks than the powers of ten."""
+NEARLY = 1e-9
+
+
+def round_values(direction: int, near: float) -> list[float]:
+    """Return 1, 2 and 5 times the power of ten around a value, and of the next one up (1) or down (-1)."""
+    power = math.floor(math.log10(near))
+    return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
+
+
+@dataclass(frozen=True)
+class LogScale:
+    """Values from `low` to `high` on a length from `start` to `end` (px), a decade as long as any other."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], start: float, end: float) -> "LogScale":
+        """Return a scale that holds all values, which must be over 0, and ends at 1, 2 or 5 of some power of ten."""
+        known = list(values)
+        low = max(value for value in round_values(-1, min(known)) if value <= min(known))
+        return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
+
+    def __call__(self, value: float) -> float:
+        """Return where a value is. What lies outside is at the nearer end."""
+        share = math.log10(min(max(value, self.low), self.high) / self.low) / math.log10(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Return the powers of ten on the scale; of a short scale their doubles and fivefolds too."""
+        steps = (1, 2, 5) if self.high <= SHORT * self.low else (1,)
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
+        return [tick for tick in ticks if self.low * (1 - NEARLY) <= tick <= self.high * (1 + NEARLY)]
+
+
+@dataclass(frozen=True)
+class PercentScale:
+    """Percentiles on a length from `start` to `end`: from 90 to 99 is as far as from 0 to 90. Ends at `most`."""
+
+    start: float
+    end: float
+    most: float = 99.5
+
+    def __call__(self, percent: float) -> float:
+        share = math.log(1 - min(percent, self.most) / 100) / math.log(1 - self.most / 100)
+        return self.start + share * (self.end - self.start)
+
+
+def x_axis(scale: LogScale, top: float, bottom: float, in_words: Callable[[float], str]) -> Markup:
+    """Return upright rules at the ticks, with as many of them in words below as have room up to the scale's end."""
+    parts, taken = [], -math.inf
+    for value in scale.ticks():
+        x, half = scale(value), text_width(in_words(value), SMALL) / 2
+        parts.append(svg.line(x, top, x, bottom, class_="mv-rule", stroke_opacity=0.6))
+        middle = min(x, scale.end - half)
+        if middle - half > taken:
+            parts.append(svg.text(middle, bottom + 14, in_words(value), class_="mv-small mv-faint mv-middle"))
+            taken = middle + half + TICK_GAP
+    parts.append(svg.line(scale.start, bottom, scale.end, bottom, class_="mv-rule"))
+    return svg.joined(parts)
+
+
+def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Markup:
+    """Return level rules at the (y, label) places, labelled on their left."""
+    return svg.joined(
+        svg.group(
+            svg.line(left, y, right, y, class_="mv-rule", stroke_opacity=0.6),
+            svg.text(left - TICK_GAP, y + 4, label, class_="mv-small mv-faint mv-end"),
+        )
+        for y, label in places
+    )
+
+
+def curve(points: Sequence[Point], **attributes: svg.Value) -> Markup:
+    """Return a line through points."""
+    data = "L".join(f"{svg.number(x)} {svg.number(y)}" for x, y in points)
+    return svg.path(f"M{data}", **{"fill": "none", **attributes})
+
+
+def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> Markup:
+    """Return a dot at each point, all in one path."""
+    data = "".join(f"M{svg.number(x)} {svg.number(y)}h0" for x, y in points)
+    drawn: dict[str, svg.Value] = {"fill": "none", "stroke_width": 2 * radius, "stroke_linecap": "round"}
+    return svg.path(data, **drawn, **attributes) if data else Markup("")
+
+
+def dot(point: Point, color: str, radius: float = 4) -> Markup:
+    """Return one point, with a rim that keeps it apart from the curve below."""
+    x, y = point
+    return svg.element("circle", cx=x, cy=y, r=radius, fill=color, class_="mv-cased")
+
+
+def below_right(point: Point, content: str, left: float, right: float) -> Markup:
+    """Return words below a point on a rising curve, where the curve is not; right of it if there is room.
+
+    They keep between `left` and `right`. At the right edge they stand left of the point and above it.
+    """
+    x, y = point
+    width = text_width(content, LABEL, bold=True)
+    if x + 7 + width <= right:
+        return svg.text(x + 7, y + 14, content, class_="mv-strong mv-cased")
+    return above_left(point, content, left)
+
+
+def above_left(point: Point, content: str, left: float) -> Markup:
+    """Return words that end above a point on a rising curve, where the curve is not, and begin right of `left`."""
+    x, y = point
+    width = text_width(content, LABEL, bold=True)
+    return svg.text(max(x - 6, left + width), y - 8, content, class_="mv-strong mv-cased mv-end")
+
+
+def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> Markup:
+    """Return lines of text, one below the other."""
+    return svg.joined(svg.text(x, y + 16 * n, content, **attributes) for n, content in enumerate(lines))

@@ -1,0 +1,127 @@
+"""One setting tried out: the simulator's answer, as the few figures that are drawn."""
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from course.simulator.cost_model import CostModel
+from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, bearable_rate
+from course.simulator.served import weighted_percentiles
+from course.simulator.what_if import what_if
+from course.simulator.workloads import TimedRequest, make_requests
+from mini_vllm.config import EngineConfig
+
+MARKED = (50.0, 95.0, 99.0)
+LADDER = tuple(sorted({1.0, *(float(p) for p in range(2, 90, 2)), *(p / 2 for p in range(180, 200))}))
+"""The percentiles that a curve goes through, those that are marked among them."""
+
+Percentiles = dict[float, float]
+"""Seconds by percentile."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the knobs say. `load` is in percent of what the GPU can bear, the rest as in vLLM."""
+
+    workload: str = "mixed"
+    load: int = 90
+    max_num_batched_tokens: int = 2048
+    long_prefill_token_threshold: int = 0
+    max_num_seqs: int = 256
+
+    def differences(self, other: "Setting") -> list[tuple[str, str, str]]:
+        """Return the name of each knob that stands elsewhere in `other`, and both values as text."""
+        pairs = [(field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return [(name, in_words(name, mine), in_words(name, theirs)) for name, mine, theirs in pairs if mine != theirs]
+
+
+def in_words(name: str, value: object) -> str:
+    """Return a knob's value as text."""
+    if name == "load":
+        return f"{value} %"
+    if name == "long_prefill_token_threshold" and value == 0:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What all settings are tried on: a GPU with a model, and how many requests come."""
+
+    gpu: str = "H100"
+    model: str = "Llama-3.1-8B"
+    num_requests: int = 2_000
+
+    def engine_and_cost(self, setting: Setting) -> tuple[EngineConfig, CostModel]:
+        """Return the engine's settings on this GPU, and what its steps cost."""
+        experiment = Experiment(gpu=self.gpu, model=self.model)
+        engine = replace(
+            experiment.engine,
+            max_num_seqs=setting.max_num_seqs,
+            max_num_batched_tokens=setting.max_num_batched_tokens,
+            long_prefill_token_threshold=setting.long_prefill_token_threshold,
+        )
+        return replace(experiment, engine=engine).resolved_engine(), experiment.cost
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a setting gave. Times in seconds; `room_for_tokens` is what the GPU's memory holds of K and V."""
+
+    setting: Setting
+    deployment: Deployment
+    rate: float
+    times_to_first_token: Percentiles
+    inter_token_latencies: Percentiles
+    output_tokens_per_second: float
+    num_steps: int
+    num_computed_tokens: int
+    peak_context_tokens: int
+    room_for_tokens: int
+
+    @property
+    def tokens_per_step(self) -> float:
+        """How many tokens a step computes on average."""
+        return self.num_computed_tokens / self.num_steps
+
+
+@lru_cache(maxsize=32)
+def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, list[TimedRequest]]:
+    """Return the requests of a workload and their rate: `load` percent of what the GPU bears by default.
+
+    The engine's knobs do not change the rate: all their settings are tried on the same requests.
+    Raises `ValueError` for a request that is too long for the model.
+    """
+    experiment = Experiment(workload, gpu=deployment.gpu, model=deployment.model)
+    sample = make_requests(workload, NUM_SAMPLED_REQUESTS, 1.0)
+    config = experiment.resolved_engine()
+    rate = load / 100 * bearable_rate(sample, config, experiment.cost)
+    requests = make_requests(workload, deployment.num_requests, rate)
+    longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
+    assert config.max_model_len is not None
+    if longest > config.max_model_len:
+        raise ValueError(
+            f"model is {deployment.model}, which takes up to {config.max_model_len:,} tokens, but the longest request "
+            f"of {workload!r} has {longest:,}: take a model that allows it"
+        )
+    return rate, requests
+
+
+def try_setting(setting: Setting, deployment: Deployment) -> Trial:
+    """Serve the requests in simulated time. Raises `ValueError` for settings that do not go together."""
+    config, cost = deployment.engine_and_cost(setting)
+    rate, requests = arrivals(deployment, setting.workload, setting.load)
+    served = what_if(requests, config, cost)
+    assert config.num_gpu_blocks is not None
+    first = [(seconds, 1) for seconds in served.times_to_first_token]
+    return Trial(
+        setting,
+        deployment,
+        rate,
+        dict(zip(LADDER, weighted_percentiles(first, LADDER), strict=True)),
+        dict(zip(LADDER, weighted_percentiles(served.gaps, LADDER), strict=True)),
+        served.output_tokens_per_second,
+        served.num_steps,
+        served.num_computed_tokens,
+        served.peak_context_tokens,
+        (config.num_gpu_blocks - 1) * config.block_size,
+    )

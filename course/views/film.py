@@ -1,0 +1,71 @@
+"""A sequence of pictures of one shape, in a form that holds what does not change only once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course.views.picture import Picture
+
+
+@dataclass(frozen=True)
+class Film:
+    """Pictures with the same layers in the same places, one per step.
+
+    `follow` lists what the reader can follow, as (key, name): the key is `request:0` for what is marked
+    `data-request="0"`, `block:17` for `data-block="17"`. Raises `ValueError` if the pictures differ in shape.
+    """
+
+    pictures: Sequence[Picture]
+    follow: Sequence[tuple[str, str]] = ()
+
+    def __post_init__(self) -> None:
+        if not self.pictures:
+            raise ValueError("a film needs at least one picture: the trace has no steps")
+        first = shape(self.pictures[0])
+        for number, picture in enumerate(self.pictures):
+            if shape(picture) != first:
+                raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, step: int) -> Picture:
+        """Return one picture. Raises `ValueError` if there is no such step."""
+        if not 0 <= step < len(self.pictures):
+            raise ValueError(f"step is {step}, but there are steps 0 to {len(self.pictures) - 1}")
+        return self.pictures[step]
+
+    def encode(self) -> dict[str, Any]:
+        """Return the film for the player.
+
+        `svg` is the first picture. `fragments` are all different contents of layers and text twins. A frame
+        has `changes`, a flat list of layer number and fragment number of each layer that is not as before.
+        """
+        numbers: dict[str, int] = {}
+        frames = []
+        before: list[int] = []
+        for picture in self.pictures:
+            now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]
+            changed = [i for i, fragment in enumerate(now) if not before or before[i] != fragment]
+            frames.append(
+                {
+                    "changes": [number for i in changed for number in (i, now[i])],
+                    "title": picture.title,
+                    "sentence": picture.sentence,
+                    "twin": numbers.setdefault(picture.twin, len(numbers)),
+                }
+            )
+            before = now
+        return {
+            "svg": self.pictures[0].svg(),
+            "names": [layer.name for layer in self.pictures[0].layers],
+            "fragments": list(numbers),
+            "frames": frames,
+            "follow": [list(item) for item in self.follow],
+        }
+
+
+def shape(picture: Picture) -> tuple[object, ...]:
+    """Return what all pictures of a film have in common."""
+    places = [(layer.name, layer.x, layer.y, dict(layer.data)) for layer in picture.layers]
+    return picture.width, picture.height, places

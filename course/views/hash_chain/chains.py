@@ -1,0 +1,131 @@
+"""Prompts cut into blocks, each block with its hash and with what the hash should stand for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from course.palette import label
+from mini_vllm.seams.interfaces import HashBlock
+
+ROOT_HASH = bytes(32)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A full block of a prompt.
+
+    `content` is all that the hash should stand for: the extra keys and every token up to the end of the block.
+    `first` is the number of the first prompt that has this hash in some block; without hashes, this content.
+    """
+
+    token_ids: tuple[int, ...]
+    content: tuple[object, ...]
+    block_hash: bytes | None
+    first: int
+    same_as: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A prompt's full blocks in order, and the tokens of its last block if that is not full."""
+
+    name: str
+    extra_keys: tuple[str | None, str | None]
+    links: Sequence[Link]
+    rest: Sequence[int]
+    token_ids: Sequence[int]
+
+
+def chains_of(
+    prompts: Mapping[str, Sequence[int]],
+    block_size: int,
+    hash_block: HashBlock | None,
+    salts: Mapping[str, str],
+    adapters: Mapping[str, str],
+) -> list[Chain]:
+    """Return the chains in order. Without `hash_block` links have no hash, and are told apart by their content.
+
+    Raises `ValueError` for a block size below 1, no prompts, a key for a prompt that is not there, or a hash that
+    is not bytes.
+    """
+    if block_size < 1:
+        raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
+    if not prompts:
+        raise ValueError("prompts is empty, but a chain needs at least one prompt")
+    if unknown := (set(salts) | set(adapters)) - set(prompts):
+        raise ValueError(
+            f"salts or adapters name {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}"
+        )
+    seen: dict[object, tuple[int, int]] = {}
+    chains = []
+    for number, (name, token_ids) in enumerate(prompts.items()):
+        extra_keys = (salts.get(name), adapters.get(name))
+        links: list[Link] = []
+        parent = ROOT_HASH
+        for start in range(0, len(token_ids) - block_size + 1, block_size):
+            tokens = tuple(token_ids[start : start + block_size])
+            content = (extra_keys, *token_ids[: start + block_size])
+            found = None
+            if hash_block is not None:
+                found = parent = checked(hash_block(parent, tokens, () if links else extra_keys))
+            same_as = seen.setdefault(content if found is None else found, (number, len(links)))
+            links.append(Link(tokens, content, found, same_as[0], same_as))
+        chains.append(Chain(name, extra_keys, links, token_ids[len(links) * block_size :], token_ids))
+    return chains
+
+
+def checked(found: object) -> bytes:
+    """Return a hash. Raises `ValueError` if it is something else."""
+    if not isinstance(found, bytes):
+        raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
+    return found
+
+
+def digest(link: Link, num_digits: int) -> str:
+    """Return what stands for a link: the first digits of its hash, else the block whose content it has: A2, B0."""
+    if link.block_hash is not None:
+        return link.block_hash.hex()[:num_digits]
+    number, place = link.same_as
+    return f"{label(number)}{place}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A hash that cannot be right, of block `place` of prompt `number`."""
+
+    number: int
+    place: int
+    words: str
+
+
+def faults(chains: Sequence[Chain]) -> list[Fault]:
+    """Return each hash that stands for two contents, and each second hash of a content."""
+    by_hash: dict[bytes, tuple[str, object]] = {}
+    by_content: dict[object, tuple[str, bytes]] = {}
+    found = []
+    for number, chain in enumerate(chains):
+        for place, link in enumerate(chain.links):
+            if link.block_hash is None:
+                continue
+            here = f"block {place} of {chain.name}"
+            there, content = by_hash.setdefault(link.block_hash, (here, link.content))
+            if content != link.content:
+                found.append(
+                    Fault(number, place, f"{here} has the hash of {there}, but another beginning or other keys")
+                )
+            there, block_hash = by_content.setdefault(link.content, (here, link.block_hash))
+            if block_hash != link.block_hash:
+                found.append(
+                    Fault(number, place, f"{here} stands for the same tokens as {there}, but has another hash")
+                )
+    return found
+
+
+def num_common(one: Chain, other: Chain) -> int:
+    """Return how many blocks two chains share from the first one on, as their hashes tell it."""
+    return num_alike([link.same_as for link in one.links], [link.same_as for link in other.links])
+
+
+def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how long two sequences are equal from their beginning on."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,0 +1,121 @@
+"""One block of a chain: its tokens above, its hash below, an arrow from the hash before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course.palette import color
+from course.views import svg
+from course.views.hash_chain.chains import Chain, Link, digest
+from course.views.picture import WIDTH
+from course.views.svg import Markup
+from course.views.tiles import marks, on_tile
+from course.views.typeset import text_width
+
+LEFT = 92
+MOST_COLUMNS = 21
+MOST_WIDE = 138
+TOKENS = 16
+HASH = 22
+MANY_ROWS = 7
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the boxes are. `size` is that of the hashes' digits, `num_digits` how many of them fit."""
+
+    column: float
+    box: float
+    num_shown: int
+    with_tokens: bool
+    num_digits: int
+    size: float
+    gap: float
+    name: float = 52
+
+    @property
+    def high(self) -> float:
+        """The height of a box."""
+        return HASH + (TOKENS if self.with_tokens else 0)
+
+    def x(self, place: int) -> float:
+        """Return the left edge of a block."""
+        return LEFT + place * self.column
+
+
+def layout_of(chains: Sequence[Chain], *, hashed: bool) -> Layout:
+    """Return boxes as wide as the longest chain allows; tokens are shown if all of them fit."""
+    longest = max(len(chain.links) for chain in chains)
+    columns = min(MOST_COLUMNS, max(len(chain.links) + bool(chain.rest) for chain in chains))
+    if longest > MOST_COLUMNS - 1:
+        columns = MOST_COLUMNS
+    column = min(MOST_WIDE, (WIDTH - 12 - LEFT) / max(1, columns))
+    box = column - (16 if column > 60 else 6)
+    tokens = [" ".join(map(str, link.token_ids)) for chain in chains for link in chain.links]
+    fits = all(text_width(words, 10.5) <= box - 4 for words in tokens)
+    size = 12 if box > 50 else 8
+    num_digits = next(n for n in (8, 6, 4, 3) if n == 3 or text_width("0" * n, size, bold=True) <= box - 2)
+    num_shown = min(longest, MOST_COLUMNS - 1)
+    return Layout(column, box, num_shown, fits, num_digits, size, 14 if len(chains) < MANY_ROWS else 8)
+
+
+def draw_link(
+    chains: Sequence[Chain], link: Link, place: int, layout: Layout, looks_alike: bool, wrong: bool
+) -> Markup:
+    """Return a block; a dotted frame around tokens that stand above too, a red one around a wrong hash."""
+    x, top = layout.x(place), TOKENS if layout.with_tokens else 0
+    tokens = " ".join(map(str, link.token_ids))
+    named = digest(link, layout.num_digits)
+    owner = chains[link.first].name
+    words = f"block {place}: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
+    if looks_alike:
+        words += "; the same tokens as above, another hash"
+    drawn = [svg.tooltip(words + ("; this hash is wrong" if wrong else ""))]
+    if layout.with_tokens:
+        drawn += [
+            svg.rect(x, 0, layout.box, layout.high, rx=3, class_="mv-panel"),
+            svg.text(x + layout.box / 2, 12, tokens, class_="mv-middle mv-small"),
+        ]
+    drawn += [
+        svg.rect(x, top, layout.box, HASH, rx=3, fill=color(link.first)),
+        marks(link.first, x, top, layout.box, HASH),
+        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + layout.size * 0.36, named, layout.size),
+    ]
+    if looks_alike:
+        frame = svg.rect(
+            x, 0, layout.box, layout.high, rx=3, class_="mv-line mv-alike", stroke_width=2, stroke_dasharray="2 2"
+        )
+        drawn.append(frame)
+    if wrong:
+        drawn.append(
+            svg.rect(x - 1, -1, layout.box + 2, layout.high + 2, rx=4, class_="mv-alert-line mv-wrong", stroke_width=3)
+        )
+    return svg.group(*drawn, data_first=str(link.first), data_place=str(place))
+
+
+def link_arrow(layout: Layout, place: int) -> Markup:
+    """Return the arrow from the hash before: for the first block from the root."""
+    y = layout.high - HASH / 2
+    start = layout.x(place) - (layout.column - layout.box) + 1 if place else LEFT - 24
+    tip = layout.x(place) - 1.5
+    head = min(3.5, (tip - start) / 2)
+    data = f"M{start:.1f} {y:g}H{tip:.1f}m{-head:.1f} {-head:.1f}l{head:.1f} {head:.1f}l{-head:.1f} {head:.1f}"
+    drawn = svg.path(data, class_="mv-line", stroke_width=1.5)
+    root = svg.element("circle", cx=LEFT - 24, cy=y, r=2.5, class_="mv-ink")
+    tip_words = svg.tooltip("the root: 32 zero bytes; salt and adapter go into the first block")
+    return drawn if place else svg.group(tip_words, root, drawn)
+
+
+def draw_rest(layout: Layout, place: int, num_hidden: int, rest: Sequence[int]) -> Markup:
+    """Return what has no hash yet, or how many blocks there was no room for."""
+    x, y, box = layout.x(place), layout.high - HASH, layout.box
+    wide = f"{len(rest)} token{'s' * (len(rest) != 1)}, no hash"
+    words = wide if text_width(wide, 10.5) <= box else f"{len(rest)} tok."
+    words = words if text_width(words, 10.5) <= box else f"+{len(rest)}"
+    told = f"{' '.join(map(str, rest))}: not full, so no hash"
+    if num_hidden > 0:
+        words, told = f"+{num_hidden}", f"{num_hidden} more blocks, and {len(rest)} tokens without a hash"
+    return svg.group(
+        svg.tooltip(told),
+        svg.rect(x + 0.5, y + 0.5, box - 1, HASH - 1, rx=3, class_="mv-rule", stroke_dasharray="3 2"),
+        svg.text(x + box / 2, y + HASH / 2 + 4, words, class_="mv-middle mv-small mv-faint"),
+    )

@@ -1,0 +1,132 @@
+"""The picture: one line of linked blocks per prompt, in the colour of whoever came first with this hash."""
+
+from collections.abc import Mapping, Sequence
+
+from course.palette import color
+from course.views import svg
+from course.views.hash_chain.chains import Chain, chains_of, faults
+from course.views.hash_chain.links import Layout, draw_link, draw_rest, layout_of, link_arrow
+from course.views.hash_chain.words import (
+    describe_chains,
+    found_words,
+    keys_words,
+    kinship,
+    lookalikes,
+    twin,
+)
+from course.views.picture import WIDTH, Layer, Picture
+from course.views.svg import Markup
+from course.views.tiles import tile
+from course.views.time_machine.machine import headline_part, sentence_lines, sentence_part
+from course.views.time_machine.parts import Part, stacked
+from course.views.typeset import shorten, text_width
+from mini_vllm.seams.interfaces import HashBlock
+
+MOST_ROWS = 12
+NOTE = 16
+
+
+def hash_chain(
+    prompts: Mapping[str, Sequence[int]],
+    block_size: int,
+    hash_block: HashBlock | None = None,
+    *,
+    salts: Mapping[str, str] | None = None,
+    adapters: Mapping[str, str] | None = None,
+    hits: Mapping[str, Sequence[int]] | None = None,
+) -> Picture:
+    """Return the chains of some prompts (name to token ids), at most twelve of them.
+
+    `hash_block` is phase 4's; without it blocks are named after the content that they share. `salts` and
+    `adapters` give some prompts extra keys, `hits` the blocks that a cache found for them (see `hits_of`).
+    Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
+    """
+    if len(prompts) > MOST_ROWS:
+        raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MOST_ROWS}")
+    chains = chains_of(prompts, block_size, hash_block, salts or {}, adapters or {})
+    layout, hits = layout_of(chains, hashed=hash_block is not None), hits or {}
+    sentence = describe_chains(chains, hits, block_size)
+    formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
+    if hash_block is None:
+        formula = "no hashes here: A2 is whatever has the tokens of the first prompt up to the end of its block 2"
+    parts = [headline_part("Hash chain", f"blocks of {block_size} tokens"), heads(layout, formula, block_size)]
+    parts += [row(chains, number, layout, hits.get(chain.name), block_size) for number, chain in enumerate(chains)]
+    parts.append(legend(found=bool(hits), wrong=bool(faults(chains))))
+    whole = stacked([*parts, sentence_part(sentence, len(sentence_lines(sentence)))])
+    return Picture(
+        title=f"Hash chain of {', '.join(prompts)}",
+        height=whole.height,
+        layers=tuple(whole.layers),
+        sentence=sentence,
+        twin=twin(chains, hits, block_size),
+    )
+
+
+def heads(layout: Layout, formula: str, block_size: int) -> Part:
+    """Return the rule, and the number of each column's block."""
+    drawn = [svg.text(12, 8, formula, class_="mv-faint")]
+    for place in range(layout.num_shown):
+        words = f"block {place}" if layout.box > 50 else str(place)
+        tokens = f"tokens {place * block_size}-{(place + 1) * block_size - 1}" if block_size > 1 else f"token {place}"
+        x = layout.x(place) + layout.box / 2
+        name = svg.text(x, 34, words, class_="mv-small mv-faint mv-middle")
+        drawn.append(svg.group(svg.tooltip(tokens), name))
+    if layout.box <= 50 and layout.num_shown:
+        drawn.append(svg.text(12, 34, "block", class_="mv-small mv-faint"))
+    return Part([Layer("heads", svg.joined(drawn))], 42)
+
+
+def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Part:
+    """Return one prompt: its name and keys, its blocks, what is not full, and a note below."""
+    chain, alike = chains[number], lookalikes(chains, number)
+    keys = keys_words(chain)
+    label = shorten(chain.name, layout.name - 6, 12, bold=True)
+    drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
+    if keys:
+        drawn.append(svg.text(12, layout.high + 12, shorten(keys, layout.name + 24, 10.5), class_="mv-small mv-faint"))
+    wrong = {fault.place for fault in faults(chains) if fault.number == number}
+    for place, link in enumerate(chain.links[: layout.num_shown]):
+        drawn.append(link_arrow(layout, place))
+        drawn.append(draw_link(chains, link, place, layout, place in alike, place in wrong))
+    num_hidden = len(chain.links) - layout.num_shown
+    if num_hidden > 0 or chain.rest:
+        drawn.append(draw_rest(layout, min(len(chain.links), layout.num_shown), num_hidden, chain.rest))
+    drawn.append(note(chains, number, layout, found, block_size))
+    words = svg.tooltip(f"{chain.name}: {len(chain.token_ids)} tokens{', ' + keys if keys else ''}")
+    content = svg.group(words, *drawn, data_request=str(number))
+    return Part([Layer(f"chain-{number}", content)], layout.high + NOTE + layout.gap)
+
+
+def legend(*, found: bool, wrong: bool) -> Part:
+    """Return what colours and frames mean."""
+    frame = svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2")
+    kinds = [
+        (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "colour: who has this hash first", 192),
+        (frame, "same tokens as above, another hash", 236),
+    ]
+    if found:
+        kinds.append((svg.path("M0 3v4H14v-4", class_="mv-line", stroke_width=2), "found in the cache", 132))
+    if wrong:
+        kinds.append((svg.rect(1, 0, 12, 10, rx=2, class_="mv-alert-line", stroke_width=3), "wrong hash", 100))
+    x, parts = 12, []
+    for drawn, name, width in kinds:
+        parts.append(svg.group(drawn, transform=f"translate({x},0)"))
+        parts.append(svg.text(x + 19, 9, name, class_="mv-small mv-faint"))
+        x += width
+    return Part([Layer("legend", svg.joined(parts))], 20)
+
+
+def note(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Markup:
+    """Return the line below a chain: a bracket under what the cache found, and where the chain parts."""
+    y, parts, told = layout.high + 12, [], kinship(chains, number)
+    if found is not None:
+        told = " · ".join(filter(None, [found_words(chains[number], found, block_size), told]))
+    if found:
+        end = layout.x(min(len(found), layout.num_shown) - 1) + layout.box
+        style = f"stroke:{color(number)}"
+        bracket = f"M{layout.x(0):.1f} {layout.high + 2}v2.5H{end:.1f}v-2.5"
+        parts.append(svg.path(bracket, class_="mv-line mv-found", style=style, stroke_width=2))
+        y += 3
+    room = WIDTH - 12 - layout.x(0)
+    shown = told if text_width(told, 10.5) <= room else shorten(told, room, 10.5)
+    return svg.joined([*parts, svg.text(layout.x(0), y, shown, class_="mv-small mv-faint")])

@@ -1,0 +1,125 @@
+"""The arrays of a step: what phase 6's functions make of a batch, beside what the handout's rules say."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mini_vllm.core.step import ScheduledRequest
+
+
+class RowFunctions(Protocol):
+    """The part of phase 6 that makes lists: a starter, a solution, or `RunnerSteps`."""
+
+    @property
+    def flatten_tokens(self) -> Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]: ...
+    @property
+    def compute_slot_mapping(self) -> Callable[[Sequence[ScheduledRequest], int], list[int]]: ...
+    @property
+    def pad_block_tables(self) -> Callable[[Sequence[ScheduledRequest], int], list[list[int]]]: ...
+    @property
+    def select_logits_rows(self) -> Callable[[Sequence[ScheduledRequest]], list[int]]: ...
+
+
+@dataclass(frozen=True)
+class FlatStep:
+    """T tokens of R requests in one row.
+
+    `input_ids`, `positions`, `slot_mapping` [T]; `query_start_loc` [R + 1]; `block_tables` [R, longest];
+    `logits_rows` are the rows behind which logits are computed.
+    """
+
+    input_ids: Sequence[int]
+    positions: Sequence[int]
+    slot_mapping: Sequence[int]
+    query_start_loc: Sequence[int]
+    block_tables: Sequence[Sequence[int]]
+    logits_rows: Sequence[int]
+
+
+def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
+    """Return what the handout's rules 1 to 4 say."""
+    spans = [range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens) for row in batch]
+    starts = [sum(map(len, spans[:number])) for number in range(len(batch) + 1)]
+    used = [row.block_ids[: -(-span.stop // block_size)] for row, span in zip(batch, spans, strict=True)]
+    longest = max(map(len, used))
+    return FlatStep(
+        input_ids=[row.request.all_token_ids[p] for row, span in zip(batch, spans, strict=True) for p in span],
+        positions=[position for span in spans for position in span],
+        slot_mapping=[slot(row.block_ids, p, block_size) for row, span in zip(batch, spans, strict=True) for p in span],
+        query_start_loc=starts,
+        block_tables=[[*table, *[0] * (longest - len(table))] for table in used],
+        logits_rows=[end - 1 for row, end in zip(batch, starts[1:], strict=True) if row.samples],
+    )
+
+
+def slot(table: Sequence[int], position: int, block_size: int) -> int:
+    """Return where a token lies, -1 if the table is too short for it."""
+    place = position // block_size
+    return table[place] * block_size + position % block_size if place < len(table) else -1
+
+
+def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions) -> FlatStep:
+    """Return what somebody's phase-6 functions say. Errors of theirs come through.
+
+    Raises `ValueError` for a function that does not return lists.
+    """
+    flat = functions.flatten_tokens(batch)
+    if not isinstance(flat, tuple) or len(flat) != 3:
+        raise ValueError(f"flatten_tokens returned {flat!r:.60}, but must return three lists")
+    input_ids, positions, query_start_loc = (as_list("flatten_tokens", part) for part in flat)
+    tables = as_list("pad_block_tables", functions.pad_block_tables(batch, block_size))
+    return FlatStep(
+        input_ids,
+        positions,
+        as_list("compute_slot_mapping", functions.compute_slot_mapping(batch, block_size)),
+        query_start_loc,
+        [as_list("pad_block_tables", table) for table in tables],
+        as_list("select_logits_rows", functions.select_logits_rows(batch)),
+    )
+
+
+def as_list(name: str, found: object) -> list[Any]:
+    """Return a list. Raises `ValueError` for anything else that function `name` returned."""
+    if not isinstance(found, list):
+        raise ValueError(f"{name} returned {found!r:.60}, but must return a list")
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An entry that is not what the rules say; `expected` or `got` is None where there should be or is none."""
+
+    name: str
+    place: tuple[int, ...]
+    got: int | None
+    expected: int | None
+
+    @property
+    def words(self) -> str:
+        """The fault as a sentence."""
+        where = self.name + "".join(f"[{index}]" for index in self.place)
+        if self.got is None:
+            return f"{where} is missing, the rules say {self.expected}."
+        return f"{where} is {self.got}, the rules say {'nothing' if self.expected is None else self.expected}."
+
+
+def faults(got: FlatStep, expected: FlatStep) -> list[Fault]:
+    """Return all entries that differ."""
+    found = []
+    for name in ("input_ids", "positions", "slot_mapping", "query_start_loc", "logits_rows"):
+        found += differences(name, (), getattr(got, name), getattr(expected, name))
+    for number in range(max(len(got.block_tables), len(expected.block_tables))):
+        tables = [step.block_tables[number] if number < len(step.block_tables) else [] for step in (got, expected)]
+        found += differences("block_tables", (number,), tables[0], tables[1])
+    return found
+
+
+def differences(name: str, place: tuple[int, ...], got: Sequence[int], expected: Sequence[int]) -> list[Fault]:
+    """Return where two lists differ."""
+    pairs = [(at(got, index), at(expected, index)) for index in range(max(len(got), len(expected)))]
+    return [Fault(name, (*place, index), one, other) for index, (one, other) in enumerate(pairs) if one != other]
+
+
+def at(numbers: Sequence[int], index: int) -> int | None:
+    """Return an entry, None if the list is too short."""
+    return numbers[index] if index < len(numbers) else None

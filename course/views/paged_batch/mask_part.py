@@ -1,0 +1,83 @@
+"""The mask of the whole step: queries downwards, the keys of all requests across."""
+
+from dataclasses import dataclass
+
+from course.palette import color
+from course.views import svg
+from course.views.paged_batch.scene import Query, Scene
+from course.views.picture import Layer
+from course.views.svg import Markup
+from course.views.time_machine.parts import LEFT, SPAN, Part, heading
+from course.views.typeset import text_width
+
+MOST_WIDE = 26
+MOST_HIGH = 13
+HIGHEST = 150
+TOP = 16
+GRID = 6
+
+
+@dataclass(frozen=True)
+class MaskScale:
+    """The size of one pair of a query and a key, and where each request's keys begin."""
+
+    wide: float
+    high: float
+    first_key: list[int]
+    num_keys: int
+
+
+def scale_of(scene: Scene) -> MaskScale:
+    """Return the largest cells that find room."""
+    num_keys = sum(scene.seq_lens)
+    first = [sum(scene.seq_lens[:number]) for number in range(len(scene.batch))]
+    return MaskScale(min(MOST_WIDE, SPAN / num_keys), min(MOST_HIGH, HIGHEST / scene.num_rows), first, num_keys)
+
+
+def mask_part(scene: Scene, query: Query, step_of: dict[int, int]) -> Part:
+    """Return the mask with the query's line lit up."""
+    scale = scale_of(scene)
+    height = scale.high * scene.num_rows
+    x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high
+    width = (query.position + 1) * scale.wide
+    line = svg.group(
+        svg.tooltip(f"row {query.row} sees {query.position + 1} of {scale.num_keys} keys"),
+        svg.rect(x, y, width, max(scale.high, 1.5), fill=color(query.number)),
+        svg.rect(x - 1, y - 1, width + 2, max(scale.high, 1.5) + 2, class_="mv-changed"),
+        data_request=str(query.number),
+    )
+    layers = [
+        heading("mask", "6 the mask", TOP + 11, "queries by keys"),
+        Layer("mask-all", whole_mask(scene, scale, step_of), LEFT, TOP),
+        Layer("mask-line", line, LEFT, TOP),
+    ]
+    return Part(layers, TOP + max(height, 26) + 14)
+
+
+def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Markup:
+    """Return every request's staircase on empty ground, and lines between pairs if they are large enough."""
+    wide, high = scale.wide, scale.high
+    ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")
+    parts, row = [ground], 0
+    for number, share in enumerate(scene.batch):
+        x, width = scale.first_key[number] * wide, scene.seq_lens[number] * wide
+        name = f"{scene.name(number)}: keys 0-{scene.seq_lens[number] - 1}"
+        shown = next((words for words in (name, scene.name(number)) if text_width(words, 10.5) <= width), "")
+        parts.append(svg.text(x + width / 2, -5, shown, class_="mv-small mv-faint mv-middle"))
+        steps = [f"M{x:.2f} {row * high:.2f}"]
+        for place in range(share.num_scheduled_tokens):
+            steps.append(f"H{x + (share.num_computed_tokens + place + 1) * wide:.2f}v{high:.2f}")
+        steps.append(f"H{x:.2f}Z")
+        drawn = svg.path("".join(steps), fill=color(number), opacity=0.35)
+        parts.append(svg.group(drawn, data_request=str(number), class_="mv-link"))
+        row += share.num_scheduled_tokens
+        if number + 1 < len(scene.batch):
+            parts.append(svg.line(x + width, 0, x + width, scene.num_rows * high, class_="mv-rule", stroke_width=1.5))
+    if wide >= GRID and high >= GRID:
+        down = [f"M{k * wide:.2f} 0v{scene.num_rows * high:.2f}" for k in range(1, scale.num_keys)]
+        across = [f"M0 {k * high:.2f}h{scale.num_keys * wide:.2f}" for k in range(1, scene.num_rows)]
+        parts.append(svg.path("".join(down + across), class_="mv-rule", stroke_width=0.7))
+    lines = [
+        svg.rect(0, index * high, scale.num_keys * wide, high, data_go_to=str(step)) for index, step in step_of.items()
+    ]
+    return svg.joined([*parts, svg.group(*lines, fill="transparent", class_="mv-link")])

@@ -1,0 +1,112 @@
+"""One picture: named layers of SVG, the sentence about it, and the same facts in words."""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from course.views.svg import Markup, element, group, joined, number, rect, tooltip
+
+WIDTH = 720
+FOLDER = Path(__file__).parent
+
+# Where scripts run, the picture moves from its frame into the page: tooltips work, and the notebook's theme is its own.
+INLINE = (
+    "(me=>{const image=me.parentNode.querySelector('img'),data=atob(image.src.split(',')[1]);"
+    "image.outerHTML=new TextDecoder().decode(Uint8Array.from(data,c=>c.charCodeAt(0)))})(document.currentScript)"
+)
+
+
+@cache
+def read_asset(name: str) -> str:
+    """Return the text of a file beside this module."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A part of a picture that can be changed alone: `content` drawn from (x, y) on.
+
+    `data` become `data-...` attributes, for example `{"block": "17"}`.
+    """
+
+    name: str
+    content: Markup
+    x: float = 0
+    y: float = 0
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def markup(self) -> Markup:
+        """Return the layer as a group."""
+        data = {f"data_{key}": value for key, value in self.data.items()}
+        place = f"translate({number(self.x)},{number(self.y)})" if self.x or self.y else None
+        return group(self.content, data_layer=self.name, transform=place, **data)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a view returns: at most 720 px wide, with every fact of it in `twin` as plain text.
+
+    `title` names the picture, `sentence` says what is worth seeing in it.
+    """
+
+    title: str
+    height: float
+    layers: tuple[Layer, ...]
+    sentence: str
+    twin: str
+    width: float = WIDTH
+
+    def __post_init__(self) -> None:
+        if self.width > WIDTH:
+            raise ValueError(f"width is {self.width}, but a picture is at most {WIDTH} px wide")
+        names = [layer.name for layer in self.layers]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"layers must have different names, but these are there twice: {', '.join(sorted(twice))}")
+
+    def svg(self) -> Markup:
+        """Return the whole picture as one element, which can stand alone or in a page."""
+        return element(
+            "svg",
+            tooltip(self.title),
+            element("desc", Markup(escape(self.sentence))),
+            element("style", Markup(read_asset("picture.css"))),
+            rect(0, 0, self.width, self.height, class_="mv-paper"),
+            joined(layer.markup() for layer in self.layers),
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {number(self.width)} {number(self.height)}",
+            width=self.width,
+            height=self.height,
+            class_="mv",
+            role="img",
+            aria_label=f"{self.title}. {self.sentence}",
+        )
+
+    def image(self) -> str:
+        """Return the picture as an HTML `<img>` that holds it: shown even where scripts and SVG are not trusted."""
+        data = base64.b64encode(self.svg().encode()).decode()
+        alt = escape(f"{self.title}. {self.sentence}")
+        return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" width="{number(self.width)}">'
+
+    def html(self) -> str:
+        """Return the picture and its text twin for a page that needs nothing else."""
+        return f"{self.image()}{self.details()}"
+
+    def details(self) -> str:
+        """Return the text twin, folded."""
+        return f"<details><summary>In words</summary><pre>{escape(self.twin)}</pre></details>"
+
+    def bundle(self) -> dict[str, Any]:
+        """Return the picture in the formats that every notebook front end knows."""
+        return {"image/svg+xml": str(self.svg()), "text/html": self.html(), "text/plain": self.twin}
+
+    def __repr__(self) -> str:
+        return f"Picture({json.dumps(self.title)})"
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
+        shown = f"<div>{self.html()}<script>{INLINE}</script></div>"
+        return self.bundle() | {"text/html": shown}

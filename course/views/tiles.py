@@ -1,0 +1,43 @@
+"""What stands for a request everywhere: its colour, its label, and marks when the colours come round again."""
+
+from course.palette import color, ink_on, lap
+from course.views import svg
+from course.views.svg import Markup, Value
+from course.views.typeset import text_width
+
+MARK = 2
+MOST_MARKS = 4
+
+
+def tile(
+    index: int, label: str, x: float, y: float, width: float, height: float, *, hatched: bool = False, size: float = 12
+) -> Markup:
+    """Return a box in the colour of request `index`: hatched for prefill, solid for decode and for all else.
+
+    The label is left out where it would not fit.
+    """
+    parts = [svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(index))]
+    if hatched:
+        parts.append(svg.hatch(x, y, width, height, stroke=ink_on(index)))
+    parts.append(marks(index, x, y, width, height))
+    if label and text_width(label, size, bold=True) <= width:
+        parts.append(on_tile(index, x + width / 2, y + height / 2 + size * 0.36, label, size, halo=hatched))
+    return svg.joined(parts)
+
+
+def on_tile(index: int, x: float, y: float, content: str, size: float, *, halo: bool = False) -> Markup:
+    """Return text, centred at x, in the ink that reads on request `index`; a halo keeps hatching away from it."""
+    around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
+    style = f"fill:{ink_on(index)}"
+    return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=size, style=style, **around)
+
+
+def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
+    """Return a dash at the foot of a box for each time the colours came round before this request."""
+    num_dashes = min(lap(index), MOST_MARKS)
+    long = min(5.0, width / (2 * MOST_MARKS + 1))
+    first = x + width / 2 - (2 * num_dashes - 1) * long / 2
+    return svg.joined(
+        svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
+        for place in range(num_dashes)
+    )

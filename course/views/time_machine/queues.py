@@ -1,0 +1,56 @@
+"""The two queues at the end of a step, the next one first."""
+
+from collections.abc import Sequence
+
+from course.traces.run_state import RunState
+from course.views import svg
+from course.views.picture import Layer
+from course.views.svg import Markup
+from course.views.tiles import tile
+from course.views.time_machine.parts import LEFT, SPAN, Part, heading
+from course.views.typeset import text_width
+
+HIGH = 20
+GAP = 6
+ROW = 27
+
+
+def queues_part(state: RunState) -> Part:
+    """Return running and waiting, one row each. Who joined in this step is outlined."""
+    assert state.record is not None
+    record = state.record
+    running = [request_id for request_id, *_ in record["running_after"]]
+    joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
+    victims = {victim for victim, *_ in record["preempted"]}
+    layers = [
+        heading("running", "running", HIGH / 2 + 4),
+        Layer("running", chips(state, running, joined), x=LEFT),
+        heading("waiting", "waiting", ROW + HIGH / 2 + 4, "both after the step"),
+        Layer("waiting", chips(state, record["waiting_after"], victims | set(record["added"])), x=LEFT, y=ROW),
+    ]
+    return Part(layers, 2 * ROW + 12)
+
+
+def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
+    """Return requests as labels on their colours; if there are too many, how many more there are."""
+    if not request_ids:
+        return svg.text(0, HIGH / 2 + 4, "nobody", class_="mv-faint")
+    x, parts = 0.0, []
+    for place, request_id in enumerate(request_ids):
+        index, label = state.info.index(request_id), state.info.label(request_id)
+        width = max(28, text_width(label, 12, bold=True) + 10)
+        if x + width > SPAN - 84:
+            parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
+            break
+        outline = svg.rect(x - 1, -1, width + 2, HIGH + 2, rx=4, class_="mv-changed") if request_id in new else None
+        parts.append(
+            svg.group(
+                svg.tooltip(f"{label}: {state.status(request_id)}"),
+                tile(index, label, x, 0, width, HIGH),
+                *([outline] if outline else []),
+                data_request=str(index),
+                class_="mv-link",
+            )
+        )
+        x += width + GAP
+    return svg.joined(parts)

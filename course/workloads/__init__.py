@@ -1,0 +1,1 @@
+"""Requests to run: seeded, timed, and as an ablation over the phases."""

@@ -1,0 +1,1 @@
+"""The scheduler's world: requests, blocks, queues, one step. No torch."""

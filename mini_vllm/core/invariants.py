@@ -1,0 +1,150 @@
+"""What must be true of an engine after every step. Each check raises `InvariantError` with the numbers."""
+
+from collections import Counter
+from itertools import pairwise
+
+from mini_vllm.config import Policy
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.absent import SlotReservation
+from mini_vllm.seams.interfaces import KVCacheManager
+
+
+class InvariantError(AssertionError):
+    """The engine contradicts itself: a bug in one of its parts, not in the input."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `InvariantError` with `message` unless `condition` holds."""
+    if not condition:
+        raise InvariantError(message)
+
+
+def check_step(scheduler: Scheduler, step: SchedulerOutput) -> None:
+    """Check a plan against the limits, right after `schedule()`."""
+    total = step.total_num_scheduled_tokens
+    budget = scheduler.max_num_batched_tokens
+    require(total + step.token_budget == budget, f"{total} tokens planned, {step.token_budget} of {budget} left")
+    require(step.token_budget >= 0, f"{total} tokens planned in a budget of {budget}")
+    num_running = len(scheduler.running)
+    require(num_running <= scheduler.max_num_seqs, f"{num_running} running in {scheduler.max_num_seqs} slots")
+    for request_id, num_tokens in step.num_scheduled_tokens.items():
+        require(num_tokens > 0, f"{request_id} was planned with {num_tokens} tokens")
+        status = scheduler.requests[request_id].status
+        require(status is RequestStatus.RUNNING, f"{request_id} was planned but is {status.name}")
+
+
+def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
+    """Check queues, counters and blocks. Holds at every moment between two steps."""
+    check_queues(scheduler, policy)
+    for request in scheduler.requests.values():
+        check_request(request, scheduler)
+    check_pool(scheduler)
+    check_sharing(scheduler)
+    check_cache(scheduler)
+
+
+def check_queues(scheduler: Scheduler, policy: Policy) -> None:
+    """Every live request stands in exactly one queue, with the status that goes with it, in order."""
+    places = Counter(r.request_id for r in [*scheduler.running, *scheduler.waiting])
+    twice = [request_id for request_id, count in places.items() if count > 1]
+    require(not twice, f"in the queues more than once: {twice}")
+    require(
+        places.keys() == scheduler.requests.keys(),
+        f"in no queue: {scheduler.requests.keys() - places.keys()}; "
+        f"in a queue but not alive: {places.keys() - scheduler.requests.keys()}",
+    )
+    for request in scheduler.running:
+        require(request.status is RequestStatus.RUNNING, f"{request.request_id} runs but is {request.status.name}")
+    for request in scheduler.waiting:
+        waits = request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        require(waits, f"{request.request_id} waits but is {request.status.name}")
+    if policy == "fcfs":
+        arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
+        queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
+        for older, younger in pairwise(queue):
+            require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but stands behind it")
+
+
+def check_request(request: Request, scheduler: Scheduler) -> None:
+    """The counters are in range, and the block table is as long as they say."""
+    name, computed, kv = request.request_id, request.num_computed_tokens, scheduler.kv
+    require(
+        0 <= computed <= request.num_tokens <= scheduler.max_model_len,
+        f"{name}: {computed} of {request.num_tokens} tokens computed, max_model_len {scheduler.max_model_len}",
+    )
+    num_held = len(kv.block_ids(name))
+    if request.status is not RequestStatus.RUNNING:
+        require(computed == 0, f"{name} waits with {computed} computed tokens")
+        require(num_held == 0, f"{name} waits but holds {num_held} blocks")
+        return
+    num_needed = -(-computed // kv.block_size)
+    require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
+    if not isinstance(kv, SlotReservation):
+        require(num_held <= num_needed, f"{name} holds {num_held} blocks but needs only {num_needed}")
+
+
+def check_pool(scheduler: Scheduler) -> None:
+    """Every block is either free or held by as many requests as its reference count says."""
+    kv = scheduler.kv
+    holders: Counter[int] = Counter()
+    for request_id in scheduler.requests:
+        table = kv.block_ids(request_id)
+        require(len(set(table)) == len(table), f"{request_id} holds a block twice: {table}")
+        holders.update(table)
+    free = kv.free_block_ids()
+    require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
+    require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
+    require(dict(holders) == kv.ref_counts(), f"holders {dict(holders)}, reference counts {kv.ref_counts()}")
+    require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
+    require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")
+    num_known = len(free) + len(holders)
+    require(num_known == kv.num_usable_blocks, f"{num_known} blocks are free or held, of {kv.num_usable_blocks}")
+
+
+def check_sharing(scheduler: Scheduler) -> None:
+    """A block stands in two tables only if both requests agree on every token up to its end."""
+    kv = scheduler.kv
+    owner: dict[int, tuple[Request, int]] = {}
+    for request in scheduler.running:
+        for index, block_id in enumerate(kv.block_ids(request.request_id)):
+            if block_id not in owner:
+                owner[block_id] = (request, index)
+                continue
+            other, other_index = owner[block_id]
+            same = other_index == index and _prefix(other, index, kv) == _prefix(request, index, kv)
+            require(same, f"{request.request_id} and {other.request_id} share block {block_id}, not its prefix")
+
+
+def check_cache(scheduler: Scheduler) -> None:
+    """A cached block that somebody holds is full and computed, and equal hashes mean equal prefixes."""
+    kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
+    prefix_of_hash: dict[bytes, object] = {}
+    for request in scheduler.running:
+        for index, block_id in enumerate(kv.block_ids(request.request_id)):
+            if block_id not in cached:
+                continue
+            num_tokens = (index + 1) * kv.block_size
+            require(
+                num_tokens <= request.num_computed_tokens,
+                f"block {block_id} of {request.request_id} is cached up to token {num_tokens}, "
+                f"but only {request.num_computed_tokens} are computed",
+            )
+            prefix = _prefix(request, index, kv)
+            known = prefix_of_hash.setdefault(cached[block_id], prefix)
+            require(known == prefix, f"block {block_id} has the hash of another prefix")
+
+
+def check_drained(scheduler: Scheduler) -> None:
+    """After the last request nothing is left behind: no request, no holder, every block free."""
+    require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
+    require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
+    kv = scheduler.kv
+    require(kv.num_free_blocks == kv.num_usable_blocks, f"{kv.num_usable_blocks - kv.num_free_blocks} blocks leaked")
+    require(not kv.ref_counts(), f"blocks with holders: {kv.ref_counts()}")
+
+
+def _prefix(request: Request, index: int, kv: KVCacheManager) -> object:
+    end = (index + 1) * kv.block_size
+    return request.cache_salt, request.adapter_id, tuple(request.all_token_ids[:end])

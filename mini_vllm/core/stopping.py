@@ -1,0 +1,25 @@
+"""When a request is over. (vLLM: `check_stop` in `v1/core/sched/utils.py`.)"""
+
+from mini_vllm.core.request import Request, RequestStatus
+
+
+def check_stop(request: Request, max_model_len: int) -> bool:
+    """Look at the request's newest token; if it ends the request, set its status and return True.
+
+    A stop token goes before a length limit when both apply to the same token. Stop strings are found
+    later, in the text (`detokenizer.py`).
+    """
+    token_id = request.all_token_ids[-1]
+    params = request.sampling_params
+    if token_id in request.eos_token_ids and not params.ignore_eos:
+        request.status = RequestStatus.FINISHED_STOPPED
+        return True
+    if token_id in params.stop_token_ids:
+        request.status = RequestStatus.FINISHED_STOPPED
+        request.stop_reason = token_id
+        return True
+    num_tokens = len(request.all_token_ids)
+    if num_tokens >= max_model_len or num_tokens - request.num_prompt_tokens >= params.max_tokens:
+        request.status = RequestStatus.FINISHED_LENGTH_CAPPED
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""From prompts to text: the engine around the scheduler and the runner."""

@@ -1,0 +1,26 @@
+"""Which requests an engine takes: one that could never be served is refused before anything has changed."""
+
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import KVCacheManager
+
+
+def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: KVCacheManager) -> None:
+    """Raise `ValueError` that says why this engine can never serve the request, and with which numbers."""
+    if not request.prompt_token_ids:
+        raise ValueError("the prompt is empty: it must have at least 1 token")
+    if request.num_prompt_tokens > max_model_len - 1:
+        raise ValueError(
+            f"the prompt has {request.num_prompt_tokens} tokens, but at most max_model_len - 1 = "
+            f"{max_model_len - 1} leave room for an answer"
+        )
+    unknown = [token_id for token_id in request.prompt_token_ids if not 0 <= token_id < vocab_size]
+    if unknown:
+        raise ValueError(f"token id {unknown[0]} is not in the vocabulary, 0 to {vocab_size - 1}")
+    # The last token is sampled and never computed, so it needs no slot.
+    num_needed = -(-(request.max_total_tokens(max_model_len) - 1) // kv.block_size)
+    if num_needed > kv.num_usable_blocks:
+        raise ValueError(
+            f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "
+            f"{request.sampling_params.max_tokens}), but the whole cache has {kv.num_usable_blocks} blocks "
+            f"of {kv.block_size} tokens: it would wait for ever"
+        )

@@ -1,0 +1,63 @@
+"""Where a transformers model meets the paged cache: its attention function is replaced by phase 6's.
+
+Everything else of the model stays what it is: projections, rotary embeddings, norms, MLP. The batch of
+the step travels through the model's keyword arguments.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+from mini_vllm.runner.contract import refuse_what_is_not_served
+from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
+
+ATTENTION_NAME = "mini_vllm_paged"
+
+
+@dataclass(slots=True)
+class PagedContext:
+    """What the attention of every layer needs in one step.
+
+    `key_caches` and `value_caches` have one tensor per layer: [blocks, block_size, kv_heads, head_dim].
+    """
+
+    batch: FlatBatch
+    key_caches: list[Tensor]
+    value_caches: list[Tensor]
+    write_kv: WriteKV
+    paged_attention: PagedAttention
+
+
+def attend(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    paged: PagedContext | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Write the new K and V, then attend over the cache.
+
+    query [1, heads, T, head_dim], key and value [1, kv_heads, T, head_dim], rotary embedding applied.
+    Returns [1, T, heads, head_dim].
+    """
+    if paged is None:
+        raise ValueError(f"attention {ATTENTION_NAME!r} needs paged=PagedContext(...) in the forward call")
+    refuse_what_is_not_served(type(module).__name__, kwargs)
+    flat_query, flat_key, flat_value = (x[0].transpose(0, 1) for x in (query, key, value))
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    key_cache, value_cache = paged.key_caches[layer], paged.value_caches[layer]
+    paged.write_kv(flat_key, flat_value, key_cache, value_cache, paged.batch.slot_mapping)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return paged.paged_attention(flat_query, key_cache, value_cache, paged.batch, scale)[None], None
+
+
+def use_paged_attention(model: Any) -> None:
+    """Make a transformers model call `attend` in every layer."""
+    AttentionInterface.register(ATTENTION_NAME, attend)
+    model.set_attn_implementation(ATTENTION_NAME)

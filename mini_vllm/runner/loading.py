@@ -1,0 +1,137 @@
+"""Load a model and its tokenizer from a directory or a hub name, and say what runs and what cannot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers.models import BPE
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from mini_vllm.engine.tokenizer import Message
+from mini_vllm.runner.contract import check_attention_contract
+from mini_vllm.runner.host import keep_freed_memory, use_one_thread_if_small
+from mini_vllm.runner.packed_linear import pack_linear_layers
+
+EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A transformers model with the numbers that the KV cache depends on."""
+
+    model: Any
+    eos_token_ids: frozenset[int]
+    max_model_len: int
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.model.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.get_default_dtype() if self.model.dtype is None else self.model.dtype
+
+
+class ModelTokenizer:
+    """A transformers tokenizer behind the engine's `Tokenizer`."""
+
+    def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
+        self.tokenizer = tokenizer
+        self.eos_token_ids = eos_token_ids
+        backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+        # transformers decodes byte-pair encodings by this very call, after much looking at what it was given.
+        self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._decode(token_ids, skip_special_tokens=True))
+
+    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def pick_device() -> torch.device:
+    """Return the GPU if torch has one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_model(
+    name_or_path: str | None = None, dtype: str = "float32", *, prepack_weights: bool = False
+) -> tuple[LoadedModel, ModelTokenizer]:
+    """Load a decoder-only model by `AutoModelForCausalLM`; None is the embedded one.
+
+    `prepack_weights` makes it faster on a CPU; then it can only compute, not be saved or trained.
+    Raises `ValueError` if it cannot be found, or if it attends in a way that the paged cache cannot serve.
+    """
+    name = str(name_or_path or EMBEDDED_MODEL)
+    if name_or_path is None:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        require_decoder(AutoConfig.from_pretrained(name))
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except OSError as error:
+        raise ValueError(
+            f"no model at {name!r}: it is no local directory with config.json and weights, and the hub gave "
+            f"none. Without network, pass the path of a `save_pretrained` directory, download the model once "
+            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
+        ) from error
+    finally:
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    use_one_thread_if_small(model)
+    keep_freed_memory()
+    loaded = describe_model(model.to(pick_device()).eval())
+    if prepack_weights:
+        pack_linear_layers(loaded.model)
+    return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
+
+
+def describe_model(model: Any) -> LoadedModel:
+    """Find out of a model what the KV cache must know. Raises `ValueError` for what cannot run on it.
+
+    The model computes a few tokens, so that its attention is seen at work and not only read about.
+    """
+    config = model.config
+    require_decoder(config)
+    require_full_attention(config)
+    attention = check_attention_contract(model)
+    eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
+    return LoadedModel(
+        model=model,
+        eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
+        max_model_len=config.max_position_embeddings,
+        num_layers=len(attention.layers),
+        num_kv_heads=attention.num_kv_heads,
+        head_dim=attention.head_dim,
+        vocab_size=config.vocab_size,
+    )
+
+
+def require_decoder(config: Any) -> None:
+    """Raise `ValueError` if a model has an encoder too, and so attends to another text as well."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f"{config.model_type} is an encoder and a decoder; the engine serves decoder-only models")
+
+
+def require_full_attention(config: Any) -> None:
+    """Raise `ValueError` naming the reason if a layer does not attend to all earlier tokens."""
+    layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if layer_types != {"full_attention"}:
+        others = ", ".join(sorted(layer_types - {"full_attention"}))
+        raise ValueError(f"{config.model_type} has layers of type {others}; the paged cache serves full attention only")
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        raise ValueError(f"{config.model_type} attends in a sliding window of {config.sliding_window} tokens")
+    if getattr(config, "attn_logit_softcapping", None):
+        raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
+    if not hasattr(config, "num_attention_heads"):
+        raise ValueError(f"{config.model_type} has no attention heads in its config")

@@ -1,0 +1,67 @@
+"""From a model's name to something that computes: on one device, or split over several ranks."""
+
+from typing import Protocol
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.runner.graphs import with_graphs
+from mini_vllm.runner.kernels import steps_on
+from mini_vllm.runner.loading import load_model, pick_device
+from mini_vllm.runner.memory import size_kv_cache
+from mini_vllm.runner.paged_model import ForwardPass, PagedModel
+from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.seams.lineup import Impl
+from mini_vllm.seams.parts import runner_steps_for
+
+
+class OpenedModel(Protocol):
+    """A model that is loaded, but has no KV cache yet: how large it is to be depends on the whole engine."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def steps(self) -> RunnerSteps: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def num_gpu_blocks(self) -> int:
+        """Blocks that the config asks for, else that the memory allows; null block included."""
+        ...
+
+    def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass: ...
+
+
+class WholeModel:
+    """A model on one device."""
+
+    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps, *, has_kernels: bool) -> None:
+        self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
+        self.steps = steps
+        self.max_num_seqs = config.max_num_seqs
+        self.records_graphs = has_kernels and not config.enforce_eager
+        self.max_model_len = config.max_model_len or self.loaded.max_model_len
+        self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps)
+
+    def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
+        """Return the model over a cache of `num_blocks` blocks, null block included.
+
+        With the Triton kernels decode steps become CUDA graphs, unless the config says `enforce_eager`.
+        """
+        paged = PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+        if not self.records_graphs:
+            return paged
+        return with_graphs(paged, self.max_num_seqs, longest_table=-(-self.max_model_len // block_size))
+
+
+def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedModel:
+    """Load `model` (a directory or hub name; None is the embedded one) for phase 6 by `impl`.
+
+    Raises `ValueError` if it cannot be found, served, or split over `config.tensor_parallel_size` ranks.
+    """
+    steps = steps_on(pick_device(), impl)
+    has_kernels = steps != runner_steps_for(impl)
+    if config.tensor_parallel_size == 1:
+        return WholeModel(model, config, steps, has_kernels=has_kernels)
+    from mini_vllm.runner.parallel.model import SplitModel
+
+    return SplitModel(model, config, impl, steps)

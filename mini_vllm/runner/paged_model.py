@@ -1,0 +1,66 @@
+"""A model with its KV cache: one step's tensors in, logits out."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mini_vllm.runner.attention import PagedContext, use_paged_attention
+from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
+
+
+class ForwardPass(Protocol):
+    """What the runner needs of a model, wherever and on however many devices it computes."""
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+
+    def forward(self, flat: FlatBatch) -> Tensor:
+        """Compute a step; return the logits of the rows that sample [S, vocab]."""
+        ...
+
+
+class PagedModel:
+    """A transformers model over its own cache, on one device.
+
+    `num_blocks` includes the null block. The cache has per layer two tensors
+    [num_blocks, block_size, kv_heads, head_dim], for K and V.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        write_kv: WriteKV,
+        paged_attention: PagedAttention,
+        num_blocks: int,
+        block_size: int,
+    ) -> None:
+        self.model = loaded.model
+        self.device = loaded.device
+        self.vocab_size = loaded.vocab_size
+        self.block_size = block_size
+        self.write_kv = write_kv
+        self.paged_attention = paged_attention
+        shape = (num_blocks, block_size, loaded.num_kv_heads, loaded.head_dim)
+        layers = range(loaded.num_layers)
+        self.key_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
+        self.value_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
+        use_paged_attention(self.model)
+
+    @torch.inference_mode()
+    def forward(self, flat: FlatBatch) -> Tensor:
+        """Compute a step; return the logits of the rows that sample [S, vocab]."""
+        output = self.model(
+            input_ids=flat.input_ids[None],
+            position_ids=flat.positions[None],
+            use_cache=False,
+            logits_to_keep=flat.logits_indices,
+            paged=PagedContext(flat, self.key_caches, self.value_caches, self.write_kv, self.paged_attention),
+        )
+        logits: Tensor = output.logits[0]
+        return logits

@@ -1,0 +1,153 @@
+"""Phase 6 as the runner uses it: the functions, and the tensors that go between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, Self
+
+from torch import Tensor
+
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.groups import RequestGroup, group_requests
+from mini_vllm.runner.step_buffer import Numbers, StepBuffer
+from mini_vllm.sampling_params import SamplingParams
+
+
+@dataclass
+class FlatBatch:
+    """All tokens of one step in one row, without padding.
+
+    T tokens of R requests, of which S sample:
+    `input_ids`, `positions`, `slot_mapping` [T] int64; `query_start_loc` [R + 1] int64, where each
+    request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
+    `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
+    `query_lens` repeats the steps of `query_start_loc` as Python integers. `groups` follows from the rest:
+    the same requests, put together by their lengths.
+    """
+
+    input_ids: Tensor
+    positions: Tensor
+    slot_mapping: Tensor
+    query_start_loc: Tensor
+    seq_lens: Tensor
+    block_tables: Tensor
+    logits_indices: Tensor
+    query_lens: list[int]
+    block_size: int
+
+    @cached_property
+    def groups(self) -> list[RequestGroup]:
+        return group_requests(self.query_lens, self.seq_lens, self.block_tables, self.positions, self.block_size)
+
+
+class FlattenTokens(Protocol):
+    def __call__(self, batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[int], list[int]]: ...
+
+
+class ComputeSlotMapping(Protocol):
+    def __call__(self, batch: Sequence[ScheduledRequest], block_size: int) -> list[int]: ...
+
+
+class PadBlockTables(Protocol):
+    def __call__(self, batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]: ...
+
+
+class SelectLogitsRows(Protocol):
+    def __call__(self, batch: Sequence[ScheduledRequest]) -> list[int]: ...
+
+
+class WriteKV(Protocol):
+    def __call__(
+        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
+    ) -> None: ...
+
+
+class PagedAttention(Protocol):
+    def __call__(
+        self, query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float
+    ) -> Tensor: ...
+
+
+class Sample(Protocol):
+    def __call__(self, logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]: ...
+
+
+class KVBlockBytes(Protocol):
+    def __call__(
+        self, num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int
+    ) -> int: ...
+
+
+class NumBlocksThatFit(Protocol):
+    def __call__(self, total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int: ...
+
+
+class Phase6Module(Protocol):
+    """A module that has phase 6's functions under their public names."""
+
+    @property
+    def flatten_tokens(self) -> FlattenTokens: ...
+    @property
+    def compute_slot_mapping(self) -> ComputeSlotMapping: ...
+    @property
+    def pad_block_tables(self) -> PadBlockTables: ...
+    @property
+    def select_logits_rows(self) -> SelectLogitsRows: ...
+    @property
+    def write_kv(self) -> WriteKV: ...
+    @property
+    def paged_attention(self) -> PagedAttention: ...
+    @property
+    def sample(self) -> Sample: ...
+    @property
+    def kv_block_bytes(self) -> KVBlockBytes: ...
+    @property
+    def num_blocks_that_fit(self) -> NumBlocksThatFit: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSteps:
+    """What the paged model runner is made of."""
+
+    flatten_tokens: FlattenTokens
+    compute_slot_mapping: ComputeSlotMapping
+    pad_block_tables: PadBlockTables
+    select_logits_rows: SelectLogitsRows
+    write_kv: WriteKV
+    paged_attention: PagedAttention
+    sample: Sample
+    kv_block_bytes: KVBlockBytes
+    num_blocks_that_fit: NumBlocksThatFit
+
+    @classmethod
+    def of(cls, module: Phase6Module) -> Self:
+        """Take the functions out of a module: a starter or a solution."""
+        return cls(
+            module.flatten_tokens,
+            module.compute_slot_mapping,
+            module.pad_block_tables,
+            module.select_logits_rows,
+            module.write_kv,
+            module.paged_attention,
+            module.sample,
+            module.kv_block_bytes,
+            module.num_blocks_that_fit,
+        )
+
+    def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
+        """Turn a batch into tensors, which lie in `buffer` and hold until it is used for the next."""
+        input_ids, positions, query_start_loc = self.flatten_tokens(batch)
+        parts: dict[str, Numbers] = {
+            "input_ids": input_ids,
+            "positions": positions,
+            "slot_mapping": self.compute_slot_mapping(batch, block_size),
+            "query_start_loc": query_start_loc,
+            "seq_lens": [row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
+            "block_tables": self.pad_block_tables(batch, block_size),
+            "logits_indices": self.select_logits_rows(batch),
+        }
+        return FlatBatch(
+            **dict(zip(parts, buffer.stage(list(parts.values())), strict=True)),
+            query_lens=[row.num_scheduled_tokens for row in batch],
+            block_size=block_size,
+        )

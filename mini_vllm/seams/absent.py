@@ -1,0 +1,124 @@
+"""What each seam does before its phase exists: the engine runs, but without the feature."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
+
+
+class SlotReservation:
+    """Phase 2 absent: one slot per token, and a request reserves all it may ever need when it comes in.
+
+    To the rest of the engine a slot is a block of one token, so that the same runner works on both.
+    Slot 0 stays unused, as block 0 does.
+    """
+
+    block_size = 1
+
+    def __init__(self, num_slots: int, max_model_len: int) -> None:
+        self.num_usable_blocks = num_slots
+        self.max_model_len = max_model_len
+        self._free_slots = deque(range(1, num_slots + 1))
+        self._slots: dict[str, list[int]] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self._free_slots)
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        return []
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
+    ) -> list[int] | None:
+        if request.request_id in self._slots:
+            return []
+        num_needed = request.max_total_tokens(self.max_model_len) - 1
+        if num_needed > len(self._free_slots):
+            return None
+        slots = [self._free_slots.popleft() for _ in range(num_needed)]
+        self._slots[request.request_id] = slots
+        return slots
+
+    def free(self, request: Request) -> None:
+        self._free_slots.extend(reversed(self._slots.pop(request.request_id, [])))
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return self._slots.get(request_id, [])
+
+    def free_block_ids(self) -> list[int]:
+        return list(self._free_slots)
+
+    def ref_counts(self) -> dict[int, int]:
+        return {slot: 1 for slots in self._slots.values() for slot in slots}
+
+
+class NoPreemption:
+    """Phase 3 absent: nobody is evicted, so who gets no memory sits this step out."""
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        return False
+
+
+class NoPrefixCache:
+    """Phase 4 absent, or prefix caching switched off: nothing is ever found."""
+
+    def update_block_hashes(self, request: Request) -> None:
+        return None
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        return []
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        return None
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        return None
+
+    def evict(self, block_id: int) -> bool:
+        return False
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        return None
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        return {}
+
+    def hit_rate(self) -> float:
+        return 0.0
+
+
+class WholePrompts:
+    """Phase 5 absent: a prompt is computed in one step, or it waits."""
+
+    def __init__(self, clamp: Clamp) -> None:
+        self.clamp = clamp
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        num_wanted = request.num_tokens - num_computed_tokens
+        num_granted = self.clamp(num_wanted, token_budget, 0)
+        return num_granted if num_granted == num_wanted else 0
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        return True
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return True

@@ -1,0 +1,72 @@
+"""The bill of materials: which parts an engine is made of. The only place that knows all six phases."""
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.engine.trace_recorder import TraceRecorder, WatchedPrefixCache
+from mini_vllm.runner.fake_model_runner import LETTERS, ToyRunner
+from mini_vllm.seams.interfaces import ModelRunner, PrefixCache
+from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import (
+    chunk_policy_for,
+    kv_cache_manager_for,
+    preemption_for,
+    prefix_cache_for,
+    request_queue_for,
+    scheduler_step_for,
+)
+
+
+def build_scheduler(config: EngineConfig, lineup: Lineup, prefix_cache: PrefixCache | None = None) -> Scheduler:
+    """Assemble phases 1 to 5.
+
+    `config` must say `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `prefix_cache`
+    replaces the lineup's, for a recorder that wants to listen. Raises `ValueError` if config and
+    lineup do not go together.
+    """
+    if config.max_model_len is None or config.num_gpu_blocks is None:
+        raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
+    phase1 = scheduler_step_for(lineup.scheduler)
+    prefix_cache = prefix_cache or prefix_cache_for(lineup.prefix_cache, config)
+    return Scheduler(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=config.max_model_len,
+        phase1=phase1,
+        kv=kv_cache_manager_for(lineup.kv_cache, config, prefix_cache),
+        prefix_cache=prefix_cache,
+        preemption=preemption_for(lineup.preemption, config),
+        chunks=chunk_policy_for(lineup.chunking, config, phase1.clamp),
+        waiting=request_queue_for(lineup.preemption, config),
+    )
+
+
+def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False) -> LLMEngine:
+    """Assemble a whole engine.
+
+    With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the toy
+    model, which needs no torch. `record` keeps a trace of every step (`engine.recorder.steps`).
+    """
+    runner: ModelRunner
+    tokenizer: Tokenizer
+    if lineup.runner == "absent":
+        config.require_one_rank("phase 6 (GPU runner) is absent")
+        config = config.resolved(max_model_len=2048, num_gpu_blocks=1024)
+    else:
+        from mini_vllm.runner.opening import open_model
+
+        opened = open_model(model, config, lineup.runner)
+        config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
+    watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, config)) if record else None
+    scheduler = build_scheduler(config, lineup, watched)
+    num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
+    if lineup.runner == "absent":
+        runner, tokenizer = ToyRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
+    else:
+        from mini_vllm.runner.paged_model_runner import PagedModelRunner
+
+        runner = PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps)
+        tokenizer = opened.tokenizer
+    recorder = TraceRecorder(scheduler, watched) if watched is not None else None
+    return LLMEngine(config, scheduler, runner, tokenizer, recorder)

@@ -1,0 +1,229 @@
+"""The six seams: what each phase's code must offer to the rest of the engine.
+
+Each `Protocol` is written by one phase (its number stands in the docstring), has a do-nothing version
+in `absent.py`, and is handed to its users by `assembly.py`. Nothing here has behavior.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+
+
+class RequestQueue(Protocol):
+    """The waiting requests, in the order in which they will be looked at."""
+
+    def add_request(self, request: Request) -> None: ...
+    def prepend_request(self, request: Request) -> None: ...
+    def peek_request(self) -> Request: ...
+    def pop_request(self) -> Request: ...
+    def remove_request(self, request: Request) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Request]: ...
+
+
+class KVCacheManager(Protocol):
+    """Phase 2: who holds which block."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+        ...
+
+    @property
+    def num_usable_blocks(self) -> int:
+        """Blocks that requests can hold; the null block is not one of them."""
+        ...
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Length of the free queue."""
+        ...
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes nothing."""
+        ...
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
+    ) -> list[int] | None:
+        """Give the request blocks for `num_new_tokens` more tokens: all of them or none.
+
+        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
+        the request's last block had room. None is a refusal, and nothing has changed.
+        """
+        ...
+
+    def free(self, request: Request) -> None:
+        """Take back all blocks of the request, last block first. A request without blocks is fine."""
+        ...
+
+    def block_ids(self, request_id: str) -> list[int]:
+        """Return the request's block table; empty if it holds nothing."""
+        ...
+
+    def free_block_ids(self) -> list[int]:
+        """Return the free queue, front first. For pictures and checks, not for the hot path."""
+        ...
+
+    def ref_counts(self) -> dict[int, int]:
+        """Return block id to number of holders, for the blocks somebody holds."""
+        ...
+
+
+class BlockPool(Protocol):
+    """The part of phase 2 that phase 4 uses."""
+
+    def touch(self, block_id: int) -> None:
+        """Add a holder to a block; out of the free queue with it if it lay there."""
+        ...
+
+
+class Preemption(Protocol):
+    """Phase 3: who gives way when memory is short."""
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        step: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
+
+        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
+        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        True: the slots are held. False: they are not, because `request` was its own last victim
+        (it is PREEMPTED now) or because nobody may be evicted (it is RUNNING still).
+        """
+        ...
+
+
+class PrefixCache(Protocol):
+    """Phase 4: which block holds which tokens."""
+
+    def update_block_hashes(self, request: Request) -> None:
+        """Append to `request.block_hashes` the hashes of the blocks that its tokens have filled since."""
+        ...
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
+        ...
+
+    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        """Pin the hit blocks of a request that is being admitted, and count the hit."""
+        ...
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
+        ...
+
+    def evict(self, block_id: int) -> bool:
+        """Forget what a block holds, because it is being handed out. True if it was in the cache."""
+        ...
+
+    def uncache(self, block_ids: Sequence[int]) -> None:
+        """Forget blocks that were entered in the cache but never computed."""
+        ...
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        """Return block id to block hash for every block in the cache. For pictures and checks."""
+        ...
+
+    def hit_rate(self) -> float:
+        """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        ...
+
+
+class HashBlock(Protocol):
+    """Phase 4's `hash_block`: a full block's hash, chained to its parent's."""
+
+    def __call__(self, parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None]) -> bytes: ...
+
+
+class ChunkPolicy(Protocol):
+    """Phase 5: how much of a request goes into one step."""
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        """Return how many tokens to compute next, after all caps; 0 means not in this step.
+
+        `num_computed_tokens` is the request's own counter, or for a waiting request its prefix hit.
+        """
+        ...
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        """Return whether a waiting request may come in now, as far as later chunks are concerned."""
+        ...
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        """Return whether a request that will have `num_computed_tokens` after this step samples in it."""
+        ...
+
+
+class Clamp(Protocol):
+    """Phase 1: how much one request gets of what is left."""
+
+    def __call__(self, num_new: int, budget: int, threshold: int) -> int: ...
+
+
+class ScheduleStep(Protocol):
+    """Phase 1: the two-phase step."""
+
+    def __call__(
+        self,
+        running: list[Request],
+        waiting: RequestQueue,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        kv: KVCacheManager,
+        preemption: Preemption,
+        chunks: ChunkPolicy,
+    ) -> SchedulerOutput: ...
+
+
+class UpdateFromOutput(Protocol):
+    """Phase 1: what happens to the sampled tokens."""
+
+    def __call__(
+        self,
+        step: SchedulerOutput,
+        sampled_token_ids: dict[str, list[int]],
+        requests: dict[str, Request],
+        running: list[Request],
+        *,
+        max_model_len: int,
+        kv: KVCacheManager,
+    ) -> dict[str, list[int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStep:
+    """Phase 1 as the engine uses it: three functions."""
+
+    clamp: Clamp
+    schedule_step: ScheduleStep
+    update_from_output: UpdateFromOutput
+
+
+class ModelRunner(Protocol):
+    """Phase 6: the forward pass."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        """Compute the batch; return one new token for each request that samples."""
+        ...

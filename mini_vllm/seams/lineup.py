@@ -1,0 +1,121 @@
+"""Whose code runs in which phase.
+
+`LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
+that is not listed is absent. `parts.py` turns a lineup into code.
+"""
+
+import importlib.util
+import os
+from dataclasses import astuple, dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Literal, get_args
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+Impl = Literal["starter", "solution", "absent"]
+PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
+
+
+@dataclass(frozen=True, slots=True)
+class Lineup:
+    """The implementation of each phase, 1 to 6. Raises `ValueError` if the phases cannot work together."""
+
+    scheduler: Impl = "absent"
+    kv_cache: Impl = "absent"
+    preemption: Impl = "absent"
+    prefix_cache: Impl = "absent"
+    chunking: Impl = "absent"
+    runner: Impl = "absent"
+
+    def __post_init__(self) -> None:
+        for phase, impl in enumerate(astuple(self), start=1):
+            if impl not in get_args(Impl):
+                raise ValueError(f"phase {phase} must be one of {', '.join(get_args(Impl))}; got {impl!r}")
+        if self.scheduler == "absent":
+            raise ValueError("phase 1 (scheduler step) cannot be absent: without it nothing is ever scheduled")
+        if self.prefix_cache != "absent" and self.kv_cache == "absent":
+            raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool): what it shares are blocks")
+
+    def __getitem__(self, phase: int) -> Impl:
+        """Return the implementation of a phase, counted from 1."""
+        impls: tuple[Impl, ...] = astuple(self)
+        return impls[phase - 1]
+
+    def __str__(self) -> str:
+        """Return the lineup in the shortest form that `parse_lineup` reads."""
+        runs: list[str] = []
+        for impl, group in groupby(enumerate(astuple(self), start=1), key=itemgetter(1)):
+            phases = [phase for phase, _ in group]
+            if len(phases) == len(PHASE_NAMES):
+                return str(impl)
+            if impl != "absent":
+                runs.append(f"{impl}:{phases[0]}" + (f"-{phases[-1]}" if len(phases) > 1 else ""))
+        return ",".join(runs)
+
+    def describe(self) -> str:
+        """Return one line for people: every phase and whose code it is."""
+        whose = {"starter": "yours", "solution": "reference", "absent": "absent"}
+        return ", ".join(
+            f"{phase} {name}: {whose[impl]}"
+            for phase, (name, impl) in enumerate(zip(PHASE_NAMES, astuple(self), strict=True), start=1)
+        )
+
+
+def solutions_exist() -> bool:
+    """Return whether this checkout has the reference solutions (a student edition has not).
+
+    A folder that is left over has no origin, and the solutions of another checkout do not count.
+    """
+    spec = importlib.util.find_spec("solutions")
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == CHECKOUT
+
+
+def default_lineup_text() -> str:
+    """Return what `LAB_IMPL` means when it is not set: the reference where there is one, else yours."""
+    return "solution" if solutions_exist() else "starter"
+
+
+def lineup_from_env() -> Lineup:
+    """Return the lineup that `LAB_IMPL` names, or the default. Raises `ValueError` if it names none."""
+    return parse_lineup(os.environ.get("LAB_IMPL") or default_lineup_text())
+
+
+def parse_lineup(text: str) -> Lineup:
+    """Read a lineup such as `starter`, `solution:1-4` or `starter:1-3,solution:4-6`.
+
+    Raises `ValueError` that says which part is wrong and what would be right.
+    """
+    if text.strip() in ("starter", "solution"):
+        return Lineup(*[_impl(text)] * len(PHASE_NAMES))
+    impls: list[Impl] = ["absent"] * len(PHASE_NAMES)
+    for item in text.split(","):
+        name, colon, phases = item.partition(":")
+        if not colon:
+            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} names no phases; write it as in 'starter:1-3'")
+        for phase in _phase_range(phases, text):
+            if impls[phase - 1] != "absent":
+                raise ValueError(f"LAB_IMPL={text!r}: phase {phase} is listed twice")
+            impls[phase - 1] = _impl(name)
+    return Lineup(*impls)
+
+
+def _impl(name: str) -> Impl:
+    match name.strip():
+        case "starter":
+            return "starter"
+        case "solution" if solutions_exist():
+            return "solution"
+        case "solution":
+            raise ValueError("this checkout has no reference solutions (it is a student edition): use 'starter'")
+    raise ValueError(f"an implementation is 'starter' or 'solution', got {name.strip()!r}")
+
+
+def _phase_range(phases: str, text: str) -> range:
+    first, _, last = phases.strip().partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()):
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} is not a phase (1 to 6) or a range such as 1-3")
+    chosen = range(int(first), int(last or first) + 1)
+    if not chosen or chosen[0] < 1 or chosen[-1] > len(PHASE_NAMES):
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(PHASE_NAMES)}")
+    return chosen

@@ -1,0 +1,165 @@
+"""From a lineup to its parts: the one place that imports starters and solutions.
+
+The imports stand inside the functions, so that only what is used is loaded and a checkout without
+`solutions/` works.
+"""
+
+import inspect
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
+from mini_vllm.seams.interfaces import (
+    ChunkPolicy,
+    Clamp,
+    HashBlock,
+    KVCacheManager,
+    Preemption,
+    PrefixCache,
+    RequestQueue,
+    SchedulerStep,
+)
+from mini_vllm.seams.lineup import Impl
+
+if TYPE_CHECKING:
+    from mini_vllm.runner.kernels import TritonKernels
+    from mini_vllm.runner.steps import RunnerSteps
+
+
+def scheduler_step_for(impl: Impl) -> SchedulerStep:
+    """Return phase 1."""
+    if impl == "starter":
+        from labs.phase1_scheduler_step import starter as yours
+
+        return SchedulerStep(yours.clamp, yours.schedule_step, yours.update_from_output)
+    from solutions import phase1_scheduler_step as ours
+
+    return SchedulerStep(ours.clamp, ours.schedule_step, ours.update_from_output)
+
+
+def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
+    """Return phase 2 over the blocks that `config` grants; absent, over as many single slots."""
+    num_gpu_blocks, max_model_len = config.num_gpu_blocks, config.max_model_len
+    assert num_gpu_blocks is not None
+    assert max_model_len is not None
+    if impl == "starter":
+        from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours
+
+        return Yours(num_gpu_blocks, config.block_size, prefix_cache)
+    if impl == "solution":
+        from solutions.phase2_block_pool import PagedKVCacheManager as Ours
+
+        return Ours(num_gpu_blocks, config.block_size, prefix_cache)
+    return SlotReservation((num_gpu_blocks - 1) * config.block_size, max_model_len)
+
+
+def preemption_for(impl: Impl, config: EngineConfig) -> Preemption:
+    """Return phase 3."""
+    if impl == "starter":
+        from labs.phase3_preemption.starter import RecomputePreemption as Yours
+
+        return Yours(config.policy)
+    if impl == "solution":
+        from solutions.phase3_preemption import RecomputePreemption as Ours
+
+        return Ours(config.policy)
+    return NoPreemption()
+
+
+def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
+    """Return the waiting queue: first come, first served is given, the priority queue is phase 3's."""
+    if config.policy == "fcfs":
+        return FCFSRequestQueue()
+    if impl == "starter":
+        from labs.phase3_preemption.starter import PriorityRequestQueue as Yours
+
+        return Yours()
+    if impl == "solution":
+        from solutions.phase3_preemption import PriorityRequestQueue as Ours
+
+        return Ours()
+    raise ValueError("policy 'priority' needs phase 3 (preemption): the priority queue is part of it")
+
+
+def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
+    """Return phase 4, or the cache that never finds anything."""
+    if impl == "absent" or not config.enable_prefix_caching:
+        return NoPrefixCache()
+    if impl == "starter":
+        from labs.phase4_prefix_cache.starter import HashPrefixCache as Yours
+
+        return Yours(config.block_size)
+    from solutions.phase4_prefix_cache import HashPrefixCache as Ours
+
+    return Ours(config.block_size)
+
+
+def hash_block_for(impl: Impl) -> HashBlock | None:
+    """Return phase 4's `hash_block`, for pictures; None if the phase is absent."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase4_prefix_cache.starter import hash_block as yours
+
+        return yours
+    from solutions.phase4_prefix_cache import hash_block as ours
+
+    return ours
+
+
+def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPolicy:
+    """Return phase 5, built on the clamp of phase 1."""
+    max_model_len = config.max_model_len
+    assert max_model_len is not None
+    if impl == "absent":
+        config.require_whole_prompts_fit("phase 5 (chunked prefill) is absent")
+        return WholePrompts(clamp)
+    make: Callable[[Clamp, int, int, bool, bool], ChunkPolicy]
+    if impl == "starter":
+        from labs.phase5_chunked_prefill.starter import ChunkedPrefillPolicy as Yours
+
+        make = Yours
+    else:
+        from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Ours
+
+        make = Ours
+    return make(
+        clamp,
+        config.long_prefill_token_threshold,
+        max_model_len,
+        config.enable_chunked_prefill,
+        config.admission_guard,
+    )
+
+
+def runner_steps_for(impl: Impl) -> "RunnerSteps":
+    """Return phase 6: the functions that the paged model runner is made of. Imports torch."""
+    from mini_vllm.runner.steps import RunnerSteps
+
+    if impl == "starter":
+        from labs.phase6_gpu_runner import starter as yours
+
+        return RunnerSteps.of(yours)
+    from solutions import phase6_gpu_runner as ours
+
+    return RunnerSteps.of(ours)
+
+
+def triton_kernels_for(impl: Impl) -> "TritonKernels | None":
+    """Return the kernels of phase 6's optional task; None without triton, or while yours are not written."""
+    if find_spec("triton") is None:
+        return None
+    from mini_vllm.runner.kernels import TritonKernels
+
+    if impl == "starter":
+        from labs.phase6_gpu_runner import starter_triton as yours
+
+        if "NotImplementedError" in inspect.getsource(yours):
+            return None
+        return TritonKernels(yours.reshape_and_cache, yours.paged_decode_attention)
+    from solutions import phase6_triton_kernels as ours
+
+    return TritonKernels(ours.reshape_and_cache, ours.paged_decode_attention)

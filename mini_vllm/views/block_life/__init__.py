@@ -1,5 +1,0 @@
-"""What a block goes through: handed out, shared, given back with its content, found again, forgotten."""
-
-from mini_vllm.views.block_life.life_film import block_life
-
-__all__ = ["block_life"]

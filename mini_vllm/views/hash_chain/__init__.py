@@ -1,7 +1,0 @@
-"""The chained hashes of some prompts: what each hash stands for, where prompts part, what the cache finds."""
-
-from mini_vllm.views.hash_chain.hits import hits_of
-from mini_vllm.views.hash_chain.picture import hash_chain
-from mini_vllm.views.hash_chain.what_if import chain_panel
-
-__all__ = ["chain_panel", "hash_chain", "hits_of"]

@@ -1,6 +1,0 @@
-"""Every step of a run as a picture that can be played, and two runs compared."""
-
-from mini_vllm.views.time_machine.compare import compare
-from mini_vllm.views.time_machine.machine import time_machine
-
-__all__ = ["compare", "time_machine"]
