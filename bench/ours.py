@@ -64,7 +64,7 @@ class WatchedRunner:
         self.last = StepTimes(
             len(batch),
             sum(row.num_scheduled_tokens for row in batch),
-            sum(row.samples for row in batch),
+            sum(row.needs_token for row in batch),
             sum(row.num_computed_tokens + row.num_scheduled_tokens for row in batch),
             sum(row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens / 2) for row in batch),
         )

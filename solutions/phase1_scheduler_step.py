@@ -34,54 +34,54 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output
 
 
 def _serve_running(
     running: list[Request],
     waiting: RequestQueue,
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     kv: KVCacheManager,
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> bool:
     everybody_got_memory = True
     for request in tuple(running):
-        if step.token_budget == 0:
+        if scheduler_output.token_budget == 0:
             break
         if request.status is not RequestStatus.RUNNING:
             continue  # it gave way to somebody earlier in this loop
-        num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if num_new_tokens == 0:
             continue
         if kv.allocate_slots(request, num_new_tokens) is None:
             everybody_got_memory = False
-            if not preemption.make_room(request, num_new_tokens, running, waiting, step, kv):
+            if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
                     break  # it was its own victim
                 continue
-        step.num_scheduled_tokens[request.request_id] = num_new_tokens
-        step.token_budget -= num_new_tokens
+        scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
+        scheduler_output.token_budget -= num_new_tokens
     return everybody_got_memory
 
 
 def _admit_waiting(
     running: list[Request],
     waiting: RequestQueue,
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     max_num_seqs: int,
     kv: KVCacheManager,
     chunks: ChunkPolicy,
 ) -> None:
-    while waiting and step.token_budget > 0 and len(running) < max_num_seqs:
+    while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
         request = waiting.peek_request()
         hit_blocks = kv.get_computed_blocks(request)
         num_hit_tokens = len(hit_blocks) * kv.block_size
-        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, step.token_budget)
+        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, scheduler_output.token_budget)
         if num_new_tokens == 0 or not chunks.admits(request, hit_blocks, running, kv):
             break
         if kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
@@ -89,12 +89,12 @@ def _admit_waiting(
         running.append(waiting.pop_request())
         request.status = RequestStatus.RUNNING
         request.num_computed_tokens = num_hit_tokens
-        step.num_scheduled_tokens[request.request_id] = num_new_tokens
-        step.token_budget -= num_new_tokens
+        scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
+        scheduler_output.token_budget -= num_new_tokens
 
 
 def update_from_output(
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     sampled_token_ids: dict[str, list[int]],
     requests: dict[str, Request],
     running: list[Request],
@@ -109,7 +109,7 @@ def update_from_output(
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []
-    for request_id in step.num_scheduled_tokens:
+    for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
         new_token_ids = sampled_token_ids.get(request_id)
         if request is None or not new_token_ids:

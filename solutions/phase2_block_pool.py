@@ -148,7 +148,7 @@ class PagedKVCacheManager:
             if num_needed + num_free_hits > self.num_free_blocks:
                 return None
         if table is None:
-            self.prefix_cache.adopt(request, hit_blocks, self.block_pool)
+            self.prefix_cache.pin(request, hit_blocks, self.block_pool)
             table = self.req_to_blocks[request.request_id] = list(hit_blocks)
         new_blocks = self.block_pool.get_new_blocks(num_needed)
         table += new_blocks
@@ -161,7 +161,7 @@ class PagedKVCacheManager:
     def free(self, request: Request) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.req_to_blocks.pop(request.request_id, [])
-        self.prefix_cache.uncache(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

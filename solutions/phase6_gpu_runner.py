@@ -64,7 +64,7 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
     end = 0
     for row in batch:
         end += row.num_scheduled_tokens
-        if row.samples:
+        if row.needs_token:
             indices.append(end - 1)
     return indices
 

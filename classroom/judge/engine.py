@@ -1,6 +1,6 @@
 """An engine in the judge's own process, some of whose parts are a learner's in a worker.
 
-Queues, requests, the toy model, the recorder and every part that is not the learner's live here. So the trace
+Queues, requests, the fake model, the recorder and every part that is not the learner's live here. So the trace
 is what the judge saw, not what somebody says.
 """
 
@@ -17,17 +17,17 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.engine.trace_recorder import StepRecord, TraceRecorder, WatchedPrefixCache
-from mini_vllm.runner.fake_model_runner import LETTERS, ToyRunner
+from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
-from mini_vllm.seams.interfaces import SchedulerStep as SchedulerStepParts
+from mini_vllm.seams.interfaces import SchedulingFunctions as SchedulerStepParts
 from mini_vllm.seams.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
     preemption_for,
     prefix_cache_for,
     request_queue_for,
-    scheduler_step_for,
+    scheduling_functions_for,
 )
 
 Mine = Collection[str]
@@ -56,7 +56,7 @@ class Parts:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_model_len=config.max_model_len,
-            phase1=phase1,
+            functions=phase1,
             kv=self.kv(watched),
             prefix_cache=watched,
             preemption=self.preemption(),
@@ -69,7 +69,7 @@ class Parts:
         return scheduler, watched
 
     def phase1(self) -> SchedulerStepParts:
-        ours = scheduler_step_for("solution")
+        ours = scheduling_functions_for("solution")
         names = ("clamp", "schedule_step", "update_from_output")
         if not self.mine & set(names):
             return ours
@@ -121,7 +121,7 @@ class Parts:
 
 
 class Play:
-    """A scenario on an engine, step by step. `runner` replaces the toy model."""
+    """A scenario on an engine, step by step. `runner` replaces the fake model."""
 
     def __init__(
         self, scenario: Scenario, link: Link | None = None, mine: Mine = (), runner: ModelRunner | None = None
@@ -134,7 +134,7 @@ class Play:
         self.engine = LLMEngine(
             config,
             scheduler,
-            runner or ToyRunner(config.num_gpu_blocks, config.block_size, LETTERS),
+            runner or FakeModelRunner(config.num_gpu_blocks, config.block_size, LETTERS),
             ByteTokenizer(),
             self.recorder,
             clock=lambda: float(next(ticks)),

@@ -10,7 +10,7 @@ from rich.text import Text
 from classroom.judge.results import FamilyGrade, Outcome, PhaseGrade, Report, SubmissionGrade, shown_points
 from classroom.judge.scenario import Scenario
 from classroom.judge.submission import printable
-from course.oracle.divergence import Parting
+from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
 from mini_vllm.seams.lineup import PHASE_NAMES
 
@@ -88,7 +88,7 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
     if difference is not None:
         page.print(last_steps("reference", difference.reference))
         page.print(last_steps("yours", difference.mine))
-        page.print(side_by_side(Parting(difference.step, difference.field, difference.mine, difference.reference)))
+        page.print(side_by_side(Divergence(difference.step, difference.field, difference.mine, difference.reference)))
 
 
 def show_words(page: Console, words: str) -> None:

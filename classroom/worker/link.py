@@ -7,7 +7,7 @@ from typing import Any
 from classroom.worker.channel import Channel, LinkDownError
 from classroom.worker.proxies import PROXIES, methods
 from classroom.worker.proxy import Proxy
-from classroom.worker.states import Unreadable
+from classroom.worker.states import ProtocolError
 from classroom.worker.values import Exported, Json, Values
 
 DEEPEST = 40
@@ -73,7 +73,7 @@ class Link:
         message = self.channel.receive()
         try:
             self.values.apply(message.get("changes"))
-        except Unreadable as error:
+        except ProtocolError as error:
             raise LinkDownError("garbled", str(error)) from None
         return message
 
@@ -114,7 +114,7 @@ class Link:
     def _decode(self, value: Json) -> Any:
         try:
             return self.values.decode(value)
-        except Unreadable as error:
+        except ProtocolError as error:
             raise LinkDownError("garbled", str(error)) from None
 
     def _raise(self, error: Json) -> None:

@@ -68,8 +68,8 @@ class RemotePrefixCache(Proxy):
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         return self.call("find_longest_cache_hit", request)  # type: ignore[no-any-return]
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
-        self.call("adopt", request, block_ids, Exported(pool, "pool"))
+    def pin(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
+        self.call("pin", request, block_ids, Exported(pool, "pool"))
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
@@ -79,8 +79,8 @@ class RemotePrefixCache(Proxy):
     def evict(self, block_id: int) -> bool:
         return self.call("evict", block_id)  # type: ignore[no-any-return]
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
-        self.call("uncache", block_ids)
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.call("drop_uncomputed", block_ids)
 
     def cached_blocks(self) -> dict[int, bytes]:
         return self.call("cached_blocks")  # type: ignore[no-any-return]

@@ -43,11 +43,11 @@ class RemotePreemption(Proxy):
         num_new_tokens: int,
         running: list[Request],
         waiting: Any,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: Any,
     ) -> bool:
         queue, manager = Exported(waiting, "queue"), Exported(kv, "kv")
-        return self.call("make_room", request, num_new_tokens, running, queue, step, manager)  # type: ignore[no-any-return]
+        return self.call("make_room", request, num_new_tokens, running, queue, scheduler_output, manager)  # type: ignore[no-any-return]
 
 
 class RemoteChunkPolicy(Proxy):
@@ -100,7 +100,7 @@ class RemoteSchedulerStep(Proxy):
 
     def update_from_output(
         self,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         sampled_token_ids: dict[str, list[int]],
         requests: dict[str, Request],
         running: list[Request],
@@ -110,7 +110,7 @@ class RemoteSchedulerStep(Proxy):
     ) -> dict[str, list[int]]:
         return self.call(  # type: ignore[no-any-return]
             "update_from_output",
-            *(step, sampled_token_ids, requests, running),
+            *(scheduler_output, sampled_token_ids, requests, running),
             max_model_len=max_model_len,
             kv=Exported(kv, "kv"),
         )

@@ -7,7 +7,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 
 
-class Unreadable(ValueError):  # noqa: N818  (it says what a value is)
+class ProtocolError(ValueError):
     """The other end sent what no honest end sends."""
 
 
@@ -36,7 +36,7 @@ def set_request(request: Request, state: Any) -> None:
 
 def whole(value: Any) -> int:
     if type(value) is not int:
-        raise Unreadable(f"{value!r} stands where a whole number belongs")
+        raise ProtocolError(f"{value!r} stands where a whole number belongs")
     return value
 
 

@@ -11,7 +11,7 @@ from dataclasses import astuple
 from numbers import Real
 from typing import Any
 
-from classroom.worker.states import Unreadable, kind_of, set_request, state_of_request, whole
+from classroom.worker.states import ProtocolError, kind_of, set_request, state_of_request, whole
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, ScheduledRequest, SchedulerOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -74,9 +74,9 @@ class Values:
         return found
 
     def apply(self, changes: Json) -> None:
-        """Take over what has changed on the other end. Raises `Unreadable`."""
+        """Take over what has changed on the other end. Raises `ProtocolError`."""
         if not isinstance(changes, list) or not all(isinstance(item, list) and len(item) == 4 for item in changes):
-            raise Unreadable("no list of changes")
+            raise ProtocolError("no list of changes")
         for number, kind, fixed, _ in changes:
             if number not in self._things:
                 self._create(number, kind, fixed)
@@ -104,27 +104,27 @@ class Values:
         if isinstance(value, Preempted):
             return {"p": self.encode(list(astuple(value)))}
         if isinstance(value, ScheduledRequest):
-            row = (value.num_computed_tokens, value.num_scheduled_tokens, value.block_ids, value.samples)
+            row = (value.num_computed_tokens, value.num_scheduled_tokens, value.block_ids, value.needs_token)
             return {"w": self.encode([value.request, *row])}
         return self._encode_other(value)
 
     def decode(self, value: Json) -> Any:
-        """The reverse. Raises `Unreadable`."""
+        """The reverse. Raises `ProtocolError`."""
         if isinstance(value, int) and not -LARGEST < value < LARGEST:
-            raise Unreadable("a number is out of all bounds")
+            raise ProtocolError("a number is out of all bounds")
         if isinstance(value, list):
             return [self.decode(item) for item in value]
         if not isinstance(value, dict):
             return value
         if len(value) != 1:
-            raise Unreadable("a value with several kinds")
+            raise ProtocolError("a value with several kinds")
         ((kind, content),) = value.items()
         try:
             return self._decode_kind(kind, content)
-        except Unreadable:
+        except ProtocolError:
             raise
         except Exception as error:
-            raise Unreadable(f"a value of kind {kind!r} is broken: {error}") from None
+            raise ProtocolError(f"a value of kind {kind!r} is broken: {error}") from None
 
     def _encode_other(self, value: Any) -> Json:
         if "torch" in sys.modules:
@@ -166,7 +166,7 @@ class Values:
                 from classroom.worker import tensors
 
                 return tensors.unpack_tensor(content) if kind == "T" else tensors.unpack_flat_batch(content)
-        raise Unreadable(f"no value has the kind {kind!r}")
+        raise ProtocolError(f"no value has the kind {kind!r}")
 
     def _keep(self, number: int, thing: object) -> None:
         self._things[number] = thing
@@ -195,9 +195,9 @@ class Values:
 
     def _create(self, number: Json, kind: Json, fixed: Json) -> None:
         if len(self._things) >= MOST_SHARED:
-            raise Unreadable(f"more than {MOST_SHARED:,} shared things")
+            raise ProtocolError(f"more than {MOST_SHARED:,} shared things")
         if type(number) is not int or kind not in self._creates:
-            raise Unreadable("a shared thing that this end may not make")
+            raise ProtocolError("a shared thing that this end may not make")
         match kind:
             case "request":
                 name, prompt, params, eos, salt, adapter, seed = self.decode(fixed)
@@ -225,16 +225,16 @@ class Values:
                 thing.clear()
                 thing.update(items)
             elif len(state) > MOST_SHARED:
-                raise Unreadable(f"a queue of more than {MOST_SHARED:,} requests")
+                raise ProtocolError(f"a queue of more than {MOST_SHARED:,} requests")
             else:
                 thing[:] = [self._request(number) for number in state]
-        except Unreadable:
+        except ProtocolError:
             raise
         except Exception as error:
-            raise Unreadable(f"the state of a {kind_of(thing)} is broken: {error}") from None
+            raise ProtocolError(f"the state of a {kind_of(thing)} is broken: {error}") from None
 
     def _request(self, number: int) -> Request:
         thing = self._things[number]
         if not isinstance(thing, Request):
-            raise Unreadable("a queue may hold requests only")
+            raise ProtocolError("a queue may hold requests only")
         return thing

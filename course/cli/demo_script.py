@@ -64,7 +64,7 @@ def plan_demo(lineup: Lineup) -> DemoPlan:
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )
-        remarks.append("Phase 6 is absent: the toy model speaks, and its letters mean nothing.")
+        remarks.append("Phase 6 is absent: the fake model speaks, and its letters mean nothing.")
     config, more = make_possible(config, lineup)
     return DemoPlan(
         titles=[f"{kind}: {question}" if kind else question for kind, question in QUESTIONS],

@@ -87,7 +87,7 @@ def generate(
         prepack_weights=prepack_weights,
     )
     if team.runner == "absent":
-        make_console(stderr=True).print("Phase 6 is absent: the toy model speaks, and its letters mean nothing.")
+        make_console(stderr=True).print("Phase 6 is absent: the fake model speaks, and its letters mean nothing.")
     llm = open_llm(model, config, team)
     streams = len(prompts) == 1 and not as_json
     on_step = show_new_text if streams else None

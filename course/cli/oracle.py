@@ -37,15 +37,15 @@ def oracle(
         workloads = f"{len(seeds)} workloads" if len(seeds) > 1 else f"the workload of seed {seeds[0]}"
         console.print(f"The same decisions in every step, block for block, on {workloads}.")
         return
-    seed, parting = found
-    console.print(f"\nseed {seed}: the first difference is in step {parting.step}", style="bold")
-    if parting.error is not None:
-        console.print(f"yours raised {type(parting.error).__name__}: {parting.error}", markup=False)
-    for title, records in (("reference", parting.reference), ("yours", parting.mine)):
-        if len(records) > parting.step:
+    seed, divergence = found
+    console.print(f"\nseed {seed}: the first difference is in step {divergence.step}", style="bold")
+    if divergence.error is not None:
+        console.print(f"yours raised {type(divergence.error).__name__}: {divergence.error}", markup=False)
+    for title, records in (("reference", divergence.reference), ("yours", divergence.mine)):
+        if len(records) > divergence.step:
             console.print(last_steps(title, records))
-    if parting.error is None:
-        console.print(side_by_side(parting))
+    if divergence.error is None:
+        console.print(side_by_side(divergence))
     arrivals, config = make_workload(seed, requests), settings_for(seed)
     culprits = find_culprit(arrivals, config, mine, reference)
     if culprits:

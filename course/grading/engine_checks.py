@@ -6,7 +6,7 @@ Each function returns None if all is well. They run in a worker (`job.py`).
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course.oracle.divergence import Parting, first_parting, settings_for
+from course.oracle.divergence import Divergence, first_divergence, settings_for
 from course.sandbox.explain import explain, is_not_written
 from course.workloads.fallbacks import make_possible
 from course.workloads.toy_workload import Arrival, Run, make_workload
@@ -39,17 +39,17 @@ def stack_trouble(mine: Lineup, reference: Lineup | None) -> Trouble | None:
         message = words_trouble(arrivals, config, mine)
         if message:
             return Trouble(f"Workload {seed}: {message}")
-        if reference is not None and (parting := first_parting(arrivals, config, mine, reference)) is not None:
-            return parting_trouble(seed, parting)
+        if reference is not None and (divergence := first_divergence(arrivals, config, mine, reference)) is not None:
+            return parting_trouble(seed, divergence)
     return None
 
 
 def oracle_trouble(mine: Lineup, reference: Lineup) -> Trouble | None:
     """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
     for seed in SEEDS:
-        parting = first_parting(make_workload(seed, NUM_REQUESTS), settings_for(seed), mine, reference)
-        if parting is not None:
-            return parting_trouble(seed, parting)
+        divergence = first_divergence(make_workload(seed, NUM_REQUESTS), settings_for(seed), mine, reference)
+        if divergence is not None:
+            return parting_trouble(seed, divergence)
     return None
 
 
@@ -128,17 +128,19 @@ def words_trouble(arrivals: list[Arrival], config: EngineConfig, lineup: Lineup)
     return ""
 
 
-def parting_trouble(seed: int, parting: Parting) -> Trouble:
+def parting_trouble(seed: int, divergence: Divergence) -> Trouble:
     """Return the first difference between two engines in words and steps."""
-    if parting.error is not None:
-        told = explain(parting.error, {})
-        return Trouble(f"Workload {seed}: in step {parting.step} yours stops and the reference goes on. {told}")
-    told = f"Workload {seed}: the first difference from the reference is in step {parting.step}, {parting.field!r}."
+    if divergence.error is not None:
+        told = explain(divergence.error, {})
+        return Trouble(f"Workload {seed}: in step {divergence.step} yours stops and the reference goes on. {told}")
+    told = (
+        f"Workload {seed}: the first difference from the reference is in step {divergence.step}, {divergence.field!r}."
+    )
     steps = {
-        "step": parting.step,
-        "field": parting.field,
-        "reference": parting.reference[-2:],
-        "mine": parting.mine[-2:],
+        "step": divergence.step,
+        "field": divergence.field,
+        "reference": divergence.reference[-2:],
+        "mine": divergence.mine[-2:],
     }
     return Trouble(told, steps)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from course.grading.next_step import next_step, test_command
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
-from course.oracle.divergence import Parting
+from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
 from mini_vllm.engine.trace_recorder import StepRecord
 
@@ -136,7 +136,7 @@ def show_check(console: Console, check: Check) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
-    parting = Parting(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
-    console.print(last_steps("reference", parting.reference))
-    console.print(last_steps("yours", parting.mine))
-    console.print(side_by_side(parting))
+    divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
+    console.print(last_steps("reference", divergence.reference))
+    console.print(last_steps("yours", divergence.mine))
+    console.print(side_by_side(divergence))

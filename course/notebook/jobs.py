@@ -39,7 +39,7 @@ class Spoken:
 
 
 def play_toy(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> Played:
-    """Run a workload on the toy model. Raises `ValueError` if the config cannot serve it."""
+    """Run a workload on the fake model. Raises `ValueError` if the config cannot serve it."""
     run = Run(arrivals, config, lineup)
     stalled = ""
     try:

@@ -59,7 +59,7 @@ class Lab:
     def play(
         self, arrivals: Sequence[Arrival], config: EngineConfig | None = None, phases: int | None = None
     ) -> Played | Notice:
-        """Run a workload on the toy model with phases 1 to `phases`.
+        """Run a workload on the fake model with phases 1 to `phases`.
 
         A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
         """

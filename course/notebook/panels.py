@@ -43,7 +43,7 @@ def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
 
 
 def engine_panel(lab: Lab, arrivals: Sequence[Arrival], config: EngineConfig, step: int = 0) -> "Panel | Notice":
-    """Return one knob for each setting over the run that the workload makes with them, on the toy model.
+    """Return one knob for each setting over the run that the workload makes with them, on the fake model.
 
     What is said below compares a run with the first one.
     """

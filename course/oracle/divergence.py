@@ -22,7 +22,7 @@ COMPARED = (
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """The first step in which two lineups differ.
 
     `mine` and `reference` are the traces up to that step; mine ends before it if it raised `error`.
@@ -52,7 +52,9 @@ def settings_for(seed: int) -> EngineConfig:
     )
 
 
-def first_parting(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup) -> Parting | None:
+def first_divergence(
+    arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup
+) -> Divergence | None:
     """Run both step by step and return the first difference, or None if there is none to the end.
 
     Raises what the reference raises (a workload that nobody can serve), and `NotImplementedError` for a
@@ -70,10 +72,10 @@ def first_parting(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineu
         except NotImplementedError:
             raise
         except Exception as error:
-            return Parting(number, "", mine_steps, reference_steps, error)
+            return Divergence(number, "", mine_steps, reference_steps, error)
         for field in COMPARED:
             if mine_steps[-1][field] != reference_steps[-1][field]:  # type: ignore[literal-required]
-                return Parting(number, field, mine_steps, reference_steps)
+                return Divergence(number, field, mine_steps, reference_steps)
     return None
 
 
@@ -83,7 +85,7 @@ def find_culprit(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup
         phase
         for phase in range(1, 6)
         if mine[phase] == "starter"
-        and first_parting(arrivals, config, with_phase(mine, phase, "solution"), reference) is None
+        and first_divergence(arrivals, config, with_phase(mine, phase, "solution"), reference) is None
     ]
 
 
@@ -94,10 +96,10 @@ def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
     return Lineup(*impls)
 
 
-def search(seeds: Sequence[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Parting] | None:
+def search(seeds: Sequence[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
     """Return the first seed whose workload tells the two apart, with the difference."""
     for seed in seeds:
-        parting = first_parting(make_workload(seed, num_requests), settings_for(seed), mine, reference)
-        if parting is not None:
-            return seed, parting
+        divergence = first_divergence(make_workload(seed, num_requests), settings_for(seed), mine, reference)
+        if divergence is not None:
+            return seed, divergence
     return None

@@ -79,7 +79,7 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
         num_tokens += n
         num_context_tokens += row.num_computed_tokens + n
         num_pairs += pairs(row.num_computed_tokens, n)
-        num_sampled += row.samples
+        num_sampled += row.needs_token
     return StepCounts(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
 
 

@@ -15,5 +15,5 @@ class EchoRunner:
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         return ModelRunnerOutput(
-            {row.request.request_id: [row.request.prompt_token_ids[-1]] for row in batch if row.samples}
+            {row.request.request_id: [row.request.prompt_token_ids[-1]] for row in batch if row.needs_token}
         )

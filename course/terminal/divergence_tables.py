@@ -3,7 +3,7 @@
 from rich import box
 from rich.table import Table
 
-from course.oracle.divergence import Parting
+from course.oracle.divergence import Divergence
 from course.terminal.differences import differing_parts
 from course.terminal.step_table import step_table
 from mini_vllm.engine.trace_recorder import StepRecord
@@ -16,13 +16,13 @@ def last_steps(title: str, records: list[StepRecord]) -> Table:
     return table
 
 
-def side_by_side(parting: Parting) -> Table:
+def side_by_side(divergence: Divergence) -> Table:
     """Return what differs in the field that differs first."""
-    field = parting.field
+    field = divergence.field
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in (field, "reference", "yours"):
         table.add_column(heading, overflow="fold")
-    reference, mine = parting.reference[-1], parting.mine[-1]
+    reference, mine = divergence.reference[-1], divergence.mine[-1]
     for row in differing_parts(field, reference[field], mine[field]):  # type: ignore[literal-required]
         table.add_row(*row)
     return table

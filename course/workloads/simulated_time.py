@@ -88,6 +88,6 @@ class EndingRunner:
         output = self.inner.execute_model(batch)
         for row in batch:
             request = row.request
-            if row.samples and request.num_output_tokens + 1 == self.lengths[request.request_id]:
+            if row.needs_token and request.num_output_tokens + 1 == self.lengths[request.request_id]:
                 output.sampled_token_ids[request.request_id] = [self.end]
         return output

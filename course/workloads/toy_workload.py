@@ -47,7 +47,7 @@ def make_workload(seed: int, num_requests: int) -> list[Arrival]:
 
 
 class Run:
-    """A workload on the toy model, step by step.
+    """A workload on the fake model, step by step.
 
     Raises `ValueError` if the config cannot serve it, `StalledError` if nothing moves any more.
     """
@@ -75,7 +75,7 @@ class Run:
 
 
 def run_workload(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
-    """Run a workload on the toy model and return its trace. Raises like `Run`."""
+    """Run a workload on the fake model and return its trace. Raises like `Run`."""
     run = Run(arrivals, config, lineup)
     records = []
     while not run.finished:

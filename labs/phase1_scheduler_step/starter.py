@@ -58,7 +58,7 @@ def schedule_step(
 
 
 def update_from_output(
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     sampled_token_ids: dict[str, list[int]],
     requests: dict[str, Request],
     running: list[Request],

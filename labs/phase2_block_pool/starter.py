@@ -113,7 +113,7 @@ class PagedKVCacheManager:
         # 1. Tokens after this step = computed + hit tokens + new. Blocks needed = that (plus lookahead) divided
         #    by block_size, rounded up, minus what it holds or hits. Below 0 (after a lookahead): take none.
         # 2. A hit block that is free leaves the free queue too, so it counts as needed memory. Too much: None.
-        # 3. Admission: `prefix_cache.adopt(request, hit_blocks, pool)` first, also without hits, so that no hit
+        # 3. Admission: `prefix_cache.pin(request, hit_blocks, pool)` first, also without hits, so that no hit
         #    block can be handed out in 4. Its table starts with them.
         # 4. Take the new blocks, extend the table.
         # 5. Blocks that are full after this step, counting up to min(tokens after this step, num_tokens), enter
@@ -124,7 +124,7 @@ class PagedKVCacheManager:
     def free(self, request: Request) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         # Forget the table. Blocks from `num_computed_tokens // block_size` on were never completed: hand them to
-        # `prefix_cache.uncache`. Then free all of them, last block first.
+        # `prefix_cache.drop_uncomputed`. Then free all of them, last block first.
         raise NotImplementedError("Phase 2, task 4: free")
 
     def block_ids(self, request_id: str) -> list[int]:

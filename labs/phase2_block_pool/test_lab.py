@@ -511,7 +511,7 @@ def test_a_refused_request_is_still_to_be_admitted(phase2: ModuleType) -> None:
         tables={"A": [2, 3, 1, 4, 5]},
         num_free=0,
         cache_calls=[
-            "adopt(A, [2, 3])",
+            "pin(A, [2, 3])",
             "evict(1)",
             "evict(4)",
             "evict(5)",
@@ -525,12 +525,12 @@ def test_hit_blocks_are_pinned_before_new_ones_are_taken(phase2: ModuleType) -> 
     bench = ManagerBench(phase2, 6)
     bench.allocate(make_request("A", 15), 7, hits=[1, 2])
     bench.check(
-        "First the hit blocks are adopted, which takes them out of the free queue; then new ones are handed out.",
+        "First the hit blocks are pinned, which takes them out of the free queue; then new ones are handed out.",
         "blocks 1 and 2 lie at the front of the free queue. Who gets them if you take new blocks first?",
         returned=[3, 4],
         tables={"A": [1, 2, 3, 4]},
         num_free=2,
-        cache_calls=["adopt(A, [1, 2])", "evict(3)", "evict(4)", "cache_full_blocks(A, [1, 2, 3], 2, 3)"],
+        cache_calls=["pin(A, [1, 2])", "evict(3)", "evict(4)", "cache_full_blocks(A, [1, 2, 3], 2, 3)"],
     )
 
 
@@ -583,9 +583,9 @@ def test_every_admission_is_told_to_the_prefix_cache(phase2: ModuleType) -> None
     request = make_request("A", 3)
     bench.allocate(request, 2)
     bench.check(
-        "A request that is admitted is adopted, hit or no hit: the prefix cache counts both.",
+        "A request that is admitted is pinned, hit or no hit: the prefix cache counts both.",
         "is a request without a hit admitted?",
-        cache_calls=["adopt(A, [])", "evict(1)"],
+        cache_calls=["pin(A, [])", "evict(1)"],
     )
     bench.allocate(request, 1)
     bench.check(
@@ -601,7 +601,7 @@ def test_full_blocks_enter_the_cache_when_they_are_allocated(phase2: ModuleType)
     bench = ManagerBench(phase2, 8)
     request = make_request("A", 20)
     for num_new, calls in (
-        (3, ["adopt(A, [])", "evict(1)"]),
+        (3, ["pin(A, [])", "evict(1)"]),
         (1, ["cache_full_blocks(A, [1], 0, 1)"]),
         (9, ["evict(2)", "evict(3)", "evict(4)", "cache_full_blocks(A, [1, 2, 3], 1, 3)"]),
         (2, []),
@@ -639,7 +639,7 @@ def test_lookahead_needs_slots_and_fills_nothing(phase2: ModuleType) -> None:
         "Lookahead tokens need slots like new ones, but they fill no block of the cache.",
         "3 new and 2 lookahead tokens: how many slots, and how many full blocks that may be cached?",
         returned=[1, 2],
-        cache_calls=["adopt(A, [])", "evict(1)", "evict(2)"],
+        cache_calls=["pin(A, [])", "evict(1)", "evict(2)"],
     )
     bench.allocate(request, 2)
     bench.check(
@@ -766,7 +766,7 @@ def test_a_freed_request_is_admitted_like_a_new_one(phase2: ModuleType) -> None:
         tables={"A": [1, 4, 5]},
         free_queue=[3, 2],
         holders={1: 1, 4: 1, 5: 1},
-        cache_calls=["adopt(A, [1])", "evict(4)", "evict(5)", "cache_full_blocks(A, [1, 4], 1, 2)"],
+        cache_calls=["pin(A, [1])", "evict(4)", "evict(5)", "cache_full_blocks(A, [1, 4], 1, 2)"],
     )
 
 
@@ -833,7 +833,7 @@ def test_blocks_that_were_never_computed_are_uncached(
         "Full blocks enter the cache when they are allocated. Those that were not computed to their end by the time "
         "the request is freed hold nothing true: they are uncached. The others stay in the cache.",
         "how many blocks do the computed tokens fill?",
-        cache_calls=[f"uncache({uncached})"] if uncached else [],
+        cache_calls=[f"drop_uncomputed({uncached})"] if uncached else [],
         free_queue=[4, 5, 3, 2, 1],
     )
 

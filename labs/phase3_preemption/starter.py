@@ -81,13 +81,13 @@ class RecomputePreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
-        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
+        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: `request` was its own last victim.
         """
         # Until `kv.allocate_slots(request, num_new_tokens)` succeeds (an empty list is a success):

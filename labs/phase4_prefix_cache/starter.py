@@ -1,7 +1,7 @@
 """Phase 4: find blocks by what they hold.
 
 This class is a map between hashes and blocks. Who holds a block, and when it is free, is phase 2's
-business: it calls you at four moments (look up, adopt, commit, forget).
+business: it calls you at four moments (look up, pin, commit, forget).
 """
 
 import hashlib
@@ -47,10 +47,10 @@ class HashPrefixCache:
         # with the same content take the one that was cached first. Take and count nothing here.
         raise NotImplementedError("Phase 4, task 4: find_longest_cache_hit")
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         # `pool.touch` each block. Count the request's tokens as asked for, and the hit blocks' tokens as hit.
-        raise NotImplementedError("Phase 4, task 3: adopt")
+        raise NotImplementedError("Phase 4, task 3: pin")
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
@@ -64,10 +64,10 @@ class HashPrefixCache:
         # Out of both maps, if it is there. Other blocks with the same content stay.
         raise NotImplementedError("Phase 4, task 5: evict")
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Forget blocks that were entered in the cache but never computed."""
         # Each of them as in `evict`. Some were never entered: go on with the next.
-        raise NotImplementedError("Phase 4, task 5: uncache")
+        raise NotImplementedError("Phase 4, task 5: drop_uncomputed")
 
     def cached_blocks(self) -> dict[int, bytes]:
         """Return block id to block hash for every block in the cache. For pictures and checks."""
@@ -76,5 +76,5 @@ class HashPrefixCache:
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
-        # The two counters of `adopt`. Before the first admission: 0.0.
+        # The two counters of `pin`. Before the first admission: 0.0.
         raise NotImplementedError("Phase 4, task 3: hit_rate")

@@ -333,7 +333,7 @@ def test_of_equal_blocks_the_first_cached_wins(
 @pytest.mark.task4_4
 def test_looking_up_takes_and_counts_nothing(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
-    cache.adopt(request_of("admitted", ABC[:10]), [7, 5], RecordingPool())
+    cache.pin(request_of("admitted", ABC[:10]), [7, 5], RecordingPool())
     request = request_of("second", [*ABC, 41])
     answers = [hit(cache, request) for _ in range(3)]
     expect_rows(
@@ -346,7 +346,7 @@ def test_looking_up_takes_and_counts_nothing(phase4: ModuleType) -> None:
         rule="A lookup changes nothing: a waiting request is looked up at every step until it is admitted.",
         situation="a request with 10 tokens was admitted with a hit of 8; another waits for three steps, its 12 first "
         "tokens are\ncached in blocks 7, 5, 9",
-        hint="at which of the four moments (look up, adopt, commit, forget) is a hit a hit?",
+        hint="at which of the four moments (look up, pin, commit, forget) is a hit a hit?",
     )
 
 
@@ -384,7 +384,7 @@ def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
     )
 
 
-# Task 4.3: adopt, cache_full_blocks, hit_rate, cached_blocks
+# Task 4.3: pin, cache_full_blocks, hit_rate, cached_blocks
 
 
 @pytest.mark.task4_3
@@ -462,8 +462,8 @@ def test_what_cached_blocks_gave_is_a_copy(phase4: ModuleType) -> None:
 def test_adopt_touches_each_hit_block_once(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     pool, idle_pool = RecordingPool(), RecordingPool()
-    cache.adopt(request_of("second", [*ABC, 41]), [7, 5, 9], pool)
-    cache.adopt(request_of("third", [1, 2]), [], idle_pool)
+    cache.pin(request_of("second", [*ABC, 41]), [7, 5, 9], pool)
+    cache.pin(request_of("third", [1, 2]), [], idle_pool)
     expect_rows(
         {
             "touched": (sorted(pool.touched), [5, 7, 9]),
@@ -485,7 +485,7 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
         (request_of("warm", ABC[:10]), [7, 5]),
         (request_of("victim", [*ABC, 41, 42], num_outputs=6), [7, 5, 9]),
     ]:
-        cache.adopt(request, hit_blocks, RecordingPool())
+        cache.pin(request, hit_blocks, RecordingPool())
         rates.append(cache.hit_rate())
     expect_equal(
         [round(float(rate), 6) for rate in rates],
@@ -497,7 +497,7 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
     )
 
 
-# Task 4.5: evict and uncache
+# Task 4.5: evict and drop_uncomputed
 
 
 @pytest.mark.task4_5
@@ -567,8 +567,8 @@ def test_a_block_in_a_new_life_holds_new_content(phase4: ModuleType) -> None:
 def test_uncache_forgets_only_what_it_is_given(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     cache.cache_full_blocks(request_of("twin", ABC[:8]), [7, 3], 1, 2)
-    cache.uncache([])
-    cache.uncache([5, 6, 9])
+    cache.drop_uncomputed([])
+    cache.drop_uncomputed([5, 6, 9])
     expect_rows(
         {
             "cached": (cached_ids(cache), [3, 7]),
@@ -576,8 +576,8 @@ def test_uncache_forgets_only_what_it_is_given(phase4: ModuleType) -> None:
             "evict(5)": (cache.evict(5), False),
             "evict(7)": (cache.evict(7), True),
         },
-        rule="uncache forgets the given blocks and no other; a block that is not in the cache is fine.",
-        situation="A, B, C in blocks 7, 5, 9 and B once more in block 3; uncache([]), then uncache([5, 6, 9])",
+        rule="drop_uncomputed forgets the given blocks and no other; a block that is not in the cache is fine.",
+        situation="A, B, C in blocks 7, 5, 9, B also in block 3; drop_uncomputed([]), then drop_uncomputed([5, 6, 9])",
         hint="some blocks of a table were never entered: what happens to those behind them in the list?",
     )
 

@@ -21,15 +21,16 @@ def require(condition: bool, message: str) -> None:
         raise InvariantError(message)
 
 
-def check_step(scheduler: Scheduler, step: SchedulerOutput) -> None:
+def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
     """Check a plan against the limits, right after `schedule()`."""
-    total = step.total_num_scheduled_tokens
+    total = scheduler_output.total_num_scheduled_tokens
     budget = scheduler.max_num_batched_tokens
-    require(total + step.token_budget == budget, f"{total} tokens planned, {step.token_budget} of {budget} left")
-    require(step.token_budget >= 0, f"{total} tokens planned in a budget of {budget}")
+    left = scheduler_output.token_budget
+    require(total + left == budget, f"{total} tokens planned, {left} of {budget} left")
+    require(left >= 0, f"{total} tokens planned in a budget of {budget}")
     num_running = len(scheduler.running)
     require(num_running <= scheduler.max_num_seqs, f"{num_running} running in {scheduler.max_num_seqs} slots")
-    for request_id, num_tokens in step.num_scheduled_tokens.items():
+    for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
         require(num_tokens > 0, f"{request_id} was planned with {num_tokens} tokens")
         status = scheduler.requests[request_id].status
         require(status is RequestStatus.RUNNING, f"{request_id} was planned but is {status.name}")

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, PrefixCache, RequestQueue, SchedulerStep
+from mini_vllm.seams.interfaces import (
+    ChunkPolicy,
+    KVCacheManager,
+    Preemption,
+    PrefixCache,
+    RequestQueue,
+    SchedulingFunctions,
+)
 
 
 @dataclass
@@ -18,7 +25,7 @@ class Scheduler:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
-    phase1: SchedulerStep
+    functions: SchedulingFunctions
     kv: KVCacheManager
     prefix_cache: PrefixCache
     preemption: Preemption
@@ -40,7 +47,7 @@ class Scheduler:
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed; results only ever correct that."""
         self.finished_req_ids.clear()
-        step = self.phase1.schedule_step(
+        scheduler_output = self.functions.schedule_step(
             self.running,
             self.waiting,
             max_num_seqs=self.max_num_seqs,
@@ -49,19 +56,19 @@ class Scheduler:
             preemption=self.preemption,
             chunks=self.chunks,
         )
-        for request_id, num_new_tokens in step.num_scheduled_tokens.items():
+        for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.requests[request_id]
             if request.num_cached_tokens < 0:
                 request.num_cached_tokens = request.num_computed_tokens
             request.num_computed_tokens += num_new_tokens
-        return step
+        return scheduler_output
 
     def update_from_output(
-        self, step: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
+        self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens; return request id to the tokens that were kept."""
-        kept = self.phase1.update_from_output(
-            step,
+        kept = self.functions.update_from_output(
+            scheduler_output,
             sampled_token_ids,
             self.requests,
             self.running,
@@ -87,14 +94,14 @@ class Scheduler:
         self._forget(request)
         return True
 
-    def roll_back(self, step: SchedulerOutput) -> None:
+    def roll_back(self, scheduler_output: SchedulerOutput) -> None:
         """Undo a step that was never computed: its requests go back to wait, first one at the front.
 
         What they had computed before is given up, because blocks that the failed step was to fill may
         already be shared. With prefix caching most of it is found again. Running requests behind them
         that the step had not planned go with them, so that the order of arrival is kept.
         """
-        planned = step.num_scheduled_tokens
+        planned = scheduler_output.num_scheduled_tokens
         first = next((place for place, r in enumerate(self.running) if r.request_id in planned), len(self.running))
         undone = self.running[first:]
         del self.running[first:]

@@ -39,7 +39,7 @@ class ScheduledRequest:
     num_computed_tokens: int
     num_scheduled_tokens: int
     block_ids: list[int]
-    samples: bool
+    needs_token: bool
 
 
 @dataclass(slots=True)

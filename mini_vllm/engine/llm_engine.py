@@ -112,14 +112,14 @@ class LLMEngine:
         """
         if self.recorder is not None:
             self.recorder.before_schedule()
-        step = self.scheduler.schedule()
+        scheduler_output = self.scheduler.schedule()
         if self.config.check_invariants:
-            check_step(self.scheduler, step)
+            check_step(self.scheduler, scheduler_output)
         if self.recorder is not None:
-            self.recorder.after_schedule(step)
-        self._require_progress(step)
-        result = self._run(step)
-        kept = self.scheduler.update_from_output(step, result.sampled_token_ids)
+            self.recorder.after_schedule(scheduler_output)
+        self._require_progress(scheduler_output)
+        result = self._run(scheduler_output)
+        kept = self.scheduler.update_from_output(scheduler_output, result.sampled_token_ids)
         outputs = self._process(kept, result)
         if self.config.check_invariants:
             check_state(self.scheduler, self.config.policy)
@@ -127,8 +127,8 @@ class LLMEngine:
                 check_drained(self.scheduler)
         return outputs
 
-    def _require_progress(self, step: SchedulerOutput) -> None:
-        if step.num_scheduled_tokens or step.preempted or not self.has_unfinished_requests():
+    def _require_progress(self, scheduler_output: SchedulerOutput) -> None:
+        if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or not self.has_unfinished_requests():
             return
         if self.recorder is not None:
             self.recorder.undone()
@@ -138,31 +138,31 @@ class LLMEngine:
             f"{len(self.scheduler.waiting)} wait: {kv.num_free_blocks} of {kv.num_usable_blocks} blocks are free"
         )
 
-    def _run(self, step: SchedulerOutput) -> ModelRunnerOutput:
+    def _run(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput:
         batch: list[ScheduledRequest] = []
-        self.processor.note_scheduled(list(step.num_scheduled_tokens), self.clock())
+        self.processor.note_scheduled(list(scheduler_output.num_scheduled_tokens), self.clock())
         try:
-            batch = self._batch(step)
+            batch = self._batch(scheduler_output)
             result = self.runner.execute_model(batch) if batch else ModelRunnerOutput({})
             self._require_answer(batch, result)
         except BaseException:
-            self._undo(step, batch)
+            self._undo(scheduler_output, batch)
             raise
         return result
 
-    def _undo(self, step: SchedulerOutput, batch: list[ScheduledRequest]) -> None:
-        self.scheduler.roll_back(step)
+    def _undo(self, scheduler_output: SchedulerOutput, batch: list[ScheduledRequest]) -> None:
+        self.scheduler.roll_back(scheduler_output)
         for row in batch:
             if row.request.is_finished:  # aborted during the forward pass: what it would have filled is not there
                 first_missing = row.num_computed_tokens // self.scheduler.kv.block_size
-                self.scheduler.prefix_cache.uncache(row.block_ids[first_missing:])
+                self.scheduler.prefix_cache.drop_uncomputed(row.block_ids[first_missing:])
         if self.recorder is not None:
             self.recorder.undone()
 
-    def _batch(self, step: SchedulerOutput) -> list[ScheduledRequest]:
+    def _batch(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         should_sample, kv = self.scheduler.chunks.should_sample, self.scheduler.kv
         batch = []
-        for request_id, num_tokens in step.num_scheduled_tokens.items():
+        for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.scheduler.requests[request_id]
             computed = request.num_computed_tokens
             samples = should_sample(request, computed)
@@ -172,7 +172,7 @@ class LLMEngine:
         return batch
 
     def _require_answer(self, batch: list[ScheduledRequest], result: ModelRunnerOutput) -> None:
-        expected = {row.request.request_id for row in batch if row.samples}
+        expected = {row.request.request_id for row in batch if row.needs_token}
         answered = result.sampled_token_ids.keys() | result.errors.keys()
         if both := result.sampled_token_ids.keys() & result.errors.keys():
             raise RunnerError(f"the runner gave a token and an error for {sorted(both)}")

@@ -62,8 +62,8 @@ class WatchedPrefixCache:
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         return self.inner.find_longest_cache_hit(request)
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        self.inner.adopt(request, block_ids, pool)
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        self.inner.pin(request, block_ids, pool)
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
@@ -76,8 +76,8 @@ class WatchedPrefixCache:
             self.evicted.append(block_id)
         return was_cached
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
-        self.inner.uncache(block_ids)
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.inner.drop_uncomputed(block_ids)
 
     def cached_blocks(self) -> dict[int, bytes]:
         return self.inner.cached_blocks()
@@ -113,16 +113,16 @@ class TraceRecorder:
         self._statuses = {r.request_id: r.status for r in self.scheduler.requests.values()}
         self._tables = {r.request_id: len(self.scheduler.kv.block_ids(r.request_id)) for r in self.scheduler.running}
 
-    def after_schedule(self, step: SchedulerOutput) -> None:
+    def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         kv = self.scheduler.kv
         self.steps.append(
             StepRecord(
                 step=len(self.steps),
                 added=self._added,
                 aborted=self._aborted,
-                scheduled=[self._scheduled(*item) for item in step.num_scheduled_tokens.items()],
-                total=step.total_num_scheduled_tokens,
-                preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in step.preempted],
+                scheduled=[self._scheduled(*item) for item in scheduler_output.num_scheduled_tokens.items()],
+                total=scheduler_output.total_num_scheduled_tokens,
+                preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
                 evicted=list(self.evictions.evicted),
                 finished_sent=sorted(self._finished),
                 free_after_schedule=kv.num_free_blocks,

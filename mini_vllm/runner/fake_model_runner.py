@@ -14,7 +14,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 
 
-class ToyRunner:
+class FakeModelRunner:
     """A `ModelRunner` over `num_blocks` blocks that answers with tokens out of `answers`."""
 
     vocab_size = 1000
@@ -28,7 +28,7 @@ class ToyRunner:
         """Write the tokens of all requests first, then let those that sample read: as one forward pass does."""
         for row in batch:
             self._write(row)
-        return ModelRunnerOutput({row.request.request_id: [self._next_token(row)] for row in batch if row.samples})
+        return ModelRunnerOutput({row.request.request_id: [self._next_token(row)] for row in batch if row.needs_token})
 
     def _write(self, row: ScheduledRequest) -> None:
         first = row.num_computed_tokens

@@ -29,7 +29,7 @@ class PagedModelRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch in one forward pass; return one new token for each request that samples."""
         logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.buffer))
-        rows, errors = [row for row in batch if row.samples], dict[str, str]()
+        rows, errors = [row for row in batch if row.needs_token], dict[str, str]()
         # A sum is finite only if all its parts are, and adding up is quicker than looking at each.
         if not logits.sum(dim=-1).isfinite().all():
             usable = logits.isfinite().all(dim=-1).tolist()

@@ -68,7 +68,7 @@ class NoPreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         return False
@@ -83,7 +83,7 @@ class NoPrefixCache:
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         return []
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         return None
 
     def cache_full_blocks(
@@ -94,7 +94,7 @@ class NoPrefixCache:
     def evict(self, block_id: int) -> bool:
         return False
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         return None
 
     def cached_blocks(self) -> dict[int, bytes]:

@@ -5,7 +5,7 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.engine.trace_recorder import TraceRecorder, WatchedPrefixCache
-from mini_vllm.runner.fake_model_runner import LETTERS, ToyRunner
+from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
 from mini_vllm.seams.interfaces import ModelRunner, PrefixCache
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.parts import (
@@ -14,7 +14,7 @@ from mini_vllm.seams.parts import (
     preemption_for,
     prefix_cache_for,
     request_queue_for,
-    scheduler_step_for,
+    scheduling_functions_for,
 )
 
 
@@ -27,17 +27,17 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, prefix_cache: PrefixCa
     """
     if config.max_model_len is None or config.num_gpu_blocks is None:
         raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
-    phase1 = scheduler_step_for(lineup.scheduler)
+    functions = scheduling_functions_for(lineup.scheduler)
     prefix_cache = prefix_cache or prefix_cache_for(lineup.prefix_cache, config)
     return Scheduler(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=config.max_model_len,
-        phase1=phase1,
+        functions=functions,
         kv=kv_cache_manager_for(lineup.kv_cache, config, prefix_cache),
         prefix_cache=prefix_cache,
         preemption=preemption_for(lineup.preemption, config),
-        chunks=chunk_policy_for(lineup.chunking, config, phase1.clamp),
+        chunks=chunk_policy_for(lineup.chunking, config, functions.clamp),
         waiting=request_queue_for(lineup.preemption, config),
     )
 
@@ -62,7 +62,7 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
     scheduler = build_scheduler(config, lineup, watched)
     num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     if lineup.runner == "absent":
-        runner, tokenizer = ToyRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
+        runner, tokenizer = FakeModelRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
     else:
         from mini_vllm.runner.paged_model_runner import PagedModelRunner
 

@@ -94,13 +94,13 @@ class Preemption(Protocol):
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
-        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
+        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: they are not, because `request` was its own last victim
         (it is PREEMPTED now) or because nobody may be evicted (it is RUNNING still).
         """
@@ -118,7 +118,7 @@ class PrefixCache(Protocol):
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
         ...
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         ...
 
@@ -132,7 +132,7 @@ class PrefixCache(Protocol):
         """Forget what a block holds, because it is being handed out. True if it was in the cache."""
         ...
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Forget blocks that were entered in the cache but never computed."""
         ...
 
@@ -199,7 +199,7 @@ class UpdateFromOutput(Protocol):
 
     def __call__(
         self,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         sampled_token_ids: dict[str, list[int]],
         requests: dict[str, Request],
         running: list[Request],
@@ -210,7 +210,7 @@ class UpdateFromOutput(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerStep:
+class SchedulingFunctions:
     """Phase 1 as the engine uses it: three functions."""
 
     clamp: Clamp

@@ -20,7 +20,7 @@ from mini_vllm.seams.interfaces import (
     Preemption,
     PrefixCache,
     RequestQueue,
-    SchedulerStep,
+    SchedulingFunctions,
 )
 from mini_vllm.seams.lineup import Impl
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from mini_vllm.runner.steps import RunnerSteps
 
 
-def scheduler_step_for(impl: Impl) -> SchedulerStep:
+def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
     """Return phase 1."""
     if impl == "starter":
         from labs.phase1_scheduler_step import starter as yours
 
-        return SchedulerStep(yours.clamp, yours.schedule_step, yours.update_from_output)
+        return SchedulingFunctions(yours.clamp, yours.schedule_step, yours.update_from_output)
     from solutions import phase1_scheduler_step as ours
 
-    return SchedulerStep(ours.clamp, ours.schedule_step, ours.update_from_output)
+    return SchedulingFunctions(ours.clamp, ours.schedule_step, ours.update_from_output)
 
 
 def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:

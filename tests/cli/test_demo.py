@@ -120,7 +120,7 @@ def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
 )
 def test_absent_phases_are_named_and_the_toy_speaks(mini_vllm: Commands, lineup: str) -> None:
     shown = mini_vllm("demo", "--lineup", lineup).output
-    assert "the toy model speaks" in " ".join(shown.split())
+    assert "the fake model speaks" in " ".join(shown.split())
     for phase in range(2, 7):
         absent = parse_lineup(lineup)[phase] == "absent"
         assert (f"Phase {phase} is absent" in shown) == absent

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine, RunnerError
-from mini_vllm.runner.fake_model_runner import ToyRunner
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from mini_vllm.seams.interfaces import ModelRunner
 
 Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]
@@ -47,7 +47,7 @@ class SpyRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         self.batches.append(
             [
-                Row(r.request.request_id, r.num_computed_tokens, r.num_scheduled_tokens, tuple(r.block_ids), r.samples)
+                Row(r.request.request_id, r.num_computed_tokens, r.num_scheduled_tokens, tuple(r.block_ids), r.needs_token)
                 for r in batch
             ]
         )
@@ -58,7 +58,7 @@ class SpyRunner:
     @property
     def num_chunks(self) -> int:
         """Rows that computed something and sampled nothing."""
-        return sum(not row.samples for batch in self.batches for row in batch)
+        return sum(not row.needs_token for batch in self.batches for row in batch)
 
     @property
     def num_computed_tokens(self) -> int:
@@ -68,7 +68,7 @@ class SpyRunner:
 class FaultyRunner:
     """A toy that fails once when `fault` is set; `fired` says on whom, None if there was nothing to spoil."""
 
-    def __init__(self, inner: ToyRunner) -> None:
+    def __init__(self, inner: FakeModelRunner) -> None:
         self.inner = inner
         self.vocab_size = inner.vocab_size
         self.fault: Fault | None = None
@@ -125,7 +125,7 @@ def install_spy(engine: LLMEngine) -> SpyRunner:
 
 def install_faults(engine: LLMEngine) -> FaultyRunner:
     """Put a runner that can fail before the engine's toy and return it."""
-    assert isinstance(engine.runner, ToyRunner)
+    assert isinstance(engine.runner, FakeModelRunner)
     faulty = FaultyRunner(engine.runner)
     engine.runner = faulty
     return faulty

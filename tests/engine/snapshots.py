@@ -5,7 +5,7 @@ from typing import Any
 from mini_vllm.core.invariants import require
 from mini_vllm.core.request import Request
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.runner.fake_model_runner import ToyRunner
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
 
 def snapshot(engine: LLMEngine) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _request(request: Request) -> tuple[Any, ...]:
 class MemoryCheck:
     """Compares what the toy's slots hold with what the engine believes they hold."""
 
-    def __init__(self, engine: LLMEngine, runner: ToyRunner) -> None:
+    def __init__(self, engine: LLMEngine, runner: FakeModelRunner) -> None:
         self.engine = engine
         self.runner = runner
         self.tokens_of_hash: dict[bytes, list[int]] = {}

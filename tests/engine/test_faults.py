@@ -42,7 +42,7 @@ def run_with_faults(engine: LLMEngine, seed: int, fault: Fault, every: int) -> t
             requests = engine.scheduler.requests
             rows = spy.batches[-1]
             assert all(requests[row.request_id].status is RequestStatus.PREEMPTED for row in rows)
-            seen |= {"chunk" for row in rows if not row.samples}
+            seen |= {"chunk" for row in rows if not row.needs_token}
             seen |= {"hit" for row in rows if row.num_computed_tokens and row.num_scheduled_tokens > 1}
             if sum(request.num_preemptions for request in requests.values()) > num_preemptions:
                 seen.add("preemption")

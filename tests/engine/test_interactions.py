@@ -7,7 +7,7 @@ import pytest
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.runner.fake_model_runner import ToyRunner
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import install_spy
 from tests.engine.workloads import MAX_MODEL_LEN, drain, expect, make_engine, small_config
@@ -162,7 +162,7 @@ def test_a_stop_at_a_block_border_takes_no_further_block(num_prompt: int) -> Non
 
 def test_an_end_of_text_as_first_token_ends_the_request_with_no_text() -> None:
     engine = make_engine(small_config())
-    engine.runner = ToyRunner(101, 4, answers=[256])
+    engine.runner = FakeModelRunner(101, 4, answers=[256])
     engine.add_request("r", A)
     engine.add_request("ignores", A, SamplingParams(max_tokens=3, ignore_eos=True))
     done, goes_on = engine.step()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.oracle.divergence import find_culprit, first_parting, search, settings_for
+from course.oracle.divergence import find_culprit, first_divergence, search, settings_for
 from course.workloads.toy_workload import make_workload
 from labs.phase1_scheduler_step import starter as phase1
 from labs.phase2_block_pool import starter as phase2
@@ -50,12 +50,12 @@ def test_a_wrong_order_is_found_and_blamed_on_its_phase(monkeypatch: pytest.Monk
     monkeypatch.setattr(phase2, "PagedKVCacheManager", HeadFirst)
     found = search(range(12), 10, MINE, REFERENCE)
     assert found is not None
-    seed, parting = found
-    assert parting.field == "detail"
-    mine, reference = (steps[-1]["detail"]["free_queue"] for steps in (parting.mine, parting.reference))
+    seed, divergence = found
+    assert divergence.field == "detail"
+    mine, reference = (steps[-1]["detail"]["free_queue"] for steps in (divergence.mine, divergence.reference))
     assert sorted(mine) == sorted(reference)
-    assert parting.mine[:-1] == parting.reference[:-1]
-    assert len(parting.mine) == len(parting.reference) == parting.step + 1
+    assert divergence.mine[:-1] == divergence.reference[:-1]
+    assert len(divergence.mine) == len(divergence.reference) == divergence.step + 1
     assert find_culprit(make_workload(seed, 10), settings_for(seed), MINE, REFERENCE) == [2]
 
 
@@ -64,11 +64,11 @@ def test_an_exception_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError("budget")
 
     monkeypatch.setattr(phase1, "clamp", broken)
-    parting = first_parting(make_workload(0, 4), settings_for(0), MINE, REFERENCE)
-    assert parting is not None
-    assert isinstance(parting.error, ZeroDivisionError)
-    assert parting.step == 0
-    assert parting.mine == []
+    divergence = first_divergence(make_workload(0, 4), settings_for(0), MINE, REFERENCE)
+    assert divergence is not None
+    assert isinstance(divergence.error, ZeroDivisionError)
+    assert divergence.step == 0
+    assert divergence.mine == []
 
 
 def test_a_phase_that_is_not_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

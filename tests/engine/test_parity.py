@@ -61,7 +61,7 @@ def test_recordings_with_a_defect_run_without_it_to_the_end() -> None:
 
 def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = named("priority_victim_leaves_uncomputed_cached_blocks")
-    monkeypatch.setattr(phase4_prefix_cache.HashPrefixCache, "uncache", lambda *_: None)
+    monkeypatch.setattr(phase4_prefix_cache.HashPrefixCache, "drop_uncomputed", lambda *_: None)
     assert compare(scenario, REFERENCE) is None, "with the defect we decide as the recording does"
 
 

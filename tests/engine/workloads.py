@@ -72,7 +72,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
-    """Return an engine on the toy runner whose clock ticks once per look."""
+    """Return an engine on the fake model whose clock ticks once per look."""
     engine = build_engine(config, parse_lineup(lineup), record=record)
     ticks = count()
     engine.clock = lambda: float(next(ticks))

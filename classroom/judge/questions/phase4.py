@@ -83,7 +83,7 @@ class CacheScript:
     def come(self, number: int, request: Request, cache: Any) -> None:
         hits = cache.find_longest_cache_hit(request)
         self.add("find", number)
-        self.add("adopt", number, hits)
+        self.add("pin", number, hits)
         self.free = [block for block in self.free if block not in hits]
         self.tables[number], self.num_cached[number] = list(hits), len(hits)
 
@@ -103,6 +103,6 @@ class CacheScript:
         table, done = self.tables.pop(number), self.num_cached.pop(number)
         others = {block for other in self.tables.values() for block in other}
         lost = [block for block in table[done // 2 :] if block not in others] if self.rng.random() < 0.3 else []
-        self.add("uncache", number, lost)
-        cache.uncache(lost)
+        self.add("drop_uncomputed", number, lost)
+        cache.drop_uncomputed(lost)
         self.free += [block for block in table if block not in others]

@@ -52,12 +52,12 @@ class CommitLog(EvictionLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.adopted: list[int] = []
+        self.pinned: list[int] = []
         self.committed: set[int] = set()
         self.uncached: set[int] = set()
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
-        self.adopted += [-1, *map(int, block_ids)]
+    def pin(self, request: Request, block_ids: Sequence[int], pool: Any) -> None:
+        self.pinned += [-1, *map(int, block_ids)]
         for block_id in block_ids:
             pool.touch(block_id)
 
@@ -66,13 +66,13 @@ class CommitLog(EvictionLog):
     ) -> None:
         self.committed |= set(range(num_cached_blocks, num_full_blocks))
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         self.uncached |= set(map(int, block_ids))
 
     def told(self) -> Result:
         """Return what was noted since the last time."""
-        told = [self.evicted, self.adopted, sorted(self.committed), sorted(self.uncached)]
-        self.evicted, self.adopted, self.committed, self.uncached = [], [], set(), set()
+        told = [self.evicted, self.pinned, sorted(self.committed), sorted(self.uncached)]
+        self.evicted, self.pinned, self.committed, self.uncached = [], [], set(), set()
         return told
 
 

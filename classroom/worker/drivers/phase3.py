@@ -75,13 +75,13 @@ def make_room_once(
     """
     everybody, request = list(running), running[who]
     budget, planned, num_free, held = plan
-    step = SchedulerOutput(budget, dict(planned))
+    scheduler_output = SchedulerOutput(budget, dict(planned))
     waiting, kv = FCFSRequestQueue(), CountedMemory(num_free, block_size, dict(held))
     other_policy = "fcfs" if policy == "priority" else "priority"  # of other engines in the same process
     _, preemption, _ = [file.RecomputePreemption(name) for name in (other_policy, policy, other_policy)]
-    is_held = preemption.make_room(request, num_new, running, waiting, step, kv)
+    is_held = preemption.make_room(request, num_new, running, waiting, scheduler_output, kv)
     queues = [[other.request_id for other in queue] for queue in (running, waiting)]
-    preempted = [[row.victim_id, row.cause_id, row.num_tokens_returned] for row in step.preempted]
+    preempted = [[row.victim_id, row.cause_id, row.num_tokens_returned] for row in scheduler_output.preempted]
     numbers = [
         [
             *(int(other.status), other.num_computed_tokens, other.num_cached_tokens),
@@ -89,5 +89,14 @@ def make_room_once(
         ]
         for other in everybody
     ]
-    left = sorted(step.num_scheduled_tokens.items())
-    return [bool(is_held), queues, preempted, step.token_budget, left, kv.freed, sorted(kv.held.items()), numbers]
+    left = sorted(scheduler_output.num_scheduled_tokens.items())
+    return [
+        bool(is_held),
+        queues,
+        preempted,
+        scheduler_output.token_budget,
+        left,
+        kv.freed,
+        sorted(kv.held.items()),
+        numbers,
+    ]

@@ -40,14 +40,14 @@ def prefix_cache(file: Any, block_size: int, requests: list[Request], operations
                 seen.append(len(request.block_hashes))
             case "find":
                 seen.append(list(cache.find_longest_cache_hit(request)))
-            case "adopt":
-                cache.adopt(request, arguments[1], pool)
+            case "pin":
+                cache.pin(request, arguments[1], pool)
             case "commit":
                 cache.cache_full_blocks(request, *arguments[1:])
             case "evict":
                 seen.append(bool(cache.evict(arguments[1])))
-            case "uncache":
-                cache.uncache(arguments[1])
+            case "drop_uncomputed":
+                cache.drop_uncomputed(arguments[1])
         seen.append([alike(cache.cached_blocks()), round(float(cache.hit_rate()), 6), sorted(pool.touched)])
     return seen
 

@@ -168,7 +168,7 @@ class ScriptedPreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: BlockCountingKV,
     ) -> bool:
         names = self.script.get(request.request_id, ())
@@ -176,7 +176,7 @@ class ScriptedPreemption:
         if request in victims:
             victims = victims[: victims.index(request) + 1]
         for victim in victims:
-            self._evict(victim, request, running, waiting, step, kv)
+            self._evict(victim, request, running, waiting, scheduler_output, kv)
         makes_room = bool(victims) and request.status is RequestStatus.RUNNING
         if makes_room:
             kv.take(request, num_new_tokens)
@@ -192,7 +192,7 @@ class ScriptedPreemption:
         cause: Request,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: BlockCountingKV,
     ) -> None:
         kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
@@ -200,6 +200,6 @@ class ScriptedPreemption:
         victim.status = RequestStatus.PREEMPTED
         victim.num_computed_tokens = 0
         waiting.prepend_request(victim)
-        num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
-        step.token_budget += num_returned
-        step.preempted.append(Preempted(victim.request_id, cause.request_id, num_returned))
+        num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+        scheduler_output.token_budget += num_returned
+        scheduler_output.preempted.append(Preempted(victim.request_id, cause.request_id, num_returned))

@@ -86,7 +86,7 @@ class Scene:
     def take_step(self, phase1: ModuleType) -> SchedulerOutput:
         """Call `schedule_step`."""
         with explained(self.before, self.log):
-            step = phase1.schedule_step(
+            scheduler_output = phase1.schedule_step(
                 self.running,
                 self.waiting,
                 max_num_seqs=self.situation.max_num_seqs,
@@ -95,25 +95,25 @@ class Scene:
                 preemption=self.preemption,
                 chunks=self.chunks,
             )
-        if not isinstance(step, SchedulerOutput):
-            pytest.fail(f"schedule_step must return the SchedulerOutput that it filled in, not {step!r}.", False)
-        return step
+        if not isinstance(scheduler_output, SchedulerOutput):
+            pytest.fail(f"schedule_step must return its SchedulerOutput, not {scheduler_output!r}.", False)
+        return scheduler_output
 
-    def outcome(self, step: SchedulerOutput) -> dict[str, object]:
+    def outcome(self, scheduler_output: SchedulerOutput) -> dict[str, object]:
         """Return everything the step decided."""
         return {
-            "plan": describe_plan(step.num_scheduled_tokens.items()),
+            "plan": describe_plan(scheduler_output.num_scheduled_tokens.items()),
             "RUNNING": describe(self.running),
             "WAITING": describe(list(self.waiting)),
-            "budget left": step.token_budget,
+            "budget left": scheduler_output.token_budget,
             "statuses": {name: self.requests[name].status.name for name in sorted(self.requests)},
-            "preempted": [(p.victim_id, p.cause_id, p.num_tokens_returned) for p in step.preempted],
+            "preempted": [(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
             "calls": self.log.with_effect(),
         }
 
-    def advance(self, step: SchedulerOutput) -> None:
+    def advance(self, scheduler_output: SchedulerOutput) -> None:
         """Count the planned tokens as computed; who has caught up gets one token more."""
-        for name, amount in step.num_scheduled_tokens.items():
+        for name, amount in scheduler_output.num_scheduled_tokens.items():
             request = self.requests[name]
             request.num_computed_tokens += amount
             if request.num_computed_tokens == request.num_tokens:

@@ -21,8 +21,8 @@ class RecordingPrefixCache:
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         return list(self.hits.get(request.request_id, ()))
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        self.calls.append(f"adopt({request.request_id}, {[int(block_id) for block_id in block_ids]})")
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        self.calls.append(f"pin({request.request_id}, {[int(block_id) for block_id in block_ids]})")
         for block_id in block_ids:
             pool.touch(block_id)
 
@@ -39,9 +39,9 @@ class RecordingPrefixCache:
         self.cached.discard(block_id)
         return was_cached
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         if block_ids:
-            self.calls.append(f"uncache({sorted(int(block_id) for block_id in block_ids)})")
+            self.calls.append(f"drop_uncomputed({sorted(int(block_id) for block_id in block_ids)})")
             self.cached.difference_update(int(block_id) for block_id in block_ids)
 
     def cached_blocks(self) -> dict[int, bytes]:

@@ -46,7 +46,7 @@ class ListPool:
             table_after.append(free_after_hits.pop(0))
         new_blocks = table_after[len(table) :]
         self.free_blocks, self.tables[name] = free_after_hits, table_after
-        calls = [f"adopt({name}, {list(hits)})"] if admitted else []
+        calls = [f"pin({name}, {list(hits)})"] if admitted else []
         calls += [f"evict({block_id})" for block_id in new_blocks]
         full_before = self._num_full(num_before)
         full_after = self._num_full(min(num_before + num_new, num_known))
@@ -59,7 +59,7 @@ class ListPool:
         table = self.tables.pop(name, [])
         self.free_blocks += [block_id for block_id in reversed(table) if not self.num_holders(block_id)]
         unfinished = table[self._num_full(num_computed) :]
-        return [f"uncache({sorted(unfinished)})"] if unfinished else []
+        return [f"drop_uncomputed({sorted(unfinished)})"] if unfinished else []
 
     def _num_full(self, num_tokens: int) -> int:
         return num_tokens // self.block_size

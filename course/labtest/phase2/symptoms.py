@@ -21,7 +21,7 @@ def symptom_of_commits(expected: Sequence[str], yours: Sequence[str]) -> tuple[s
         return "", ""
     if theirs[0]["before"] != ours[0]["before"] and theirs[0]["after"] == ours[0]["after"]:
         question = f"your call says that {theirs[0]['before']} blocks were full before this step"
-        hits = next((call for call in expected if call.startswith("adopt(") and "[]" not in call), "")
+        hits = next((call for call in expected if call.startswith("pin(") and "[]" not in call), "")
         if hits:
             return RULE, f"{question}. {ours[0]['who']} comes with a hit: does this step fill the hit blocks?"
         return RULE, f"{question}. How many tokens were computed before it, and how many blocks do those fill?"

@@ -110,8 +110,8 @@ class RandomWorkload:
             self.log.append(f"{request.request_id} does not fit and is not admitted")
             return
         pool = RecordingPool()
-        self.log.append(f"adopt({request.request_id}, {hit_blocks})")
-        self.cache.adopt(request, hit_blocks, pool)
+        self.log.append(f"pin({request.request_id}, {hit_blocks})")
+        self.cache.pin(request, hit_blocks, pool)
         self.naive.count_admission(request, hit_blocks)
         self.expect(sorted(pool.touched), sorted(hit_blocks), "Adopting pins each hit block once.", "what is touched?")
         for block_id in hit_blocks:
@@ -137,8 +137,8 @@ class RandomWorkload:
         request = self.live.pop(self.random.randrange(len(self.live)))
         table = self.tables.pop(request.request_id)
         never_computed = table[self.random.randint(0, len(table)) :] if self.random.random() < 0.3 else []
-        self.log.append(f"{request.request_id} leaves; uncache({never_computed})")
-        self.cache.uncache(never_computed)
+        self.log.append(f"{request.request_id} leaves; drop_uncomputed({never_computed})")
+        self.cache.drop_uncomputed(never_computed)
         for block_id in never_computed:
             self.naive.forget(block_id)
         for block_id in table:
@@ -148,11 +148,11 @@ class RandomWorkload:
         self.compare_hit(self.random.choice(self.live) if self.live else self.new_request())
 
     def use_another_cache(self) -> None:
-        self.log.append("another cache of the same class is made, and block 1 is committed and adopted there")
+        self.log.append("another cache of the same class is made, and block 1 is committed and pinned there")
         another = type(self.cache)(self.block_size)  # type: ignore[call-arg]
         request = make_request(f"r{self.num_requests}", self.block_size + 1)
         another.cache_full_blocks(request, [1], 0, 1)
-        another.adopt(request, [1], RecordingPool())
+        another.pin(request, [1], RecordingPool())
 
     def new_request(self) -> Request:
         self.num_requests += 1

@@ -47,7 +47,7 @@ def describe_rows(batch: Sequence[ScheduledRequest], block_size: int | None = No
         lines.append(
             f"{row.request.request_id}: num_computed={row.num_computed_tokens}, n={row.num_scheduled_tokens}, "
             f"tokens {row.request.all_token_ids[row.num_computed_tokens : end]}, blocks {row.block_ids}, "
-            f"{'samples' if row.samples else 'does not sample'}"
+            f"{'samples' if row.needs_token else 'does not sample'}"
         )
     return "\n".join(lines)
 
@@ -94,7 +94,7 @@ def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> Flat
             positions.append(position)
             slots.append(row.block_ids[position // block_size] * block_size + position % block_size)
         starts.append(len(positions))
-        if row.samples:
+        if row.needs_token:
             logits_rows.append(len(positions) - 1)
         tables.append([block for index, block in enumerate(row.block_ids) if index * block_size <= positions[-1]])
     longest = max(len(table) for table in tables)

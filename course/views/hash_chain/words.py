@@ -25,8 +25,8 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
     if common == 0 and here.extra_keys != other.extra_keys and place >= len(here.links[0].token_ids):
         return f"{told}: {other.name}'s tokens, but other keys"
     if place < min(len(here.token_ids), len(other.token_ids)):
-        parting = f"token {place} is {here.token_ids[place]}, not {other.token_ids[place]}"
-        return f"{told}, then {parting}" if common else f"{told}: {parting}"
+        divergence = f"token {place} is {here.token_ids[place]}, not {other.token_ids[place]}"
+        return f"{told}, then {divergence}" if common else f"{told}: {divergence}"
     if len(here.token_ids) == len(other.token_ids):
         return f"{told}, and nothing differs"
     return f"{told}, then {here.name if len(here.token_ids) < len(other.token_ids) else other.name} ends"

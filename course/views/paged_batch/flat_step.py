@@ -48,7 +48,7 @@ def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
         slot_mapping=[slot(row.block_ids, p, block_size) for row, span in zip(batch, spans, strict=True) for p in span],
         query_start_loc=starts,
         block_tables=[[*table, *[0] * (longest - len(table))] for table in used],
-        logits_rows=[end - 1 for row, end in zip(batch, starts[1:], strict=True) if row.samples],
+        logits_rows=[end - 1 for row, end in zip(batch, starts[1:], strict=True) if row.needs_token],
     )
 
 

@@ -28,33 +28,33 @@ def schedule_step(running, waiting, *, max_num_seqs, max_num_batched_tokens, kv,
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
     planner = _Planner(running, waiting, max_num_batched_tokens, kv, chunks)
-    step = planner.step
+    scheduler_output = planner.step
     for request in running[:]:
-        if step.token_budget < 1:
+        if scheduler_output.token_budget < 1:
             break
         if request not in running:
             continue
-        n = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        n = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if not n:
             continue
         got = kv.allocate_slots(request, n)
         if got is None:
             planner.refused = True
-            if preemption.make_room(request, n, running, waiting, step, kv):
+            if preemption.make_room(request, n, running, waiting, scheduler_output, kv):
                 planner.grant(request, n)
             elif request not in running:
                 break
         else:
             planner.grant(request, n)
     if planner.refused:
-        return step
+        return scheduler_output
     while len(waiting) > 0:
-        if len(running) >= max_num_seqs or step.token_budget < 1:
+        if len(running) >= max_num_seqs or scheduler_output.token_budget < 1:
             break
         head = waiting.peek_request()
         hits = kv.get_computed_blocks(head)
         computed = len(hits) * kv.block_size
-        n = chunks.num_new_tokens(head, computed, step.token_budget)
+        n = chunks.num_new_tokens(head, computed, scheduler_output.token_budget)
         if not n:
             break
         if not chunks.admits(head, hits, running, kv):
@@ -66,4 +66,4 @@ def schedule_step(running, waiting, *, max_num_seqs, max_num_batched_tokens, kv,
         head.num_computed_tokens = computed
         running.append(head)
         planner.grant(head, n)
-    return step
+    return scheduler_output

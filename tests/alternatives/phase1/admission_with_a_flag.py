@@ -6,22 +6,22 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, 
 from solutions.phase1_scheduler_step import _serve_running
 
 
-def _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks):
+def _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks):
     going = True
     while going:
         going = False
-        if len(waiting) and len(running) < max_num_seqs and step.token_budget:
+        if len(waiting) and len(running) < max_num_seqs and scheduler_output.token_budget:
             head = waiting.peek_request()
             hits = kv.get_computed_blocks(head)
-            n = chunks.num_new_tokens(head, len(hits) * kv.block_size, step.token_budget)
+            n = chunks.num_new_tokens(head, len(hits) * kv.block_size, scheduler_output.token_budget)
             if n and chunks.admits(head, hits, list(running), kv):
                 if kv.allocate_slots(head, n, list(hits), 0) is not None:
                     going = True
                     assert waiting.pop_request() is head
                     head.num_computed_tokens, head.status = len(hits) * kv.block_size, RequestStatus.RUNNING
                     running.append(head)
-                    step.num_scheduled_tokens[head.request_id] = n
-                    step.token_budget -= n
+                    scheduler_output.num_scheduled_tokens[head.request_id] = n
+                    scheduler_output.token_budget -= n
 
 
 def schedule_step(
@@ -39,8 +39,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output

@@ -6,28 +6,28 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, 
 from solutions.phase1_scheduler_step import _admit_waiting
 
 
-def _serve_running(running, waiting, step, kv, preemption, chunks):
+def _serve_running(running, waiting, scheduler_output, kv, preemption, chunks):
     from collections import deque
 
     todo = deque(running)
     ok = True
     while todo:
-        assert step.token_budget >= 0
+        assert scheduler_output.token_budget >= 0
         request = todo.popleft()
-        if step.token_budget == 0:
+        if scheduler_output.token_budget == 0:
             return ok
         if request.status != RequestStatus.RUNNING:
             continue
-        wanted = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        wanted = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if wanted < 1:
             continue
         held = kv.allocate_slots(request, wanted) is not None
         if not held:
             ok = False
-            held = preemption.make_room(request, wanted, running, waiting, step, kv)
+            held = preemption.make_room(request, wanted, running, waiting, scheduler_output, kv)
         if held:
-            step.num_scheduled_tokens[request.request_id] = wanted
-            step.token_budget -= wanted
+            scheduler_output.num_scheduled_tokens[request.request_id] = wanted
+            scheduler_output.token_budget -= wanted
         elif request.status == RequestStatus.PREEMPTED:
             return ok
     return ok
@@ -48,8 +48,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output

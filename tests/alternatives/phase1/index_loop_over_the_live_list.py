@@ -15,32 +15,32 @@ def schedule_step(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> SchedulerOutput:
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
     was_refused = False
     index = 0
-    while index < len(running) and step.token_budget > 0:
+    while index < len(running) and scheduler_output.token_budget > 0:
         request = running[index]
-        num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         has_slots = num_new_tokens > 0
         if has_slots and kv.allocate_slots(request, num_new_tokens) is None:
             was_refused = True
-            has_slots = preemption.make_room(request, num_new_tokens, running, waiting, step, kv)
+            has_slots = preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv)
             if request not in running:
                 break
             index = running.index(request)  # victims may have left in front of it
         if has_slots:
-            step.num_scheduled_tokens[request.request_id] = num_new_tokens
-            step.token_budget -= num_new_tokens
+            scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
+            scheduler_output.token_budget -= num_new_tokens
         index += 1
     if was_refused:
-        return step
+        return scheduler_output
     for _ in range(len(waiting)):
-        if step.token_budget == 0 or len(running) == max_num_seqs:
+        if scheduler_output.token_budget == 0 or len(running) == max_num_seqs:
             break
         request = waiting.peek_request()
         hit_blocks = kv.get_computed_blocks(request)
         num_hit_tokens = len(hit_blocks) * kv.block_size
-        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, step.token_budget)
+        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, scheduler_output.token_budget)
         if (
             num_new_tokens == 0
             or not chunks.admits(request, hit_blocks, running, kv)
@@ -51,6 +51,6 @@ def schedule_step(
         request.num_computed_tokens = num_hit_tokens
         request.status = RequestStatus.RUNNING
         running += [request]
-        step.token_budget -= num_new_tokens
-        step.num_scheduled_tokens[request.request_id] = num_new_tokens
-    return step
+        scheduler_output.token_budget -= num_new_tokens
+        scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
+    return scheduler_output

@@ -6,14 +6,14 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, 
 from solutions.phase1_scheduler_step import _admit_waiting
 
 
-def _serve_running(running, waiting, step, kv, preemption, chunks):
+def _serve_running(running, waiting, scheduler_output, kv, preemption, chunks):
     refused = 0
     for request in [*running]:
-        if not step.token_budget:
+        if not scheduler_output.token_budget:
             break
         if request.status is RequestStatus.PREEMPTED:
             continue
-        budget = step.token_budget
+        budget = scheduler_output.token_budget
         num = chunks.num_new_tokens(
             request=request, num_computed_tokens=request.num_computed_tokens, token_budget=budget
         )
@@ -22,14 +22,19 @@ def _serve_running(running, waiting, step, kv, preemption, chunks):
         if kv.allocate_slots(request=request, num_new_tokens=num) is None:
             refused += 1
             room = preemption.make_room(
-                request=request, num_new_tokens=num, running=running, waiting=waiting, step=step, kv=kv
+                request=request,
+                num_new_tokens=num,
+                running=running,
+                waiting=waiting,
+                scheduler_output=scheduler_output,
+                kv=kv,
             )
             if not room and request.status is RequestStatus.PREEMPTED:
                 break
             if not room:
                 continue
-        step.num_scheduled_tokens |= {request.request_id: num}
-        step.token_budget -= num
+        scheduler_output.num_scheduled_tokens |= {request.request_id: num}
+        scheduler_output.token_budget -= num
     return refused == 0
 
 
@@ -48,8 +53,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output

@@ -9,16 +9,16 @@ from solutions.phase1_scheduler_step import _serve_running
 def _admit_waiting(
     running: list[Request],
     waiting: RequestQueue,
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     max_num_seqs: int,
     kv: KVCacheManager,
     chunks: ChunkPolicy,
 ) -> None:
-    while waiting and step.token_budget > 0 and len(running) < max_num_seqs:
+    while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
         request = waiting.pop_request()
         hit_blocks = kv.get_computed_blocks(request)
         num_hit_tokens = len(hit_blocks) * kv.block_size
-        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, step.token_budget)
+        num_new_tokens = chunks.num_new_tokens(request, num_hit_tokens, scheduler_output.token_budget)
         if (
             num_new_tokens == 0
             or not chunks.admits(request, hit_blocks, running, kv)
@@ -29,8 +29,8 @@ def _admit_waiting(
         running.append(request)
         request.status = RequestStatus.RUNNING
         request.num_computed_tokens = num_hit_tokens
-        step.num_scheduled_tokens[request.request_id] = num_new_tokens
-        step.token_budget -= num_new_tokens
+        scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
+        scheduler_output.token_budget -= num_new_tokens
 
 
 def schedule_step(
@@ -48,8 +48,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output

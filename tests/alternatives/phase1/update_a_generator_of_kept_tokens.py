@@ -11,7 +11,7 @@ def _kept(request, tokens, max_model_len):
             return
 
 
-def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+def update_from_output(scheduler_output, sampled_token_ids, requests, running, *, max_model_len, kv):
     """Append the sampled tokens, end what is over, and free it.
 
     Goes through the requests in the order of the step. A request that is not in `requests` any more
@@ -19,7 +19,7 @@ def update_from_output(step, sampled_token_ids, requests, running, *, max_model_
     """
     kept = {
         request_id: list(_kept(requests[request_id], sampled_token_ids[request_id], max_model_len))
-        for request_id in step.num_scheduled_tokens
+        for request_id in scheduler_output.num_scheduled_tokens
         if request_id in requests and sampled_token_ids.get(request_id)
     }
     for request_id in kept:

@@ -7,7 +7,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     sampled_token_ids: dict[str, list[int]],
     requests: dict[str, Request],
     running: list[Request],
@@ -17,7 +17,7 @@ def update_from_output(
 ) -> dict[str, list[int]]:
     served = [
         (requests[request_id], sampled_token_ids[request_id])
-        for request_id in step.num_scheduled_tokens
+        for request_id in scheduler_output.num_scheduled_tokens
         if request_id in requests and sampled_token_ids.get(request_id)
     ]
     kept = {request.request_id: keep(request, token_ids, max_model_len) for request, token_ids in served}

@@ -3,14 +3,14 @@
 from mini_vllm.core.stopping import check_stop
 
 
-def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+def update_from_output(scheduler_output, sampled_token_ids, requests, running, *, max_model_len, kv):
     """Append the sampled tokens, end what is over, and free it.
 
     Goes through the requests in the order of the step. A request that is not in `requests` any more
     is passed over. Returns request id to the tokens that were kept: none after a stop.
     """
     result = {}
-    for request_id in list(step.num_scheduled_tokens):
+    for request_id in list(scheduler_output.num_scheduled_tokens):
         if request_id not in requests:
             continue
         tokens = list(sampled_token_ids.get(request_id) or ())

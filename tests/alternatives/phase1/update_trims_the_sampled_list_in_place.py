@@ -7,7 +7,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     sampled_token_ids: dict[str, list[int]],
     requests: dict[str, Request],
     running: list[Request],
@@ -21,7 +21,7 @@ def update_from_output(
     is passed over. Returns request id to the tokens that were kept: none after a stop.
     """
     kept: dict[str, list[int]] = {}
-    for request_id in step.num_scheduled_tokens:
+    for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
         new_token_ids = sampled_token_ids.get(request_id)
         if request is None or not new_token_ids:

@@ -3,7 +3,7 @@
 from mini_vllm.core.stopping import check_stop
 
 
-def update_from_output(step, sampled_token_ids, requests, running, *, max_model_len, kv):
+def update_from_output(scheduler_output, sampled_token_ids, requests, running, *, max_model_len, kv):
     """Append the sampled tokens, end what is over, and free it.
 
     Goes through the requests in the order of the step. A request that is not in `requests` any more
@@ -18,7 +18,7 @@ def update_from_output(step, sampled_token_ids, requests, running, *, max_model_
         return tokens
 
     kept, done = {}, []
-    for rid in step.num_scheduled_tokens:
+    for rid in scheduler_output.num_scheduled_tokens:
         if rid in requests and sampled_token_ids.get(rid, []):
             kept[rid] = take(requests[rid], sampled_token_ids[rid])
             if requests[rid].is_finished:

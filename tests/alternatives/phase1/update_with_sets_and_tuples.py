@@ -7,7 +7,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(
-    step: SchedulerOutput,
+    scheduler_output: SchedulerOutput,
     sampled_token_ids: dict[str, list[int]],
     requests: dict[str, Request],
     running: list[Request],
@@ -17,7 +17,7 @@ def update_from_output(
 ) -> dict[str, tuple[int, ...]]:
     finished: set[str] = set()
     answer: dict[str, tuple[int, ...]] = {}
-    for request_id in step.num_scheduled_tokens:
+    for request_id in scheduler_output.num_scheduled_tokens:
         if request_id not in requests or not sampled_token_ids.get(request_id):
             continue
         request = requests[request_id]

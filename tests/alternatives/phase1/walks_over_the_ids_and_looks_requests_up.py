@@ -6,27 +6,27 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, 
 from solutions.phase1_scheduler_step import _admit_waiting
 
 
-def _serve_running(running, waiting, step, kv, preemption, chunks):
+def _serve_running(running, waiting, scheduler_output, kv, preemption, chunks):
     by_id = {r.request_id: r for r in running}
     refusals = []
     for rid in list(by_id):
         request = by_id[rid]
-        if step.token_budget <= 0:
+        if scheduler_output.token_budget <= 0:
             break
         if all(r is not request for r in running):
             continue
-        n = chunks.num_new_tokens(request, request.num_computed_tokens, step.token_budget)
+        n = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if n <= 0:
             continue
         if kv.allocate_slots(request, n, ()) is None:
             refusals.append(rid)
-            ok = preemption.make_room(request, n, running, waiting, step, kv)
+            ok = preemption.make_room(request, n, running, waiting, scheduler_output, kv)
             if not ok and request.status is not RequestStatus.RUNNING:
                 return False
             if not ok:
                 continue
-        step.num_scheduled_tokens[rid] = n
-        step.token_budget -= n
+        scheduler_output.num_scheduled_tokens[rid] = n
+        scheduler_output.token_budget -= n
     return not refusals
 
 
@@ -45,8 +45,8 @@ def schedule_step(
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
-    step = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, step, kv, preemption, chunks)
+    scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
+    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
     if everybody_got_memory:
-        _admit_waiting(running, waiting, step, max_num_seqs, kv, chunks)
-    return step
+        _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
+    return scheduler_output

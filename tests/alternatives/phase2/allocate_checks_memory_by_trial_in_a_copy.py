@@ -49,7 +49,7 @@ class PagedKVCacheManager:
         if missing > len(free - set(hits)):
             return None
         if admitting:
-            self.prefix_cache.adopt(request, hits, self.block_pool)
+            self.prefix_cache.pin(request, hits, self.block_pool)
             self.req_to_blocks[request.request_id] = table
         new = self.block_pool.get_new_blocks(missing)
         table.extend(new)
@@ -61,7 +61,7 @@ class PagedKVCacheManager:
     def free(self, request: Request) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.req_to_blocks.pop(request.request_id, [])
-        self.prefix_cache.uncache(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

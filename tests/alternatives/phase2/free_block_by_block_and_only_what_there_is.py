@@ -1,4 +1,4 @@
-"""Free without uncache when nothing to uncache and none calls skipped."""
+"""Free without drop_uncomputed when nothing to drop_uncomputed and none calls skipped."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ class PagedKVCacheManager:
             if num_needed + num_free_hits > self.num_free_blocks:
                 return None
         if table is None:
-            self.prefix_cache.adopt(request, hit_blocks, self.block_pool)
+            self.prefix_cache.pin(request, hit_blocks, self.block_pool)
             table = self.req_to_blocks[request.request_id] = list(hit_blocks)
         new_blocks = self.block_pool.get_new_blocks(num_needed)
         table += new_blocks
@@ -71,7 +71,7 @@ class PagedKVCacheManager:
         done = request.num_computed_tokens // self.block_size
         never = table[done:]
         if never:
-            self.prefix_cache.uncache(never)
+            self.prefix_cache.drop_uncomputed(never)
         for block_id in reversed(table):
             self.block_pool.free_blocks([block_id])
 

@@ -46,7 +46,7 @@ class PagedKVCacheManager:
             return None
         if fresh:
             self.req_to_blocks[rid] = [*hits]
-            self.prefix_cache.adopt(request, list(hits), self.block_pool)
+            self.prefix_cache.pin(request, list(hits), self.block_pool)
         new = self.block_pool.get_new_blocks(take) if take else []
         self.req_to_blocks[rid] = self.req_to_blocks[rid] + new
         first, last = start // size, min(request.num_tokens, start + num_new_tokens) // size
@@ -57,7 +57,7 @@ class PagedKVCacheManager:
     def free(self, request: Request) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.req_to_blocks.pop(request.request_id, [])
-        self.prefix_cache.uncache(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

@@ -36,7 +36,7 @@ class PagedKVCacheManager:
         if num_missing > len(set(self.pool.free_queue.block_ids()) - set(hit_blocks)):
             return None
         if request.request_id not in self.tables:
-            self.prefix_cache.adopt(request, hit_blocks, self.pool)
+            self.prefix_cache.pin(request, hit_blocks, self.pool)
             self.tables[request.request_id].extend(hit_blocks)
         return self._extend(request, computed, computed + num_new_tokens, num_missing)
 
@@ -58,7 +58,7 @@ class PagedKVCacheManager:
         table = self.tables.pop(request.request_id, [])
         first_incomplete = request.num_computed_tokens // self.block_size
         if table[first_incomplete:]:
-            self.prefix_cache.uncache(table[first_incomplete:])
+            self.prefix_cache.drop_uncomputed(table[first_incomplete:])
         if table:
             self.pool.free_blocks(table[::-1])
 

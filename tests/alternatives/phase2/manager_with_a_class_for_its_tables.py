@@ -50,7 +50,7 @@ class PagedKVCacheManager:
         if need + len(idle) > self.num_free_blocks:
             return None
         if not admitted:
-            self.cache.adopt(request, tuple(hit_blocks), self.pool)
+            self.cache.pin(request, tuple(hit_blocks), self.pool)
             self.tables[request.request_id] = _Table(hit_blocks)
         table = self.tables[request.request_id].ids
         new = []
@@ -68,7 +68,7 @@ class PagedKVCacheManager:
         if table is None:
             return
         keep = request.num_computed_tokens // self.block_size
-        self.cache.uncache(tuple(table.ids[keep:]))
+        self.cache.drop_uncomputed(tuple(table.ids[keep:]))
         self.pool.free_blocks(list(reversed(table.ids)))
 
     def block_ids(self, request_id):

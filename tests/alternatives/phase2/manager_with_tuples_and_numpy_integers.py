@@ -46,7 +46,7 @@ class PagedKVCacheManager:
         if missing + len([block_id for block_id in hit_blocks if block_id not in held]) > self.num_free_blocks:
             return None
         if is_new:
-            self.prefix_cache.adopt(request, table, self.block_pool)
+            self.prefix_cache.pin(request, table, self.block_pool)
         new_blocks = [np.int64(block_id) for block_id in self.block_pool.get_new_blocks(missing)]
         self.tables[request.request_id] = table = table + tuple(new_blocks)
         first, last = before // self.block_size, min(after, request.num_tokens) // self.block_size
@@ -58,7 +58,7 @@ class PagedKVCacheManager:
         if request.request_id not in self.tables:
             return
         table = self.tables.pop(request.request_id)
-        self.prefix_cache.uncache(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(tuple(reversed(table)))
 
     def block_ids(self, request_id: str) -> Sequence[int]:

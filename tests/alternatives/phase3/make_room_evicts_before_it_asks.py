@@ -17,16 +17,16 @@ class RecomputePreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         while True:
             victim = choose_victim(running, self.policy)
             running.remove(victim)
             preempt(victim, waiting, kv)
-            num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
-            step.token_budget += num_returned
-            step.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+            scheduler_output.token_budget += num_returned
+            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
             if victim is request:
                 return False
             if kv.allocate_slots(request, num_new_tokens) is not None:

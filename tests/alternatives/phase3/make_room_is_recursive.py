@@ -17,7 +17,7 @@ class RecomputePreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         if kv.allocate_slots(request, num_new_tokens) is not None:
@@ -25,9 +25,9 @@ class RecomputePreemption:
         victim = choose_victim(running, self._policy)
         del running[running.index(victim)]
         returned = 0
-        if victim.request_id in step.num_scheduled_tokens:
-            returned = step.num_scheduled_tokens.pop(victim.request_id)
-        step.token_budget += returned
+        if victim.request_id in scheduler_output.num_scheduled_tokens:
+            returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id)
+        scheduler_output.token_budget += returned
         preempt(victim, waiting, kv)
-        step.preempted += [Preempted(victim.request_id, request.request_id, returned)]
-        return victim is not request and self.make_room(request, num_new_tokens, running, waiting, step, kv)
+        scheduler_output.preempted += [Preempted(victim.request_id, request.request_id, returned)]
+        return victim is not request and self.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv)

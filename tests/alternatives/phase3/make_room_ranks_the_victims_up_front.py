@@ -19,13 +19,13 @@ class RecomputePreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
-        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
+        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: `request` was its own last victim.
         """
         order = list(reversed(running))
@@ -36,9 +36,9 @@ class RecomputePreemption:
                 return True
             running.remove(victim)
             preempt(victim, waiting, kv)
-            num_returned = step.num_scheduled_tokens.pop(victim.request_id, 0)
-            step.token_budget += num_returned
-            step.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+            scheduler_output.token_budget += num_returned
+            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
             if victim is request:
                 return False
         return kv.allocate_slots(request, num_new_tokens) is not None

@@ -13,11 +13,11 @@ class RecomputePreemption:
         self._policy = policy
         self.num_evictions = 0
 
-    def make_room(self, request, num_new_tokens, running, waiting, step, kv):
+    def make_room(self, request, num_new_tokens, running, waiting, scheduler_output, kv):
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
-        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
+        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: `request` was its own last victim.
         """
         for _ in range(len(running) + 1):
@@ -25,11 +25,11 @@ class RecomputePreemption:
                 return True
             victim = choose_victim(running, self._policy)
             self.num_evictions += 1
-            planned = step.num_scheduled_tokens
+            planned = scheduler_output.num_scheduled_tokens
             tokens = planned.get(victim.request_id, 0)
             planned.pop(victim.request_id, None)
-            step.preempted.append(Preempted(victim.request_id, request.request_id, tokens))
-            step.token_budget = step.token_budget + tokens
+            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, tokens))
+            scheduler_output.token_budget = scheduler_output.token_budget + tokens
             running.remove(victim)
             preempt(victim, waiting, kv)
             if request.status is RequestStatus.PREEMPTED:

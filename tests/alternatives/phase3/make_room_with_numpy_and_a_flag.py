@@ -25,7 +25,7 @@ class RecomputePreemption:
         num_new_tokens: int,
         running: list[Request],
         waiting: RequestQueue,
-        step: SchedulerOutput,
+        scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
         holds = kv.allocate_slots(request, num_new_tokens) is not None
@@ -37,9 +37,9 @@ class RecomputePreemption:
             victim.num_computed_tokens = np.int64(0)
             victim.num_preemptions += 1
             waiting.prepend_request(victim)
-            returned = np.int64(step.num_scheduled_tokens.pop(victim.request_id, 0))
-            step.token_budget += returned
-            step.preempted.append(
+            returned = np.int64(scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0))
+            scheduler_output.token_budget += returned
+            scheduler_output.preempted.append(
                 Preempted(victim_id=victim.request_id, cause_id=request.request_id, num_tokens_returned=returned)
             )
             if victim is not request:

@@ -15,11 +15,11 @@ class RecomputePreemption:
         }[policy]
         self.log = []
 
-    def make_room(self, request, num_new_tokens, running, waiting, step, kv):
+    def make_room(self, request, num_new_tokens, running, waiting, scheduler_output, kv):
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `step.preempted`; a victim that
-        `step` had planned leaves the plan and its tokens return to `step.token_budget`.
+        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
+        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: `request` was its own last victim.
         """
         blocks = kv.allocate_slots(request, num_new_tokens)
@@ -29,9 +29,9 @@ class RecomputePreemption:
             print("preempting", self.log[-1])
             running.remove(victim)
             preempt(victim, waiting, kv)
-            returned = step.num_scheduled_tokens.pop(victim.request_id, None) or 0
-            step.token_budget += returned
-            step.preempted.append(Preempted(victim.request_id, request.request_id, returned))
+            returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, None) or 0
+            scheduler_output.token_budget += returned
+            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, returned))
             if victim is request:
                 break
             blocks = kv.allocate_slots(request, num_new_tokens)

@@ -34,7 +34,7 @@ class HashPrefixCache:
         known = itertools.takewhile(lambda h: self.twins.get(h), itertools.islice(request.block_hashes, most))
         return [self.twins[h][0] for h in known]
 
-    def adopt(self, request, block_ids, pool):
+    def pin(self, request, block_ids, pool):
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         self.asked += request.num_tokens
         self.found += self.size * len(block_ids)
@@ -57,7 +57,7 @@ class HashPrefixCache:
         self.twins[self.content.pop(block_id)].remove(block_id)
         return True
 
-    def uncache(self, block_ids):
+    def drop_uncomputed(self, block_ids):
         """Forget blocks that were entered in the cache but never computed."""
         for block_id in reversed(list(block_ids)):
             self.evict(block_id)

@@ -38,7 +38,7 @@ class HashPrefixCache:
             hit_blocks.append(next(iter(blocks)))
         return hit_blocks
 
-    def adopt(self, request, block_ids, pool):
+    def pin(self, request, block_ids, pool):
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         for block_id in block_ids:
             pool.touch(block_id)
@@ -65,7 +65,7 @@ class HashPrefixCache:
             del self._blocks_of_hash[block_hash]
         return True
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Forget blocks that were entered in the cache but never computed."""
         for block_id in block_ids:
             self.evict(block_id)

@@ -19,7 +19,7 @@ class HashPrefixCache(Given):
         super().__init__(block_size)
         self.history: list[tuple[int, int]] = []
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         self.history.append((len(block_ids) * self.block_size, request.num_tokens))
         for block_id in block_ids:
             pool.touch(block_id)

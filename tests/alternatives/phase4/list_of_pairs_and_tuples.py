@@ -34,7 +34,7 @@ class HashPrefixCache:
             hits = (*hits, np.int64(copies[0]))
         return hits
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         self.asked += request.num_tokens
         for block_id in reversed(block_ids):
             pool.touch(block_id)
@@ -49,10 +49,10 @@ class HashPrefixCache:
 
     def evict(self, block_id: int) -> bool:
         before = len(self.entries)
-        self.uncache([block_id])
+        self.drop_uncomputed([block_id])
         return len(self.entries) < before
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         gone = set(block_ids)
         self.entries = [entry for entry in self.entries if entry[0] not in gone]
 

@@ -34,7 +34,7 @@ class HashPrefixCache:
         end = bisect(is_known_up_to, 0, key=lambda length: not all(self.copies.get(h) for h in hashes[:length]))
         return [self.copies[block_hash][0] for block_hash in hashes[:end]]
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         self.tokens += (len(block_ids) * self.block_size, request.num_tokens)
         for block_id in block_ids:
             pool.touch(block_id)
@@ -53,7 +53,7 @@ class HashPrefixCache:
                 return True
         return False
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         for block_id in reversed(block_ids):
             self.evict(block_id)
 

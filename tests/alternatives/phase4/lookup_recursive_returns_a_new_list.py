@@ -32,7 +32,7 @@ class HashPrefixCache:
         self.update_block_hashes(request)
         return self._walk(request.block_hashes, 0, (request.num_tokens - 1) // self.block_size)
 
-    def adopt(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         for block_id in block_ids:
             pool.touch(block_id)
@@ -60,7 +60,7 @@ class HashPrefixCache:
             del self._blocks_of_hash[block_hash]
         return True
 
-    def uncache(self, block_ids: Sequence[int]) -> None:
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Forget blocks that were entered in the cache but never computed."""
         for block_id in block_ids:
             self.evict(block_id)

@@ -37,7 +37,7 @@ class HashPrefixCache:
             out.append(twins[0][1])
         return tuple(out)
 
-    def adopt(self, request, block_ids, pool):
+    def pin(self, request, block_ids, pool):
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
         for b in tuple(block_ids):
             pool.touch(b)
@@ -53,7 +53,7 @@ class HashPrefixCache:
         """Forget what a block holds, because it is being handed out. True if it was in the cache."""
         return self.by_block.pop(block_id, None) is not None
 
-    def uncache(self, block_ids):
+    def drop_uncomputed(self, block_ids):
         """Forget blocks that were entered in the cache but never computed."""
         for b in set(block_ids):
             self.by_block.pop(b, None)

@@ -31,4 +31,4 @@ def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
     last = (end - 1 for end in accumulate(row.num_scheduled_tokens for row in batch))
-    return list(compress(last, (row.samples for row in batch)))
+    return list(compress(last, (row.needs_token for row in batch)))

@@ -35,4 +35,4 @@ def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> np.n
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> tuple[np.int64, ...]:
     ends = np.cumsum([row.num_scheduled_tokens for row in batch])
-    return tuple(ends[np.array([row.samples for row in batch], dtype=bool)] - 1)
+    return tuple(ends[np.array([row.needs_token for row in batch], dtype=bool)] - 1)

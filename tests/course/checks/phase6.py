@@ -34,7 +34,7 @@ def row(name: str, num_tokens: int, computed: int, n: int, blocks: Sequence[int]
     """Return a request's share of a step; it samples if the step reaches its last token."""
     first = 100 * (ord(name) - 64)
     request = make_request(name, 0, token_ids=range(first, first + num_tokens))
-    return ScheduledRequest(request, computed, n, list(blocks), samples=computed + n == num_tokens)
+    return ScheduledRequest(request, computed, n, list(blocks), needs_token=computed + n == num_tokens)
 
 
 # The step of questions 1 and 2: a chunk of A, a decode of B, the whole prompt of C. Blocks of 4.
@@ -161,7 +161,7 @@ def draw_of(seed: int, num_outputs: int) -> float:
     """Return the draw of a request with this seed that has said so many tokens, rounded."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
-    return round(draw(ScheduledRequest(request, 0, 4 + num_outputs, [], samples=True)), 3)
+    return round(draw(ScheduledRequest(request, 0, 4 + num_outputs, [], needs_token=True)), 3)
 
 
 def bfloat16_sum(numbers: Sequence[float]) -> float:
