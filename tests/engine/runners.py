@@ -32,7 +32,7 @@ class Row:
     num_computed_tokens: int
     num_scheduled_tokens: int
     block_ids: tuple[int, ...]
-    samples: bool
+    needs_token: bool
 
 
 class SpyRunner:
