@@ -1,12 +1,17 @@
-# make demo   set up, then watch the engine run on the model that comes with the course
-# make test   set up, then run all tests
-# make lab    set up, then open the notebooks
-# On Windows without make: `python lab.py demo`, `python lab.py test`, `python lab.py lab`.
+# make demo       set up, then watch the engine run on the model that comes with the course
+# make test       set up, then test the installation and the engine (up to four minutes)
+# with solutions
+# make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, 759 variants of the solutions
+# end
+# make lab        set up, then open the notebooks
+# make lint       set up, then check style, types and imports
+# TORCH=cpu or TORCH=pip after any of them chooses the build of PyTorch that the set-up installs.
+# Without make: `python lab.py demo`, `python lab.py test` and so on.
 PYTHON ?= python3
 
-.PHONY: demo test lab lint clean
-demo test lab lint:
-	@$(PYTHON) lab.py $@
+.PHONY: demo test test-all lab lint clean
+demo test test-all lab lint:
+	@$(PYTHON) lab.py $@ $(if $(TORCH),--torch $(TORCH))
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -1,13 +1,21 @@
-"""Set up and run, with nothing but Python: `python lab.py demo`, `test`, `lab` or `lint`.
+"""Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `lab` or `lint`.
 
 The first call makes `.venv` and installs into it; later calls start at once, unless `pyproject.toml` or
-`constraints.txt` has changed. `make` calls this file, and it works where there is no make.
+`constraints.txt` has changed. `make` calls this file, and it also works where there is no make.
+
+`--torch` chooses the build of PyTorch that the first call installs. On Linux pip's own choice brings CUDA, which is
+several gigabytes; `cpu` takes the build from PyTorch's CPU index instead. `auto`, the default, means `cpu` on Linux
+without an NVIDIA driver, and pip's own choice (`pip`) everywhere else.
 """
 
+import argparse
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -16,45 +24,121 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / ".ready"
 SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 
+PIP = ["-m", "pip", "install", "--constraint", "constraints.txt"]
+COURSE = [*PIP, "--quiet", "--editable", ".[test,mutants]"]
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
+# with solutions
+PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax"]
+# What proves an installation and the engine: the graded tests on the reference, the engine and its equality with
+# vLLM's recorded decisions and with transformers, the course's texts and commands, and one whole notebook.
+FIRST_TESTS = ["labs", "tests/engine", "tests/model", "tests/course", "tests/cli", "notebooks/00_tour.ipynb"]
+OTHER_TESTS = [
+    *("tests/bench", "tests/grading", "tests/judge", "tests/jupyter", "tests/mutants", "tests/notebook"),
+    *("tests/simulator", "tests/tools", "tests/views", "notebooks"),
+]
+# end
+
 COMMANDS = {
     "demo": [["-m", "course", "demo"]],
-    "test": [["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]],
+    # with solutions
+    "test": [[*PYTEST, *FIRST_TESTS]],
+    "test-all": [[*PYTEST, *FIRST_TESTS], [*PYTEST, *OTHER_TESTS], ["-m", "tests.mutants"]],
+    # end
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [
         ["-m", "ruff", "check", "."],
         ["-m", "ruff", "format", "--check", "."],
         ["-m", "mypy"],
+        # with solutions
         ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+        # end
     ],
 }
 
 
-def set_up() -> None:
-    """Make the virtual environment, unless it is there and newer than what it was made from."""
-    if sys.version_info < (3, 11):  # noqa: UP036  (an older Python runs this file to be told so)
-        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
-    if STAMP.exists() and STAMP.stat().st_mtime > max(source.stat().st_mtime for source in SOURCES):
+def is_set_up() -> bool:
+    """Return whether `.venv` is there and newer than what it was made from."""
+    return STAMP.exists() and STAMP.stat().st_mtime > max(source.stat().st_mtime for source in SOURCES)
+
+
+def chosen_torch(option: str) -> str:
+    """Return "cpu" or "pip": the build of PyTorch that `--torch` stands for on this machine."""
+    if option != "auto":
+        return option
+    return "cpu" if sys.platform == "linux" and not shutil.which("nvidia-smi") else "pip"
+
+
+def cpu_installs() -> list[list[str]]:
+    """Return the ways to install PyTorch's CPU build, best first.
+
+    The first takes a wheel from pip's configured `find-links` and needs no network; the second asks PyTorch's CPU
+    index. Neither installs dependencies: those come from the usual index, with the course.
+    """
+    torch = [*PIP, "--no-deps", "torch"]
+    return [[*torch, "--quiet", "--no-index"], [*torch, "--index-url", CPU_INDEX]]
+
+
+def install_cpu_torch(*, is_required: bool) -> None:
+    """Install PyTorch's CPU build.
+
+    Raises `subprocess.CalledProcessError` if it cannot be had and `is_required`; otherwise pip's own choice follows.
+    """
+    from_links, from_index = cpu_installs()
+    if subprocess.call([PYTHON, *from_links], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:
         return
-    print("Setting up .venv: one or two minutes, about 1.5 GB ...", flush=True)
+    code = subprocess.call([PYTHON, *from_index], cwd=ROOT)
+    if code and is_required:
+        raise subprocess.CalledProcessError(code, from_index)
+    if code:
+        print(f"{CPU_INDEX} gave no CPU build of PyTorch (see above); pip's own choice follows.", flush=True)
+
+
+def set_up(torch: str) -> None:
+    """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
+    build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
+    print(f"Setting up .venv with {build}: one or two minutes, about 1.5 GB ...", flush=True)
     venv.create(VENV, with_pip=True)
-    install = [PYTHON, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    subprocess.check_call([*install, "--editable", ".[test,mutants]"], cwd=ROOT)
+    if chosen_torch(torch) == "cpu":
+        install_cpu_torch(is_required=torch == "cpu")
+    subprocess.check_call([PYTHON, *COURSE], cwd=ROOT)
     STAMP.touch()
 
 
+def print_plan(torch: str, steps: Sequence[Sequence[str]]) -> None:
+    """Print the commands that a first call would run, one per line."""
+    cpu_torch = [cpu_installs()] if chosen_torch(torch) == "cpu" else []
+    for ways in [[["-m", "venv", ".venv"]], *cpu_torch, [COURSE], *([step] for step in steps)]:
+        print(" || ".join(shlex.join(["python", *way]) for way in ways))
+
+
+def options() -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of this file, and the arguments that the command's last step gets."""
+    parser = argparse.ArgumentParser(prog="python lab.py", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--torch", choices=("auto", "cpu", "pip"), default="auto", help="which build of PyTorch")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands of a first call, and run none")
+    return parser.parse_known_args()
+
+
 def main() -> int:
-    """Set up, then run one command; more arguments are passed on to its last step."""
-    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
-        print(f"usage: python lab.py {{{','.join(COMMANDS)}}} [more arguments]", file=sys.stderr)
-        return 2
-    try:
-        set_up()
-    except subprocess.CalledProcessError as error:
-        print(f"The installation failed (exit code {error.returncode}); its message is above.", file=sys.stderr)
-        print("Without network pip needs the wheels that constraints.txt names.", file=sys.stderr)
-        return 1
-    *first, last = COMMANDS[sys.argv[1]]
-    for step in [*first, [*last, *sys.argv[2:]]]:
+    """Set up unless that has been done, then run one command. Arguments not known here go to its last step."""
+    if sys.version_info < (3, 11):  # noqa: UP036  (an older Python gets this message, not a traceback)
+        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
+    chosen, extra = options()
+    *first, last = COMMANDS[chosen.command]
+    steps = [*first, [*last, *extra]]
+    if chosen.dry_run:
+        print_plan(chosen.torch, steps)
+        return 0
+    if not is_set_up():
+        try:
+            set_up(chosen.torch)
+        except subprocess.CalledProcessError as error:
+            print(f"The installation failed (exit code {error.returncode}); pip's message is above.", file=sys.stderr)
+            print("Without a network pip needs the wheels that constraints.txt names.", file=sys.stderr)
+            return 1
+    for step in steps:
         code = subprocess.call([PYTHON, *step], cwd=ROOT)
         if code:
             return code

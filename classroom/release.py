@@ -34,10 +34,8 @@ EDITS = {
         ),
     ),
     "lab.py": (
-        (
-            '["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax", "tests", "labs", "notebooks"]',
-            '["-m", "course", "grade"]',
-        ),
+        ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "course", "grade"]],\n'),
+        ("`test`, `test-all`, ", "`test`, "),
         ('".[test,mutants]"', '".[test]"'),
     ),
     "Makefile": (
@@ -45,12 +43,17 @@ EDITS = {
             "watch the engine run on the model that comes with the course",
             "run the engine on the phases you have written",
         ),
-        ("then run all tests", "then grade your code, and say what comes next"),
+        (
+            "then test the installation and the engine (up to four minutes)",
+            "then grade your code and name the next task",
+        ),
+        ("test test-all", "test"),
     ),
 }
 # The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
 # which need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
+CODE_WITH_SOLUTIONS = re.compile(r"^ *# with solutions\n.*?^ *# end\n", re.DOTALL | re.MULTILINE)
 WITH_SOLUTIONS = re.compile(r"<!-- with solutions -->\n.*?<!-- end -->\n", re.DOTALL)
 CHECK = r"<!-- check:(?:(?!-->).)*-->"
 LINES_OF_CHECKS = re.compile(rf"^[ ]*(?:{CHECK}[ ]*)+\n", re.DOTALL | re.MULTILINE)
@@ -145,6 +148,8 @@ def adapted(path: str, content: bytes) -> bytes:
         if old not in text:
             raise ReleaseError(f"{path} does not say {old!r} any more: mend EDITS in classroom/release.py")
         text = text.replace(old, new)
+    if path in EDITS:
+        text = CODE_WITH_SOLUTIONS.sub("", text)
     if path.endswith(".md"):
         text = WITH_SOLUTIONS.sub("", text)
         if "<!-- with solutions -->" in text or "<!-- end -->" in text:

@@ -23,7 +23,7 @@ def test_the_embedded_model_is_small_and_complete() -> None:
 
 
 def test_an_unknown_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match=r"no model at 'nobody/nothing'.*save_pretrained"):
         load_model("nobody/nothing")
 

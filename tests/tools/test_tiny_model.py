@@ -1,6 +1,7 @@
 """The embedded model can be made again: the text is reproducible and the training script runs."""
 
 import hashlib
+import os
 import random
 import re
 import subprocess
@@ -36,12 +37,13 @@ def test_every_note_answers_its_own_question() -> None:
 
 
 def test_the_script_trains_and_saves(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.tiny_model.train", str(tmp_path), "--steps", "10", "--characters", "60000"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    command = [sys.executable, "-m", "tools.tiny_model.train", str(tmp_path), "--steps", "2", "--characters", "60000"]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # tests run side by side: more threads would wait for each other
+    subprocess.run(command, cwd=ROOT, env=one_thread, check=True, capture_output=True)
     loaded, tokenizer = load_model(str(tmp_path))
     assert tokenizer.decode(tokenizer.encode("One day, Mina")) == "One day, Mina"
     assert loaded.vocab_size == len(tokenizer.tokenizer)
-    assert "--steps 10" in (tmp_path / "README.md").read_text()
+    assert "--steps 2" in (tmp_path / "README.md").read_text()
 
 
 def test_the_readme_names_the_weights_that_are_there() -> None:

@@ -1,0 +1,130 @@
+"""`lab.py`: which build of PyTorch it installs, which tests run when, and what a lint error does."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lab() -> ModuleType:
+    spec = spec_from_file_location("lab", ROOT / "lab.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def dry_run(*arguments: str) -> list[str]:
+    """Return the lines of `python lab.py ... --dry-run`."""
+    command = [sys.executable, "lab.py", *arguments, "--dry-run"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_the_cpu_build_comes_from_find_links_or_from_the_cpu_index_before_the_course() -> None:
+    make, torch, course, demo = dry_run("demo", "--torch", "cpu", "--steps", "3")
+    assert make == "python -m venv .venv"
+    from_links, from_index = (shlex.split(way) for way in torch.split(" || "))
+    assert {"--no-index", "--no-deps", "torch"} <= set(from_links)
+    assert from_index[-2:] == ["--index-url", "https://download.pytorch.org/whl/cpu"]
+    assert "--constraint constraints.txt" in course
+    assert "download.pytorch.org" not in course
+    assert demo == "python -m course demo --steps 3"
+
+
+def test_without_the_option_of_a_cpu_build_pip_chooses() -> None:
+    assert not re.search(r"--index-url|--no-deps", "\n".join(dry_run("demo", "--torch", "pip")))
+
+
+@pytest.mark.parametrize(
+    ("system", "has_driver", "build"),
+    [("linux", False, "cpu"), ("linux", True, "pip"), ("darwin", False, "pip"), ("win32", False, "pip")],
+)
+def test_auto_means_the_cpu_build_on_linux_without_a_driver(
+    lab: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, has_driver: bool, build: str
+) -> None:
+    if has_driver:
+        (tmp_path / "nvidia-smi").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(lab.sys, "platform", system)
+    assert lab.chosen_torch("auto") == build
+    assert lab.chosen_torch("cpu") == "cpu"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_passes_its_variable_on() -> None:
+    command = ["make", "--dry-run", "demo", "TORCH=cpu"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shlex.split(shown)[1:] == ["lab.py", "demo", "--torch", "cpu"]
+
+
+class Pip:
+    """Stands in for `subprocess.call`: notes each call of pip and fails those that the test names."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.calls: list[str] = []
+
+    def __call__(self, command: list[object], **_: object) -> int:
+        self.calls.append(" ".join(map(str, command)))
+        return int(any(word in self.calls[-1] for word in self.failing))
+
+
+@pytest.mark.parametrize(("failing", "num_calls"), [((), 1), (("--no-index",), 2), (("torch",), 2)])
+def test_the_index_is_asked_only_if_find_links_has_no_wheel(
+    lab: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    failing: tuple[str, ...], num_calls: int
+) -> None:  # fmt: skip
+    pip = Pip(*failing)
+    monkeypatch.setattr(lab.subprocess, "call", pip)
+    lab.install_cpu_torch(is_required=False)
+    assert len(pip.calls) == num_calls
+    assert ("pip's own choice follows" in capsys.readouterr().out) == (failing == ("torch",))
+
+
+def test_a_cpu_build_that_was_asked_for_and_cannot_be_had_is_an_error(
+    lab: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.subprocess, "call", Pip("torch"))
+    with pytest.raises(subprocess.CalledProcessError):
+        lab.install_cpu_torch(is_required=True)
+
+
+def test_every_folder_of_tests_runs_in_test_all_and_once(lab: ModuleType) -> None:
+    listed = [*lab.FIRST_TESTS, *lab.OTHER_TESTS]
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    assert {name for name in listed if name.startswith("tests")} == folders
+    assert len(set(listed)) == len(listed)
+    assert all((ROOT / name).exists() for name in listed)
+    first, rest, mutants = lab.COMMANDS["test-all"]
+    assert [first] == lab.COMMANDS["test"]
+    assert rest[-len(lab.OTHER_TESTS) :] == lab.OTHER_TESTS
+    assert mutants == ["-m", "tests.mutants"]
+
+
+def test_an_import_against_a_contract_fails_the_lint(lab: ModuleType, tmp_path: Path) -> None:
+    contracts = "[[tool.importlinter.contracts]]\nname = 'one way'\ntype = 'layers'\nlayers = ['top', 'bottom']\n"
+    (tmp_path / "pyproject.toml").write_text(f"[tool.importlinter]\nroot_packages = ['top', 'bottom']\n{contracts}")
+    for name, text in (("top", "import bottom\n"), ("bottom", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def lint() -> int:
+        command = [sys.executable, *lab.COMMANDS["lint"][-1]]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+
+    assert lint() == 0
+    (tmp_path / "bottom" / "__init__.py").write_text("import top\n")
+    (tmp_path / "top" / "__init__.py").write_text("")
+    assert lint() != 0
