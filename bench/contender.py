@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TextIO
 
-from bench.requests import BenchRequest
 from bench.served import Served
+from course.workloads.timed_request import TimedRequest
 
 Say = Callable[[int], None]
 
@@ -46,7 +46,7 @@ class Contender(Protocol):
 
     facts: dict[str, Any]
 
-    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served: ...
+    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served: ...
 
 
 def make_contender(name: str, settings: Settings) -> Contender:
@@ -94,7 +94,8 @@ def main(name: str, settings_text: str) -> None:
     torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
     print(json.dumps({"ready": contender.facts}), file=out)
     for line in sys.stdin:
-        requests = [BenchRequest(*parts) for parts in json.loads(line)["requests"]][: settings.num_served]
+        parts = json.loads(line)["requests"][: settings.num_served]
+        requests = [TimedRequest(arrival, str(n), prompt, length) for n, (prompt, length, arrival) in enumerate(parts)]
         served = contender.serve(requests, lambda count: print(json.dumps({"done": count}), file=out))
         served.peak_rss_bytes = peak_rss_bytes()
         print(json.dumps({"served": asdict(served)}), file=out)

@@ -6,8 +6,9 @@ from typing import Any
 
 from bench.contender import Settings
 from bench.features import FEATURES, Feature, Part
-from bench.requests import BenchRequest, longest, room_needed
+from bench.requests import longest, room_needed
 from bench.served import Served, inter_token_latencies, num_equal, percentile, summary, times_to_first_token
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import Lineup
 
 
@@ -16,7 +17,7 @@ class Comparison:
     """The best rounds with and without a feature, on the same requests."""
 
     feature: Feature
-    requests: list[BenchRequest]
+    requests: list[TimedRequest]
     with_it: Served
     without: Served
     num_threads: int

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bench.requests import BenchRequest, Sizes, questions_about_one_document
+from bench.requests import Sizes, questions_about_one_document
+from course.workloads.timed_request import TimedRequest
 
 VOCAB = range(4, 1500)
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner"]
@@ -21,7 +22,7 @@ class Feature:
 
     title: str
     workload: str
-    make_requests: Callable[[float], list[BenchRequest]]
+    make_requests: Callable[[float], list[TimedRequest]]
     with_it: Mapping[str, Any] = field(default_factory=dict)
     without: Mapping[str, Any] = field(default_factory=dict)
     absent_in_both: Sequence[Part] = ()
@@ -34,26 +35,29 @@ def _tokens(rng: random.Random, count: float) -> list[int]:
     return rng.choices(VOCAB, k=max(1, round(count)))
 
 
-def questions(scale: float) -> list[BenchRequest]:
+def questions(scale: float) -> list[TimedRequest]:
     """Make 32 questions behind the same 1,024 tokens."""
     sizes = Sizes(shared_document=max(1, round(1024 * scale)))
     return questions_about_one_document(max(4, round(32 * scale)), VOCAB.stop, sizes=sizes)
 
 
-def documents_among_chats(scale: float) -> list[BenchRequest]:
+def documents_among_chats(scale: float) -> list[TimedRequest]:
     """Make 8 chats that talk for long, and 8 documents of 1,536 tokens that arrive one after the other meanwhile."""
     rng = random.Random("chunked")
-    chats = [BenchRequest(_tokens(rng, 16), max(8, round(256 * scale))) for _ in range(8)]
-    documents = [BenchRequest(_tokens(rng, 1536 * scale), 4, 0.1 * number) for number in range(1, 9)]
+    chats = [TimedRequest(0.0, f"chat {n}", _tokens(rng, 16), max(8, round(256 * scale))) for n in range(8)]
+    documents = [TimedRequest(0.1 * n, f"document {n}", _tokens(rng, 1536 * scale), 4) for n in range(1, 9)]
     return chats + documents
 
 
-def answers_of_unknown_length(scale: float) -> list[BenchRequest]:
+def answers_of_unknown_length(scale: float) -> list[TimedRequest]:
     """Make 32 requests that may say 512 tokens and mostly end long before."""
     rng = random.Random("preemption")
     limit = max(16, round(512 * scale))
     lengths = [round(limit * rng.random() ** 3) + 4 for _ in range(max(6, round(32 * scale)))]
-    return [BenchRequest(_tokens(rng, 32), min(length, limit), limit=limit) for length in lengths]
+    return [
+        TimedRequest(0.0, str(n), _tokens(rng, 32), limit, output_len=min(length, limit))
+        for n, length in enumerate(lengths)
+    ]
 
 
 FEATURES = {

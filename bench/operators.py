@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.contender import Say, Settings
 from bench.ours import Ours
-from bench.requests import BenchRequest
 from bench.served import Served
+from course.workloads.timed_request import TimedRequest
 
 KINDS = {
     "matrix products": ("linear", "addmm", "aten.mm", "aten.bmm", "aten.matmul"),
@@ -45,7 +45,7 @@ class Profiled:
         self.ours = Ours(settings)
         self.facts = self.ours.facts
 
-    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
         """Serve a round, and one of the same lengths under the stopwatch.
 
         What the first took beyond the named operators of the second is `everything else`: the stopwatch itself costs
@@ -53,7 +53,9 @@ class Profiled:
         """
         served = self.ours.serve(requests, say)
         with OperatorStopwatch() as stopwatch:
-            self.ours.serve([replace(request, prompt=request.prompt[::-1]) for request in requests], say)
+            self.ours.serve(
+                [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests], say
+            )
         served.seconds_by_operator = by_kind(stopwatch.seconds.items(), served.seconds)
         return served
 

@@ -8,10 +8,10 @@ from typing import Any
 from torch import nn
 
 from bench.contender import Say, Settings
-from bench.requests import BenchRequest
 from bench.served import Served
 from bench.stream import Arrivals
 from course.workloads.simulated_time import EndingRunner
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.graphs import GraphedModel
@@ -103,7 +103,7 @@ class Ours:
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)
         self.num_rounds = 0
 
-    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
         """Serve a round; requests are added when they arrive."""
         self.num_rounds += 1
         engine, arrivals, num_done = self.engine, Arrivals(requests), 0
@@ -130,9 +130,8 @@ class Ours:
                     say(num_done)
         return Served(token_ids, token_times, arrivals.now, steps=steps)
 
-    def add(self, request_id: str, request: BenchRequest) -> None:
+    def add(self, request_id: str, request: TimedRequest) -> None:
         """Hand a request in. One with a limit ends with an end token, as a text does; the others by their length."""
-        limit = request.limit or request.num_output_tokens
-        self.lengths[request_id] = request.num_output_tokens if request.limit else 0
-        params = SamplingParams(max_tokens=limit, ignore_eos=request.limit is None)
-        self.engine.add_request(request_id, request.prompt, params)
+        self.lengths[request_id] = request.output_len or 0
+        params = SamplingParams(max_tokens=request.max_tokens, ignore_eos=request.output_len is None)
+        self.engine.add_request(request_id, list(request.prompt_token_ids), params)

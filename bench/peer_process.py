@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.contender import Settings
-from bench.requests import BenchRequest
 from bench.served import Served, require_complete
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import CHECKOUT
 
 OPENVINO = "openvino"
@@ -58,10 +58,12 @@ class PeerProcess:
         )
         self.facts: dict[str, Any] = self._read("ready")
 
-    def serve(self, requests: Sequence[BenchRequest], say: Callable[[int], None] = lambda count: None) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], say: Callable[[int], None] = lambda count: None) -> Served:
         """Let it serve a round; `say` hears how many requests are done. Raises `PeerError`."""
         assert self._process.stdin is not None
-        parts = [[request.prompt, request.num_output_tokens, request.arrival] for request in requests]
+        parts = [
+            [list(request.prompt_token_ids), request.num_output_tokens, request.arrival_time] for request in requests
+        ]
         try:
             self._process.stdin.write(json.dumps({"requests": parts}) + "\n")
             self._process.stdin.flush()

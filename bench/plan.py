@@ -8,7 +8,6 @@ from bench.contender import Settings
 from bench.requests import (
     DOCUMENT_EVERY,
     FULL,
-    BenchRequest,
     Sizes,
     longest,
     poisson_stream,
@@ -16,6 +15,7 @@ from bench.requests import (
     room_needed,
     skewed_requests,
 )
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import parse_lineup
 
 OURS = "mini-vllm"
@@ -40,24 +40,24 @@ class Plan:
     lineup: str = "solution"
     sizes: Sizes = FULL
 
-    def warm_up(self) -> list[BenchRequest]:
+    def warm_up(self) -> list[TimedRequest]:
         """Return a few chats and a document that no round has, so that no cache knows a round's prompts before it."""
-        return [replace(request, num_output_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
+        return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
-    def all_at_once(self) -> list[list[BenchRequest]]:
+    def all_at_once(self) -> list[list[TimedRequest]]:
         """Return the rounds of chats with a document now and then."""
         return [self._mixed(number) for number in range(self.num_rounds)]
 
-    def stream(self, requests_per_second: float) -> list[list[BenchRequest]]:
+    def stream(self, requests_per_second: float) -> list[list[TimedRequest]]:
         """Return rounds of the same kind that arrive at this rate."""
         return [poisson_stream(self._mixed(100 + number), requests_per_second) for number in range(self.num_rounds)]
 
-    def shared_prefix(self) -> list[list[BenchRequest]]:
+    def shared_prefix(self) -> list[list[TimedRequest]]:
         """Return one round of questions about one document: it is long for whoever computes every prompt."""
         count = min(NUM_QUESTIONS, self.num_requests)
         return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
 
-    def profiled(self) -> tuple[list[BenchRequest], list[BenchRequest]]:
+    def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: one to warm up, one to look at closely."""
         return self._mixed(200), self._mixed(201)
 
@@ -79,5 +79,5 @@ class Plan:
             settings = settings.for_whole_prompts(max(map(longest, rounds)))
         return settings
 
-    def _mixed(self, round_number: int) -> list[BenchRequest]:
+    def _mixed(self, round_number: int) -> list[TimedRequest]:
         return skewed_requests(self.num_requests, self.vocab_size, round_number, self.sizes)

@@ -4,6 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from course.workloads.timed_request import TimedRequest
+
 DOCUMENT_EVERY = 8
 BLOCK_TOKENS = 32
 """A multiple of every contender's block size: room is counted in these."""
@@ -26,20 +28,7 @@ FULL = Sizes()
 QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160)
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRequest:
-    """A prompt, exactly how many tokens are said to it, and the second in which it arrives.
-
-    `limit` is how many tokens the engine must expect; None: just as many. Beyond our own engine it is not used.
-    """
-
-    prompt: list[int]
-    num_output_tokens: int
-    arrival: float = 0.0
-    limit: int | None = None
-
-
-def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[BenchRequest]:
+def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
     """Draw requests. Every round has the same lengths and other token ids, so that no cache helps the next.
 
     Chat lengths are drawn evenly on a logarithmic scale (short ones are common); every eighth request is a
@@ -53,20 +42,20 @@ def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: S
         output_range = sizes.document_output if is_document else sizes.chat_output
         prompt_len = _draw(lengths, prompt_range)
         prompt = [tokens.randrange(4, vocab_size) for _ in range(prompt_len)]
-        requests.append(BenchRequest(prompt, _draw(lengths, output_range)))
+        requests.append(TimedRequest(0.0, str(index), prompt, _draw(lengths, output_range)))
     return requests
 
 
 def questions_about_one_document(
     count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL
-) -> list[BenchRequest]:
+) -> list[TimedRequest]:
     """Draw questions that share a document as their prefix. Every round has the same lengths and another document."""
     lengths, tokens = random.Random(f"questions {count}"), random.Random(f"document {round_number}")
     vocab = range(4, vocab_size)
     document = tokens.choices(vocab, k=sizes.shared_document)
     return [
-        BenchRequest(document + tokens.choices(vocab, k=lengths.randint(*sizes.question)), sizes.answer)
-        for _ in range(count)
+        TimedRequest(0.0, str(n), document + tokens.choices(vocab, k=lengths.randint(*sizes.question)), sizes.answer)
+        for n in range(count)
     ]
 
 
@@ -76,22 +65,23 @@ def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
     return round(length)
 
 
-def poisson_stream(requests: Sequence[BenchRequest], requests_per_second: float) -> list[BenchRequest]:
+def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float) -> list[TimedRequest]:
     """Return the requests with arrivals of a Poisson process; the first arrives at 0."""
     rng, now, stream = random.Random("arrivals"), 0.0, []
     for request in requests:
-        stream.append(replace(request, arrival=now))
+        stream.append(replace(request, arrival_time=now))
         now += rng.expovariate(requests_per_second)
     return stream
 
 
-def longest(requests: Sequence[BenchRequest]) -> int:
+def longest(requests: Sequence[TimedRequest]) -> int:
     """Return the most tokens that a request may have in the end, its prompt included."""
-    return max(len(request.prompt) + (request.limit or request.num_output_tokens) for request in requests)
+    return max(request.num_prompt_tokens + request.max_tokens for request in requests)
 
 
-def room_needed(requests: Sequence[BenchRequest]) -> int:
+def room_needed(requests: Sequence[TimedRequest]) -> int:
     """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
     return sum(
-        -(-(len(request.prompt) + request.num_output_tokens) // BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
+        -(-(request.num_prompt_tokens + request.num_output_tokens) // BLOCK_TOKENS) * BLOCK_TOKENS
+        for request in requests
     )

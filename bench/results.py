@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.plan import OURS, Plan
-from bench.requests import BenchRequest
 from bench.served import Served, num_equal, summary
+from course.workloads.timed_request import TimedRequest
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class Entry:
     `equal` is how many requests of all rounds got the same tokens as ours, and how many were compared.
     """
 
-    requests: list[BenchRequest]
+    requests: list[TimedRequest]
     served: Served
     all_seconds: list[float]
     facts: dict[str, Any]
@@ -33,7 +33,7 @@ class Results:
         self,
         workload: str,
         name: str,
-        requests: list[BenchRequest],
+        requests: list[TimedRequest],
         served: Served,
         ours: Served,
         facts: dict[str, Any],

@@ -1,12 +1,12 @@
 """What a contender did with the requests of a round, and the figures that are read off it."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from bench.requests import BenchRequest
+from course.workloads.percentiles import percentiles as percentiles_of
+from course.workloads.timed_request import TimedRequest
 
 PERCENTILES = (50, 90, 99)
 
@@ -39,18 +39,19 @@ def percentile(values: Sequence[float], percent: float) -> float:
     """Return the smallest value that `percent` of the values do not exceed. Raises `ValueError` without values."""
     if not values:
         raise ValueError("there is no percentile of no values")
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+    return percentiles_of(values, [percent])[0]
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Return p50, p90 and p99."""
-    return {f"p{percent}": percentile(values, percent) for percent in PERCENTILES}
+    return {
+        f"p{percent}": value for percent, value in zip(PERCENTILES, percentiles_of(values, PERCENTILES), strict=True)
+    }
 
 
-def times_to_first_token(requests: Sequence[BenchRequest], served: Served) -> list[float]:
+def times_to_first_token(requests: Sequence[TimedRequest], served: Served) -> list[float]:
     """Return for each request the seconds from its arrival to its first token."""
-    return [times[0] - request.arrival for request, times in zip(requests, served.token_times, strict=False)]
+    return [times[0] - request.arrival_time for request, times in zip(requests, served.token_times, strict=False)]
 
 
 def inter_token_latencies(served: Served) -> list[float]:
@@ -58,13 +59,13 @@ def inter_token_latencies(served: Served) -> list[float]:
     return [later - earlier for times in served.token_times for earlier, later in pairwise(times)]
 
 
-def normalized_latencies(requests: Sequence[BenchRequest], served: Served) -> list[float]:
+def normalized_latencies(requests: Sequence[TimedRequest], served: Served) -> list[float]:
     """Return for each request the seconds from its arrival to its end, divided by its output tokens.
 
     Who answers quickly but lets others wait is not quick by this figure. (Yu and others, Orca, 2022.)
     """
     pairs = zip(requests, served.token_times, strict=False)
-    return [(times[-1] - request.arrival) / len(times) for request, times in pairs]
+    return [(times[-1] - request.arrival_time) / len(times) for request, times in pairs]
 
 
 def num_equal(one: Served, other: Served) -> tuple[int, int]:
@@ -73,7 +74,7 @@ def num_equal(one: Served, other: Served) -> tuple[int, int]:
     return sum(mine == theirs for mine, theirs in pairs), len(pairs)
 
 
-def require_complete(requests: Sequence[BenchRequest], served: Served, name: str) -> None:
+def require_complete(requests: Sequence[TimedRequest], served: Served, name: str) -> None:
     """Raise `RuntimeError` if a contender said fewer or more tokens than asked for: its figures would mean nothing."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
@@ -82,7 +83,7 @@ def require_complete(requests: Sequence[BenchRequest], served: Served, name: str
             )
 
 
-def summary(requests: Sequence[BenchRequest], served: Served) -> dict[str, Any]:
+def summary(requests: Sequence[TimedRequest], served: Served) -> dict[str, Any]:
     """Return the figures of a round. Times are seconds."""
     latencies = inter_token_latencies(served)
     return {

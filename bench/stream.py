@@ -3,13 +3,13 @@
 import time
 from collections.abc import Sequence
 
-from bench.requests import BenchRequest
+from course.workloads.timed_request import TimedRequest
 
 
 class Arrivals:
     """Hands out the requests of a round as they arrive; its clock starts when it is made."""
 
-    def __init__(self, requests: Sequence[BenchRequest]) -> None:
+    def __init__(self, requests: Sequence[TimedRequest]) -> None:
         self.requests = requests
         self.next = 0
         self.start = time.perf_counter()
@@ -26,10 +26,10 @@ class Arrivals:
     def take(self, most: int | None = None) -> list[int]:
         """Return the indices of the requests that have arrived and were not taken before."""
         first, now = self.next, self.now
-        while not self.all_in and self.requests[self.next].arrival <= now and self.next - first != most:
+        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != most:
             self.next += 1
         return list(range(first, self.next))
 
     def wait(self) -> None:
         """Sleep until the next request arrives."""
-        time.sleep(max(0.0, self.requests[self.next].arrival - self.now))
+        time.sleep(max(0.0, self.requests[self.next].arrival_time - self.now))

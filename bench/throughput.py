@@ -7,8 +7,8 @@ from functools import partial
 from bench.contender import Settings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, Plan
-from bench.requests import BenchRequest
 from bench.results import Results
+from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8
 """The stream's rate, as a share of the requests per second that our engine managed all at once."""
@@ -50,7 +50,7 @@ class Contest:
         self.results = Results()
         self.peers: dict[str, PeerProcess] = {}
 
-    def start(self, name: str, warm_up: Sequence[BenchRequest]) -> None:
+    def start(self, name: str, warm_up: Sequence[TimedRequest]) -> None:
         """Start a contender and let it make its first calls, or note why it is missing."""
         self.say("loading", name, 1, 0)
         if (reason := why_missing(name)) is not None:
@@ -62,7 +62,7 @@ class Contest:
         except RuntimeError as error:
             self.give_up(name, error)
 
-    def run(self, workload: str, rounds: Sequence[list[BenchRequest]]) -> None:
+    def run(self, workload: str, rounds: Sequence[list[TimedRequest]]) -> None:
         """Let everybody serve each round."""
         for requests in rounds:
             ours = None

@@ -8,9 +8,9 @@ from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteri
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
 from bench.contender import Say, Settings
-from bench.requests import BenchRequest
 from bench.served import Served
 from bench.stream import Arrivals
+from course.workloads.timed_request import TimedRequest
 
 PAGE_SIZE = 32
 
@@ -41,7 +41,7 @@ class StaticBatches:
         self.batch_size = batch_size
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
-    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
         """Serve a round; a batch is made of whoever waits when the one before has ended."""
         arrivals = Arrivals(requests)
         token_ids: list[list[int]] = []
@@ -57,13 +57,13 @@ class StaticBatches:
         return Served(token_ids, token_times, arrivals.now)
 
     @torch.inference_mode()
-    def _generate(self, batch: list[BenchRequest], clock: TokenClock) -> list[list[int]]:
-        longest = max(len(request.prompt) for request in batch)
+    def _generate(self, batch: list[TimedRequest], clock: TokenClock) -> list[list[int]]:
+        longest = max(request.num_prompt_tokens for request in batch)
         input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
         attention_mask = torch.zeros_like(input_ids)
         for row, request in enumerate(batch):
-            input_ids[row, longest - len(request.prompt) :] = torch.tensor(request.prompt)
-            attention_mask[row, longest - len(request.prompt) :] = 1
+            input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
+            attention_mask[row, longest - request.num_prompt_tokens :] = 1
         generated = self.model.generate(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -92,7 +92,7 @@ class Continuous:
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
-    def serve(self, requests: Sequence[BenchRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
         """Serve a round. Its times are those that the manager noted for each token."""
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
@@ -111,10 +111,10 @@ class Continuous:
                 for index in arrivals.take():
                     length = requests[index].num_output_tokens
                     request_id = manager.add_request(
-                        requests[index].prompt, max_new_tokens=length, record_timestamps=True
+                        list(requests[index].prompt_token_ids), max_new_tokens=length, record_timestamps=True
                     )
                     index_of[request_id] = index
-                wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival - arrivals.now)
+                wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
                 result = manager.get_result(timeout=min(1.0, wait))
                 if result is not None and result.is_finished():
                     index = index_of[result.request_id]

@@ -14,7 +14,7 @@ from rich.table import Table
 from course.cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
-from course.simulator.measurement_rig import ENGINE, FITTED_ON, Bench
+from course.simulator.measurement_rig import ENGINE, FITTED_ON, MeasurementRig
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, ModelName
@@ -90,7 +90,7 @@ def run(
     shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1
-    bench = Bench(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
+    bench = MeasurementRig(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
     if not check_rounds:
         return bench.calibrate(say), []
     return calibrate_and_compare(bench, lineup, say, check_rounds)

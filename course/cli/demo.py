@@ -119,7 +119,7 @@ def demo(
     console.print(whose_code(team), markup=False)
     for remark in plan.remarks:
         console.print(remark, markup=False)
-    llm = open_llm(model, plan.config, team, record=True, say=lambda text: console.print(text, style=FAINT))
+    llm = open_llm(model, plan.config, team, record=True, on_progress=lambda text: console.print(text, style=FAINT))
     if delay is None:
         delay = LIVE_DELAY if is_live(console) else 0.0
     watcher, outputs = run(llm, plan, console, delay)

@@ -7,7 +7,7 @@ import typer
 from course.oracle.divergence import find_culprit, search, settings_for
 from course.terminal.console import friendly, make_console
 from course.terminal.divergence_tables import last_steps, side_by_side
-from course.workloads.toy_workload import make_workload
+from course.workloads.small_workload import make_workload
 from mini_vllm.seams.lineup import Lineup, parse_lineup, solutions_exist
 
 NUM_SEEDS = 40

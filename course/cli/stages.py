@@ -15,7 +15,14 @@ from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.options import LineupText
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.terminal.step_view import FAINT
-from course.workloads.ablation import MAX_TOKENS, SETTINGS, Stage, make_visits, run_stage, stage_lineups
+from course.workloads.ablation import (
+    MAX_TOKENS,
+    SETTINGS,
+    LineupResult,
+    ablation_lineups,
+    ablation_requests,
+    run_lineup,
+)
 from course.workloads.simulated_time import StepCost
 from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup, lineup_from_env, parse_lineup
 
@@ -45,7 +52,7 @@ def stages(
     if real and whole.runner == "absent":
         raise ValueError("--real needs phase 6 in the lineup")
     console = make_console(stderr=as_json)
-    found, next_task = run_all(stage_lineups(whole, 6 if real else 5), seed, console)
+    found, next_task = run_all(ablation_lineups(whole, 6 if real else 5), seed, console)
     if as_json:
         typer.echo(json.dumps(as_record(found, next_task, whole, seed)))
         return
@@ -60,16 +67,16 @@ def stages(
         console.print(f"{next_task}: not written yet. It is next, and the table goes on from there.", markup=False)
 
 
-def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[Stage], str | None]:
+def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[LineupResult], str | None]:
     """Run the stages in order, up to a phase that is not written yet; return them and its next task."""
-    visits, found = make_visits(seed), []
+    visits, found = ablation_requests(seed), []
     for lineup in lineups:
         try:
             if is_live(console):
                 with console.status(f"Phases {name(lineup)} ..."):
-                    found.append(run_stage(lineup, visits))
+                    found.append(run_lineup(lineup, visits))
             else:
-                found.append(run_stage(lineup, visits))
+                found.append(run_lineup(lineup, visits))
         except NotImplementedError as error:
             phase = max(phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] != "absent")
             tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
@@ -83,20 +90,20 @@ def name(lineup: Lineup) -> str:
     return "1-6" if "absent" not in here else str(Lineup(*here)).replace("starter:", "")
 
 
-def conditions(found: list[Stage]) -> str:
+def conditions(found: list[LineupResult]) -> str:
     """Return what all stages have in common."""
     num_blocks, size, cost = (SETTINGS.num_gpu_blocks or 1) - 1, SETTINGS.block_size, StepCost()
     return (
-        f"All stages: the same {len(make_visits())} requests at the same moments, up to {MAX_TOKENS} tokens of answer "
-        f"each; memory for {num_blocks * size:,} tokens; budget {SETTINGS.max_num_batched_tokens:,}, a whole prompt, "
-        f"because before phase 5 none may be cut. Phase 5 brings its threshold of "
+        f"All stages: the same {len(ablation_requests())} requests at the same moments, up to {MAX_TOKENS} tokens of "
+        f"answer each; memory for {num_blocks * size:,} tokens; budget {SETTINGS.max_num_batched_tokens:,}, a whole "
+        f"prompt, because before phase 5 none may be cut. Phase 5 brings its threshold of "
         f"{SETTINGS.long_prefill_token_threshold} tokens and its admission guard. An imagined small GPU: "
         f"{cost.per_step * 1e3:g} ms a step, {cost.per_token * 1e6:g} us a token, "
         f"{cost.per_context_token * 1e6:g} us a token of context."
     )
 
 
-def sentences(found: list[Stage], told_of_phase_6: bool) -> Table:
+def sentences(found: list[LineupResult], told_of_phase_6: bool) -> Table:
     """Return one sentence per stage."""
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
@@ -108,7 +115,7 @@ def sentences(found: list[Stage], told_of_phase_6: bool) -> Table:
     return lines
 
 
-def stage_table(found: list[Stage], *, roomy: bool) -> Table:
+def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
     """Return one row per stage. It fits 80 columns if it is not roomy."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
     for heading in HEADINGS:
@@ -131,7 +138,7 @@ def stage_table(found: list[Stage], *, roomy: bool) -> Table:
     return table
 
 
-def as_record(found: list[Stage], next_task: str | None, whole: Lineup, seed: int) -> dict[str, Any]:
+def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, seed: int) -> dict[str, Any]:
     """Return the numbers for programs. Latencies are milliseconds of simulated time."""
     return {
         "lineup": str(whole),
@@ -143,7 +150,7 @@ def as_record(found: list[Stage], next_task: str | None, whole: Lineup, seed: in
     }
 
 
-def stage_record(stage: Stage) -> dict[str, Any]:
+def stage_record(stage: LineupResult) -> dict[str, Any]:
     """Return one stage. After a stall the latencies are those of the tokens that came before it."""
     ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
     return {

@@ -9,7 +9,8 @@ from typing import Any
 from course.oracle.divergence import Divergence, first_divergence, settings_for
 from course.sandbox.explain import explain, is_not_written
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import Arrival, Run, make_workload
+from course.workloads.small_workload import Run, make_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.llm_engine import StalledError
@@ -98,7 +99,7 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
     return make_possible(config, lineup)[0]
 
 
-def words_trouble(arrivals: list[Arrival], config: EngineConfig, lineup: Lineup) -> str:
+def words_trouble(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:
     """Run a workload and return what is wrong with it, in words; empty if nothing is."""
     said: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0

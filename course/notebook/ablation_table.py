@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
-from course.workloads.ablation import Stage
+from course.workloads.ablation import LineupResult
 
 HEADINGS = ("phases", "steps", "most at once", "memory held", "stalled", "preempted", "computed", "again", "hits")
 TIMES = ("TTFT mean", "TTFT p95", "ITL mean", "ITL p95")
@@ -19,7 +19,7 @@ LEGEND = (
 class Bought:
     """Stages of one workload, each with one phase more than the one before it."""
 
-    stages: Sequence[Stage]
+    stages: Sequence[LineupResult]
 
     def sentences(self) -> list[str]:
         """Return one sentence per stage."""
@@ -44,7 +44,7 @@ class Bought:
         return {"text/html": f"{table}<p><small>{LEGEND}</small></p>{words}", "text/plain": repr(self)}
 
 
-def cells(stage: Stage) -> list[str]:
+def cells(stage: LineupResult) -> list[str]:
     """Return a stage's row. A stage that stalled has no times: not everybody was served."""
     first, between = stage.first_token_latencies, stage.inter_token_latencies
     times = [f"{mean_ms(first):.0f}", f"{p95_ms(first):.0f}", f"{mean_ms(between):.1f}", f"{p95_ms(between):.1f}"]

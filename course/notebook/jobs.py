@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from course.traces.recording import Recording
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.picture import Picture
-from course.workloads.ablation import Stage, make_visits, run_stage
-from course.workloads.toy_workload import Arrival, Run
+from course.workloads.ablation import LineupResult, ablation_requests, run_lineup
+from course.workloads.small_workload import Run
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import StalledError
 from mini_vllm.outputs import RequestOutput
@@ -38,7 +39,7 @@ class Spoken:
         return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
-def play_toy(arrivals: Sequence[Arrival], config: EngineConfig, lineup: Lineup) -> Played:
+def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> Played:
     """Run a workload on the fake model. Raises `ValueError` if the config cannot serve it."""
     run = Run(arrivals, config, lineup)
     stalled = ""
@@ -88,6 +89,6 @@ def draw_chain(
     return hash_chain(prompts, block_size, hash_block_for(lineup.prefix_cache), salts=salts, hits=hits)
 
 
-def run_stages(lineups: Sequence[Lineup]) -> list[Stage]:
+def run_ablation(lineups: Sequence[Lineup]) -> list[LineupResult]:
     """Serve the workload of `mini-vllm stages` with each lineup, in simulated time."""
-    return [run_stage(lineup, make_visits()) for lineup in lineups]
+    return [run_lineup(lineup, ablation_requests()) for lineup in lineups]

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 from course.notebook.ablation_table import Bought
 from course.notebook.fresh import FreshError, in_fresh_process
 from course.notebook.graded_tests import GradedTests
-from course.notebook.jobs import Played, Spoken, draw_chain, play_toy, run_stages, speak
+from course.notebook.jobs import Played, Spoken, draw_chain, play_workload, run_ablation, speak
 from course.notebook.layout import Layout, film_of_batch, lay_out
 from course.notebook.notice import Notice, is_notice
 from course.starter_status import starter_path, unwritten_tasks
 from course.views.picture import Picture
 from course.views.show import player
-from course.workloads.ablation import stage_lineups
+from course.workloads.ablation import ablation_lineups
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import SMALL_POOL, Arrival
+from course.workloads.small_workload import SMALL_POOL
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_exist
@@ -57,7 +58,7 @@ class Lab:
         return GradedTests.run(self.phase, task, self.whole)
 
     def play(
-        self, arrivals: Sequence[Arrival], config: EngineConfig | None = None, phases: int | None = None
+        self, arrivals: Sequence[TimedRequest], config: EngineConfig | None = None, phases: int | None = None
     ) -> Played | Notice:
         """Run a workload on the fake model with phases 1 to `phases`.
 
@@ -65,7 +66,7 @@ class Lab:
         """
         lineup = self.lineup(min(5, self.phase if phases is None else phases))
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
-        played = self._ask(lineup, play_toy, arrivals, chosen, lineup)
+        played = self._ask(lineup, play_workload, arrivals, chosen, lineup)
         if isinstance(played, Played):
             self._say_once(remarks)
             print(played.stalled, end="\n" if played.stalled else "")
@@ -116,8 +117,8 @@ class Lab:
 
     def bought(self) -> Bought | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
-        lineups = stage_lineups(self.whole, min(5, self.phase))
-        stages = self._ask(lineups[-1], run_stages, lineups)
+        lineups = ablation_lineups(self.whole, min(5, self.phase))
+        stages = self._ask(lineups[-1], run_ablation, lineups)
         return stages if isinstance(stages, Notice) else Bought(stages)
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:

@@ -13,7 +13,7 @@ from course.views.picture import Picture
 from course.views.policy_bench import Contest, Outcome, hold_contest, policy_bench
 from course.views.show import panel
 from course.views.time_machine import time_machine
-from course.workloads.toy_workload import Arrival
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
     ]  # fmt: skip
 
 
-def engine_panel(lab: Lab, arrivals: Sequence[Arrival], config: EngineConfig, step: int = 0) -> "Panel | Notice":
+def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0) -> "Panel | Notice":
     """Return one knob for each setting over the run that the workload makes with them, on the fake model.
 
     What is said below compares a run with the first one.

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
-from course.workloads.toy_workload import SMALL_POOL, Arrival, Run, make_workload
+from course.workloads.small_workload import SMALL_POOL, Run, make_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.seams.lineup import Impl, Lineup
@@ -53,7 +54,7 @@ def settings_for(seed: int) -> EngineConfig:
 
 
 def first_divergence(
-    arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup
+    arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup
 ) -> Divergence | None:
     """Run both step by step and return the first difference, or None if there is none to the end.
 
@@ -79,7 +80,7 @@ def first_divergence(
     return None
 
 
-def find_culprit(arrivals: Sequence[Arrival], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
+def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
     """Return the phases of mine that cure the difference when the reference takes their place alone."""
     return [
         phase

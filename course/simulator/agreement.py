@@ -1,26 +1,28 @@
-"""Does the simulation say what the real engine does? Fit it on one workload, compare on three others."""
+"""Compare the simulation with the real engine: fit the cost model on one workload, predict three others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from course.simulator.calibration import Calibration
-from course.simulator.measurement_rig import ALL_AT_ONCE, Bench, Say
-from course.simulator.served import Served, percentiles, weighted_percentiles
+from course.simulator.measurement_rig import ALL_AT_ONCE, MeasurementRig
+from course.simulator.served import Served
 from course.simulator.simulation import simulate
-from course.simulator.workloads import TimedRequest, WorkloadName
+from course.simulator.workloads import WorkloadName
+from course.workloads.progress import OnProgress
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import Lineup
 
 CHECKED_ON: tuple[WorkloadName, ...] = ("burst", "documents", "shared-prefix")
 CHECK_LOAD = 0.5
 TOLERANCE = 0.15
 NUM_ROUNDS = 5
-"""Fit and comparison are made so often, and the middle ratio counts: computers have slow phases of some seconds."""
+"""Rounds of fit and comparison. The median ratio counts, because computers have slow phases of some seconds."""
 Figures = dict[str, Callable[[Served], float]]
 
 LATENCIES: Figures = {
-    "median TTFT": lambda served: percentiles(served.times_to_first_token, [50])[0],
-    "median ITL": lambda served: weighted_percentiles(served.gaps, [50])[0],
+    "median TTFT": lambda served: served.time_to_first_token([50])[0],
+    "median ITL": lambda served: served.inter_token_latency([50])[0],
 }
 THROUGHPUT: Figures = {"tokens/s": lambda served: served.output_tokens_per_second}
 
@@ -29,7 +31,7 @@ THROUGHPUT: Figures = {"tokens/s": lambda served: served.output_tokens_per_secon
 class Comparison:
     """One figure of one workload, measured and predicted. Seconds, or tokens per second.
 
-    `ratios` are those of all rounds in order of size, if it is the middle one of several.
+    `ratios` are those of all rounds in ascending order, if this is the median of several rounds.
     """
 
     workload: str
@@ -51,7 +53,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Requests as a real engine served them, and the figures that the simulation should find too."""
+    """Requests as a real engine served them, and the figures that the simulation should predict."""
 
     workload: str
     requests: list[TimedRequest]
@@ -60,40 +62,47 @@ class Check:
 
 
 def calibrate_and_compare(
-    bench: Bench, lineup: Lineup, say: Say, num_rounds: int = NUM_ROUNDS
+    rig: MeasurementRig, lineup: Lineup, on_progress: OnProgress, num_rounds: int = NUM_ROUNDS
 ) -> tuple[Calibration, list[Comparison]]:
-    """Fit and compare in rounds; return the fit with the smallest error, and each figure's middle round by ratio.
+    """Fit and compare in rounds; return the fit with the smallest error, and of each figure the median round.
 
-    The rates at which requests arrive are those of a first fit, in all rounds.
+    All rounds use the arrival rates of a first, rough fit.
     """
-    rate = bench.warm_up(say)
-    rough = bench.fitted(bench.steps_to_fit(rate, say)).cost
-    rates = {workload: CHECK_LOAD * bench.bearable_rate(workload, rough) for workload in CHECKED_ON}
+    rate = rig.warm_up(on_progress)
+    rough = rig.fitted(rig.steps_to_fit(rate, on_progress)).cost
+    rates = {workload: CHECK_LOAD * rig.sustainable_rate(workload, rough) for workload in CHECKED_ON}
     rounds = []
     for number in range(num_rounds):
-        say_round = partial(_say_in_round, say, f"Round {number + 1} of {num_rounds}: ")
-        rounds.append(one_round(bench, lineup, say_round, rate, rates, text=1 + 2 * number))
+        report = partial(_report_in_round, on_progress, f"Round {number + 1} of {num_rounds}: ")
+        rounds.append(one_round(rig, lineup, report, rate, rates, text=1 + 2 * number))
     best = min((fitted for fitted, _ in rounds), key=lambda fitted: fitted.typical_error)
     return best, [_middle(figure) for figure in zip(*(compared for _, compared in rounds), strict=True)]
 
 
 def one_round(
-    bench: Bench, lineup: Lineup, say: Say, rate: float, rates: Mapping[WorkloadName, float], text: int
+    rig: MeasurementRig,
+    lineup: Lineup,
+    on_progress: OnProgress,
+    rate: float,
+    rates: Mapping[WorkloadName, float],
+    text: int,
 ) -> tuple[Calibration, list[Comparison]]:
-    """Measure what is fitted before and after what is predicted: a computer that becomes slower is so for both."""
-    steps = bench.steps_to_fit(rate, say, text)
-    checks = serve_checks(bench, say, rates, text)
-    steps += bench.steps_to_fit(rate, say, text + 1)
-    fitted = bench.fitted(steps)
-    say("Predicting ...")
-    return fitted, [row for check in checks for row in compare(check, bench, fitted, lineup)]
+    """Measure the steps to fit before and after the checks, so that a computer that slows down affects both."""
+    steps = rig.steps_to_fit(rate, on_progress, text)
+    checks = serve_checks(rig, on_progress, rates, text)
+    steps += rig.steps_to_fit(rate, on_progress, text + 1)
+    fitted = rig.fitted(steps)
+    on_progress("Predicting ...")
+    return fitted, [row for check in checks for row in compare(check, rig, fitted, lineup)]
 
 
-def serve_checks(bench: Bench, say: Say, rates: Mapping[WorkloadName, float], text: int) -> list[Check]:
-    """Serve the workloads that the fit does not see, at these `rates` and all at once.
+def serve_checks(
+    rig: MeasurementRig, on_progress: OnProgress, rates: Mapping[WorkloadName, float], text: int
+) -> list[Check]:
+    """Serve the workloads that are not part of the fit, at these `rates` and all at once.
 
-    Latencies come from the stream, the throughput from the same requests all at once: in a stream the arrivals
-    decide it, and everybody could predict it.
+    Latencies are measured on the stream. Throughput is measured with all requests at once, because in a stream
+    the arrivals alone determine it.
     """
     checks = []
     for seed, (workload, rate) in enumerate(rates.items(), start=10):
@@ -101,15 +110,15 @@ def serve_checks(bench: Bench, say: Say, rates: Mapping[WorkloadName, float], te
             ("as a stream", rate, seed, LATENCIES),
             ("all at once", ALL_AT_ONCE, seed + 10, THROUGHPUT),
         ):
-            say(f"Measuring {workload!r}, {how} ...")
-            requests = bench.requests(workload, arriving, number, text)
-            checks.append(Check(workload, requests, bench.measure(requests)[0], figures))
+            on_progress(f"Measuring {workload!r}, {how} ...")
+            requests = rig.requests(workload, arriving, number, text)
+            checks.append(Check(workload, requests, rig.measure(requests)[0], figures))
     return checks
 
 
-def compare(check: Check, bench: Bench, fitted: Calibration, lineup: Lineup) -> list[Comparison]:
-    """Predict what was measured; return figure by figure."""
-    predicted = simulate(check.requests, bench.config, fitted.cost, replace(lineup, runner="absent"))
+def compare(check: Check, rig: MeasurementRig, fitted: Calibration, lineup: Lineup) -> list[Comparison]:
+    """Predict the measured figures; return a comparison for each."""
+    predicted = simulate(check.requests, rig.config, fitted.cost, replace(lineup, runner="absent"))
     return [
         Comparison(check.workload, name, figure(check.measured), figure(predicted))
         for name, figure in check.figures.items()
@@ -121,5 +130,5 @@ def _middle(figure: Sequence[Comparison]) -> Comparison:
     return replace(ordered[len(ordered) // 2], ratios=[row.ratio for row in ordered])
 
 
-def _say_in_round(say: Say, prefix: str, text: str) -> None:
-    say(prefix + text)
+def _report_in_round(on_progress: OnProgress, prefix: str, text: str) -> None:
+    on_progress(prefix + text)

@@ -13,7 +13,8 @@ from course.simulator.policies import under_policy
 from course.simulator.roofline import max_concurrency, num_kv_blocks
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
-from course.simulator.workloads import TimedRequest, make_requests, scaled
+from course.simulator.workloads import make_requests, scaled
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.seams.lineup import Lineup
 
@@ -75,7 +76,7 @@ class Experiment:
         if self.rate is not None:
             return self
         sample = scaled(make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0, self.seed), self.scale)
-        bearable = bearable_rate(sample, self.resolved_engine(), self.cost)
+        bearable = sustainable_rate(sample, self.resolved_engine(), self.cost)
         return replace(self, rate=float(f"{DEFAULT_LOAD * bearable:.2g}"))
 
     def run(self, lineup: Lineup, on_progress: Callable[[int], None] = lambda num_finished: None) -> Served:
@@ -107,10 +108,10 @@ class Experiment:
         raise ValueError(f"a setting to sweep must be one of {known}, got {name!r}")
 
 
-def bearable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:
-    """Return about how many such requests per second can be served, as if the prefix cache found nothing.
+def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:
+    """Return about how many such requests can be served per second without prefix-cache hits.
 
-    A request costs its prefill, and its share of the decode steps of as many as fit.
+    A request costs its prefill and its share of the decode steps of a batch as large as memory allows.
     """
     assert config.num_gpu_blocks is not None
     prompt, answer = (fmean(r.num_prompt_tokens for r in sample), fmean(r.num_output_tokens for r in sample))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from course.simulator.calibration import MeasuredStep
 from course.simulator.cost_model import StepCounts, count_batch
 from course.simulator.served import Served
-from course.simulator.workloads import TimedRequest
+from course.simulator.synthetic_prompt import prompt_of
 from course.workloads.simulated_time import VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
@@ -76,16 +77,17 @@ def measure(
 
 def _add(engine: LLMEngine, request_id: str, timed: TimedRequest) -> None:
     params = SamplingParams(max_tokens=timed.num_output_tokens, ignore_eos=True)
-    prompt = spoken_prompt(timed, engine.runner.vocab_size)
+    prompt = prompt_in_vocabulary(timed, engine.runner.vocab_size)
     engine.add_request(request_id, prompt, params, priority=timed.priority)
 
 
-def spoken_prompt(timed: TimedRequest, vocab_size: int) -> list[int]:
-    """Return token ids of a real vocabulary that agree between requests as `TimedRequest.prompt_token_ids` do."""
-    shared = min(timed.num_shared_tokens, timed.num_prompt_tokens)
-    common, own = random.Random(f"shared {timed.shared_prefix}"), random.Random(f"own {timed.conversation}")
+def prompt_in_vocabulary(timed: TimedRequest, vocab_size: int) -> list[int]:
+    """Return token ids of a real vocabulary that agree between requests exactly where their synthetic ones do."""
+    prompt = prompt_of(timed)
+    shared = min(prompt.num_shared_tokens, len(prompt))
+    common, own = random.Random(f"shared {prompt.shared_prefix}"), random.Random(f"own {prompt.conversation}")
     vocabulary = range(vocab_size)
-    return common.choices(vocabulary, k=shared) + own.choices(vocabulary, k=timed.num_prompt_tokens - shared)
+    return common.choices(vocabulary, k=shared) + own.choices(vocabulary, k=len(prompt) - shared)
 
 
 def _note_step(served: Served, counts: StepCounts) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from course.simulator.workloads import TimedRequest
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 PolicyName = Literal["fcfs", "priority", "shortest-first"]

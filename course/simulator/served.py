@@ -1,10 +1,10 @@
-"""What a simulation found out: when each request got its first and its last token, and what lay between."""
+"""The result of a simulation: the times of each request's first and last token, and the gaps between tokens."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 
-from course.simulator.workloads import TimedRequest
+from course.workloads.percentiles import percentiles
+from course.workloads.timed_request import TimedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Slo:
 class Served:
     """A workload after it was served. All times are seconds on the virtual clock, lists in order of arrival.
 
-    `gaps` are times from one token to the next, each with the number of tokens that waited so long: a step
-    makes all its decodes wait equally. `peak_context_tokens` is the most tokens that one step attended to.
+    `gaps` are times from one token to the next, each with the number of tokens that had this gap: all decodes
+    of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
     """
 
     requests: Sequence[TimedRequest]
@@ -69,6 +69,14 @@ class Served:
     def output_tokens_per_second(self) -> float:
         return sum(request.num_output_tokens for request in self.requests) / self.seconds
 
+    def time_to_first_token(self, percents: Sequence[float]) -> list[float]:
+        """Return percentiles over the requests, in seconds."""
+        return percentiles(self.times_to_first_token, percents)
+
+    def inter_token_latency(self, percents: Sequence[float]) -> list[float]:
+        """Return percentiles over all gaps between tokens, in seconds."""
+        return percentiles([seconds for seconds, _ in self.gaps], percents, [count for _, count in self.gaps])
+
     def share_good(self, slo: Slo) -> float:
         """Return the share of the requests that kept the objective, 0 to 1."""
         times = zip(self.times_to_first_token, self.mean_inter_token_latencies, strict=True)
@@ -82,31 +90,6 @@ class Served:
 def slo_kept(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
     """Return whether a request with these times is good."""
     return time_to_first_token <= slo.time_to_first_token and inter_token_latency <= slo.inter_token_latency
-
-
-def percentiles(values: Iterable[float], percents: Sequence[float]) -> list[float]:
-    """Return for each percentage the smallest value that so many of the values do not exceed; 0 if there are none."""
-    return weighted_percentiles([(value, 1) for value in values], percents)
-
-
-def weighted_percentiles(samples: Iterable[tuple[float, int]], percents: Sequence[float]) -> list[float]:
-    """Return percentiles of (value, count) samples, as if each value were there `count` times.
-
-    `percents` are over 0 and at most 100, in rising order. 0 if there is no sample.
-    """
-    if list(percents) != sorted(percents) or not all(0 < percent <= 100 for percent in percents):
-        raise ValueError(f"percents must rise and lie over 0 and at most at 100, got {list(percents)}")
-    ordered = sorted(samples, key=itemgetter(0))
-    total = sum(count for _, count in ordered)
-    found: list[float] = []
-    passed, value = 0, 0.0
-    rest = iter(ordered)
-    for percent in percents:
-        while passed * 100 < percent * total:
-            value, count = next(rest)
-            passed += count
-        found.append(value)
-    return found
 
 
 def weighted_mean(samples: Iterable[tuple[float, int]]) -> float:

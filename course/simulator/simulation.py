@@ -2,13 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from operator import attrgetter
 
 from course.simulator.cost_model import CostModel, pairs
 from course.simulator.served import Served
-from course.simulator.workloads import TimedRequest
 from course.workloads.simulated_time import VirtualClock
+from course.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
@@ -67,13 +66,7 @@ class Simulation:
         return self.served
 
     def _require_servable(self) -> None:
-        if not self.requests:
-            raise ValueError("requests must hold at least one request, got none")
-        for before, after in pairwise(self.requests):
-            if after.arrival_time < before.arrival_time:
-                raise ValueError(
-                    f"requests must come in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
-                )
+        require_in_order(self.requests)
         kv, max_model_len = self.scheduler.kv, self.scheduler.max_model_len
         for request in self.requests:
             num_tokens = request.num_prompt_tokens + request.num_output_tokens
@@ -92,7 +85,7 @@ class Simulation:
         timed = self.requests[index]
         return Request(
             str(index),
-            timed.prompt_token_ids(),
+            list(timed.prompt_token_ids),
             SamplingParams(max_tokens=timed.num_output_tokens, ignore_eos=True),
             priority=timed.priority,
             arrival_time=timed.arrival_time,

@@ -1,16 +1,17 @@
-"""A simulation in a few numbers, when its hundred thousand requests are no longer needed."""
+"""A simulation as a few numbers, without its 100,000 requests."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course.simulator.served import Served, Slo, weighted_mean, weighted_percentiles
+from course.simulator.served import Served, Slo, weighted_mean
+from course.workloads.percentiles import percentiles
 
 PERCENTS = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How times are spread, in seconds."""
+    """The distribution of a time, in seconds."""
 
     mean: float
     p50: float
@@ -19,15 +20,15 @@ class Spread:
     p99: float
 
     @classmethod
-    def of(cls, samples: Iterable[tuple[float, int]]) -> "Spread":
+    def of(cls, samples: Sequence[tuple[float, int]]) -> "Spread":
         """Return the spread of (seconds, count) samples."""
-        known = list(samples)
-        return cls(weighted_mean(known), *weighted_percentiles(known, PERCENTS))
+        values, counts = [seconds for seconds, _ in samples], [count for _, count in samples]
+        return cls(weighted_mean(samples), *percentiles(values, PERCENTS, counts))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What users felt and what the engine did. Seconds of simulated time; `goodput` is requests per second."""
+    """Latencies and engine counters. Seconds are of simulated time; `goodput` is in requests per second."""
 
     time_to_first_token: Spread
     inter_token_latency: Spread
@@ -47,9 +48,9 @@ class Summary:
 def summarize(served: Served, slo: Slo) -> Summary:
     """Return the numbers of a simulation."""
     return Summary(
-        time_to_first_token=Spread.of((seconds, 1) for seconds in served.times_to_first_token),
+        time_to_first_token=Spread.of([(seconds, 1) for seconds in served.times_to_first_token]),
         inter_token_latency=Spread.of(served.gaps),
-        e2e_latency=Spread.of((seconds, 1) for seconds in served.e2e_latencies),
+        e2e_latency=Spread.of([(seconds, 1) for seconds in served.e2e_latencies]),
         simulated_seconds=served.seconds,
         output_tokens_per_second=served.output_tokens_per_second,
         goodput=served.goodput(slo),

@@ -10,11 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import pairwise
 
 from course.simulator.cost_model import CostModel, pairs
 from course.simulator.served import Served
-from course.simulator.workloads import TimedRequest
+from course.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm.config import EngineConfig
 
 
@@ -74,13 +73,7 @@ class _WhatIf:
         return self.served
 
     def _require_legal(self) -> None:
-        if not self.requests:
-            raise ValueError("requests must hold at least one request, got none")
-        for before, after in pairwise(self.requests):
-            if after.arrival_time < before.arrival_time:
-                raise ValueError(
-                    f"requests must come in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
-                )
+        require_in_order(self.requests)
         if self.config.enable_chunked_prefill:
             return
         longest = min(self.threshold, max(request.num_prompt_tokens for request in self.requests))

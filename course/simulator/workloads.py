@@ -1,4 +1,4 @@
-"""Named workloads: who comes when, with how much to read and to say, and what they have in common."""
+"""Named workloads: arrival times, prompt and output lengths, and which prompts share a prefix."""
 
 import math
 import random
@@ -6,36 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from course.simulator.synthetic_prompt import SyntheticPrompt, prompt_of
+from course.workloads.timed_request import TimedRequest
+
 WorkloadName = Literal["chat", "documents", "shared-prefix", "mixed", "burst"]
 
 
 @dataclass(frozen=True, slots=True)
-class TimedRequest:
-    """One request: when it comes (seconds), and its lengths in tokens.
-
-    The first `num_shared_tokens` of its prompt are those of everybody with the same `shared_prefix`. The
-    rest, and its answer, are those of its `conversation`: a later turn of a conversation begins with all
-    that was said before. Lower `priority` is more urgent.
-    """
-
-    arrival_time: float
-    num_prompt_tokens: int
-    num_output_tokens: int
-    conversation: int
-    shared_prefix: int = 0
-    num_shared_tokens: int = 0
-    priority: int = 0
-
-    def prompt_token_ids(self) -> list[int]:
-        """Return token ids that agree with another request's exactly as far as the two share their text."""
-        shared = min(self.num_shared_tokens, self.num_prompt_tokens)
-        own = self.num_prompt_tokens - shared
-        return [2 * self.shared_prefix + 1] * shared + [2 * self.conversation] * own
-
-
-@dataclass(frozen=True, slots=True)
 class Lengths:
-    """A skewed distribution of lengths: lognormal with this median and shape, cut at both ends. In tokens."""
+    """A skewed distribution of lengths in tokens: lognormal with this median and sigma, clamped at both ends."""
 
     median: float
     sigma: float
@@ -59,20 +38,20 @@ DOCUMENT_SHARE = 0.1
 BURSTINESS = 4.0
 
 WORKLOADS: dict[WorkloadName, str] = {
-    "chat": "conversations of 1 to 6 turns behind one system prompt; every turn repeats what was said before",
+    "chat": "conversations of 1 to 6 turns behind one system prompt; every turn repeats the whole conversation so far",
     "documents": "long prompts that share nothing, short answers",
     "shared-prefix": "questions about 200 long passages, some of them far more popular than others",
-    "mixed": "nine chats to one document: the documents get in the way of the answers",
-    "burst": "chats that come in bursts: the gaps between them vary 4 times as much as a Poisson stream's",
+    "mixed": "nine chats to one document: the long prompts slow down the outputs of the chats",
+    "burst": "chats that arrive in bursts: the gaps between arrivals vary 4 times as much as in a Poisson process",
 }
 
 
 def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> list[TimedRequest]:
-    """Return `num_requests` requests of a named workload, in order of arrival, `rate` a second on average.
+    """Return `num_requests` requests of a named workload in order of arrival, `rate` per second on average.
 
-    The same arguments give the same requests. Another rate gives the same ones closer together or further
-    apart, except for `chat`, where it gives more users or fewer.
-    Raises `ValueError` that says what is legal.
+    The same arguments give the same requests. Another rate moves the same requests closer together or further
+    apart, except in `chat`, where it changes the number of users. Their prompts are `SyntheticPrompt`s.
+    Raises `ValueError` for an unknown name, no requests, or a rate that is not over 0 and finite.
     """
     if num_requests < 1:
         raise ValueError(f"num_requests must be at least 1, got {num_requests}")
@@ -99,15 +78,14 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 
 
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
-    """Return the same requests with all lengths multiplied by `factor`, at least one token each, for a small model."""
+    """Return the same requests with all lengths multiplied by `factor`, for a small model: at least one token each."""
     if not 0 < factor < math.inf:
         raise ValueError(f"scale must be a finite number over 0, got {factor}")
     return [
         replace(
             request,
-            num_prompt_tokens=max(1, round(request.num_prompt_tokens * factor)),
-            num_output_tokens=max(1, round(request.num_output_tokens * factor)),
-            num_shared_tokens=round(request.num_shared_tokens * factor),
+            prompt_token_ids=prompt_of(request).scaled(factor),
+            max_tokens=max(1, round(request.max_tokens * factor)),
         )
         for request in requests
     ]
@@ -131,32 +109,30 @@ def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[flo
 
 
 def _message(rng: random.Random, time: float, number: int) -> TimedRequest:
-    num_prompt_tokens = SYSTEM_TOKENS + CHAT_MESSAGE.draw(rng)
-    return TimedRequest(time, num_prompt_tokens, CHAT_ANSWER.draw(rng), number, num_shared_tokens=SYSTEM_TOKENS)
+    prompt = SyntheticPrompt(SYSTEM_TOKENS + CHAT_MESSAGE.draw(rng), number, num_shared_tokens=SYSTEM_TOKENS)
+    return TimedRequest(time, str(number), prompt, CHAT_ANSWER.draw(rng))
 
 
 def _document(rng: random.Random, time: float, number: int) -> TimedRequest:
-    return TimedRequest(time, DOCUMENT.draw(rng), DOCUMENT_ANSWER.draw(rng), number)
+    return TimedRequest(time, str(number), SyntheticPrompt(DOCUMENT.draw(rng), number), DOCUMENT_ANSWER.draw(rng))
 
 
 def _questions(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
-    """Passage k is asked about in proportion to 1 / k."""
+    """Return questions about passages; passage k is drawn with a probability proportional to 1 / k."""
     passages = rng.choices(range(NUM_PASSAGES), [1 / (k + 1) for k in range(NUM_PASSAGES)], k=count)
     return [
         TimedRequest(
             time,
-            PASSAGE_TOKENS + QUESTION.draw(rng),
+            str(number),
+            SyntheticPrompt(PASSAGE_TOKENS + QUESTION.draw(rng), number, 1 + passage, PASSAGE_TOKENS),
             DOCUMENT_ANSWER.draw(rng),
-            number,
-            shared_prefix=1 + passage,
-            num_shared_tokens=PASSAGE_TOKENS,
         )
         for number, (time, passage) in enumerate(zip(_poisson(rng, rate, count), passages, strict=True))
     ]
 
 
 def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
-    """So many users that each takes a turn every `SECONDS_BETWEEN_TURNS` on average, one conversation after another."""
+    """Return turns of so many users that each sends one every `SECONDS_BETWEEN_TURNS` on average."""
     num_users = max(1, round(rate * SECONDS_BETWEEN_TURNS))
     turns: list[Iterator[TimedRequest]] = [iter(())] * num_users
     requests: list[TimedRequest] = []
@@ -166,15 +142,16 @@ def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
         if turn is None:
             turns[user] = _conversation(rng, number)
             turn = next(turns[user])
-        requests.append(replace(turn, arrival_time=time))
+        requests.append(replace(turn, arrival_time=time, request_id=str(number)))
     return requests
 
 
 def _conversation(rng: random.Random, number: int) -> Iterator[TimedRequest]:
-    """Yield 1 to `MOST_TURNS` turns, each behind all that was said before. When they come is for others to say."""
+    """Yield 1 to `MOST_TURNS` turns, each with the conversation so far as its prefix. `arrival_time` is not set yet."""
     num_tokens = SYSTEM_TOKENS
     for _ in range(rng.randint(1, MOST_TURNS)):
         num_tokens += CHAT_MESSAGE.draw(rng)
         num_output_tokens = CHAT_ANSWER.draw(rng)
-        yield TimedRequest(0.0, num_tokens, num_output_tokens, number, num_shared_tokens=SYSTEM_TOKENS)
+        prompt = SyntheticPrompt(num_tokens, number, num_shared_tokens=SYSTEM_TOKENS)
+        yield TimedRequest(0.0, "", prompt, num_output_tokens)
         num_tokens += num_output_tokens

@@ -1,11 +1,11 @@
 """The options that several commands share, and what they are turned into."""
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from course.workloads.progress import OnProgress
 from mini_vllm.config import EngineConfig
 from mini_vllm.seams.lineup import Lineup, solutions_exist
 
@@ -103,13 +103,13 @@ def open_llm(
     lineup: Lineup,
     *,
     record: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    on_progress: OnProgress = lambda text: None,
 ) -> "LLM":
-    """Build an `LLM`; `say` hears what takes time."""
+    """Build an `LLM`; `on_progress` is called before each part that takes long."""
     from mini_vllm.llm import LLM
 
     if lineup.runner != "absent":
-        say("Loading torch and the model ...")
+        on_progress("Loading torch and the model ...")
     return LLM(model, config, lineup, record=record)
 
 

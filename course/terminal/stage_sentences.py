@@ -3,21 +3,21 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from course.workloads.ablation import Stage
+from course.workloads.ablation import LineupResult
+from course.workloads.percentiles import percentiles
 
 
 def mean_ms(seconds: Sequence[float]) -> float:
-    """Return the mean in milliseconds; 0 if there is nothing."""
+    """Return the mean in milliseconds; 0 without values."""
     return 1e3 * fmean(seconds) if seconds else 0.0
 
 
 def p95_ms(seconds: Sequence[float]) -> float:
-    """Return what 95 of 100 do not exceed, in milliseconds; 0 if there is nothing."""
-    ordered = sorted(seconds)
-    return 1e3 * ordered[-(-95 * len(ordered) // 100) - 1] if ordered else 0.0
+    """Return the 95th percentile in milliseconds; 0 without values."""
+    return 1e3 * percentiles(seconds, [95])[0]
 
 
-def describe(stage: Stage, before: Stage | None, first: Stage) -> str:
+def describe(stage: LineupResult, before: LineupResult | None, first: LineupResult) -> str:
     """Return the sentence of one stage. `before` is the stage before it, `first` the first one."""
     if wrong := first_other_answer(stage, first):
         return (
@@ -29,7 +29,7 @@ def describe(stage: Stage, before: Stage | None, first: Stage) -> str:
     return SENTENCES[stage.last_phase](stage, before)
 
 
-def first_other_answer(stage: Stage, first: Stage) -> str | None:
+def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
     """Return a request that both answered, one of them differently. A stall may have cut an answer short."""
     if stage.lineup.runner != first.lineup.runner:
         return None
@@ -41,14 +41,14 @@ def first_other_answer(stage: Stage, first: Stage) -> str | None:
     return None
 
 
-def _phase1(stage: Stage) -> str:
+def _phase1(stage: LineupResult) -> str:
     return (
         f"Everybody reserves memory for the longest possible answer: no more than {stage.most_running} run at once, "
         f"and {stage.mean_empty:.0%} of what they hold stays empty."
     )
 
 
-def _phase2(stage: Stage, before: Stage) -> str:
+def _phase2(stage: LineupResult, before: LineupResult) -> str:
     text = (
         f"Blocks as they are needed, {stage.mean_empty:.0%} of them empty: {stage.most_running} run at once "
         f"instead of {before.most_running}."
@@ -59,13 +59,13 @@ def _phase2(stage: Stage, before: Stage) -> str:
     return text
 
 
-def _phase3(stage: Stage, before: Stage) -> str:
+def _phase3(stage: LineupResult, before: LineupResult) -> str:
     text = "Somebody gives way"
     text += ", and everybody gets an answer: " if before.num_stalled and not stage.num_stalled else ": "
     return f"{text}{stage.num_preemptions} preemptions, {stage.num_recomputed_tokens:,} tokens computed again."
 
 
-def _phase4(stage: Stage, before: Stage) -> str:
+def _phase4(stage: LineupResult, before: LineupResult) -> str:
     text = (
         f"{stage.hit_rate:.0%} of the tokens come from the cache: {stage.num_computed_tokens:,} are computed "
         f"instead of {before.num_computed_tokens:,}"
@@ -78,7 +78,7 @@ def _phase4(stage: Stage, before: Stage) -> str:
     )
 
 
-def _phase5(stage: Stage, before: Stage) -> str:
+def _phase5(stage: LineupResult, before: LineupResult) -> str:
     text = "Long prompts go in chunks"
     if before.num_stalled or stage.num_stalled:
         return f"{text}."
@@ -89,7 +89,7 @@ def _phase5(stage: Stage, before: Stage) -> str:
     )
 
 
-def _phase6(stage: Stage, before: Stage) -> str:
+def _phase6(stage: LineupResult, before: LineupResult) -> str:
     if stage.decisions == before.decisions:
         return (
             f"The embedded model speaks instead of the toy. Not one decision differs in {stage.num_steps} steps: "
@@ -100,7 +100,7 @@ def _phase6(stage: Stage, before: Stage) -> str:
     return f"The embedded model speaks, and the decisions differ from step {step} on: an answer ended elsewhere."
 
 
-SENTENCES: dict[int, Callable[[Stage, Stage], str]] = {
+SENTENCES: dict[int, Callable[[LineupResult, LineupResult], str]] = {
     2: _phase2,
     3: _phase3,
     4: _phase4,

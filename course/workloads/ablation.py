@@ -1,7 +1,7 @@
-"""The same workload through phases 1, 1-2, ... 1-6: what did each phase buy?
+"""The ablation over the phases: the same workload through phases 1, 1-2, ... 1-6.
 
-All stages get the same requests at the same moments, the same memory in tokens and the same settings, and
-they give the same answers. Only the phases differ, and with them who waits for whom. Time is simulated
+Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and
+generates the same tokens. Only the phases differ, and with them how long each request waits. Time is simulated
 (`simulated_time.py`).
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine, StalledError
 from mini_vllm.engine.trace_recorder import StepRecord
@@ -25,8 +26,8 @@ MAX_TOKENS = 400
 END = 3
 MAX_STEPS = 5000
 
-# The budget must hold a whole prompt, because before phase 5 no prompt may be cut. The threshold and the
-# admission guard are phase 5's, and do nothing before it.
+# The budget must hold a whole prompt, because without phase 5 no prompt can be split. The threshold and the
+# admission guard belong to phase 5 and have no effect without it.
 SETTINGS = EngineConfig(
     max_num_seqs=24,
     max_num_batched_tokens=1024,
@@ -38,39 +39,30 @@ SETTINGS = EngineConfig(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One request: when it comes (seconds), its prompt, and after how many tokens its answer will be over."""
+def ablation_requests(seed: int = 0) -> list[TimedRequest]:
+    """Return chats that share a long system prompt; every third request is a document that shares nothing.
 
-    time: float
-    request_id: str
-    prompt_token_ids: list[int]
-    num_output_tokens: int
-
-
-def make_visits(seed: int = 0) -> list[Visit]:
-    """Return chats that share a long system prompt, and every third one a document that shares nothing.
-
-    Everybody allows an answer of `MAX_TOKENS`, and all answers are over much sooner.
+    Every request has `max_tokens` of 400 (`MAX_TOKENS`), and every output ends much earlier.
     """
     rng = random.Random(seed)
     vocabulary = range(END + 1, 1000)
     system = rng.choices(vocabulary, k=NUM_SHARED_TOKENS)
-    visits, time = [], 0.0
+    requests, time = [], 0.0
     for number in range(1, NUM_REQUESTS + 1):
         if number % DOCUMENT_EVERY == 0:
-            prompt = rng.choices(vocabulary, k=rng.randrange(300, 600))
-            visits.append(Visit(time, f"document {number}", prompt, rng.randrange(4, 12)))
+            name, prompt = f"document {number}", rng.choices(vocabulary, k=rng.randrange(300, 600))
+            output_len = rng.randrange(4, 12)
         else:
-            prompt = system + rng.choices(vocabulary, k=rng.randrange(8, 40))
-            visits.append(Visit(time, f"chat {number}", prompt, rng.randrange(60, 120)))
+            name, prompt = f"chat {number}", system + rng.choices(vocabulary, k=rng.randrange(8, 40))
+            output_len = rng.randrange(60, 120)
+        requests.append(TimedRequest(time, name, prompt, MAX_TOKENS, output_len=output_len))
         time += rng.uniform(0.0, 0.04)
-    return visits
+    return requests
 
 
 @dataclass(slots=True)
-class Stage:
-    """What a lineup made of the workload. Times are seconds of simulated time."""
+class LineupResult:
+    """How one lineup served the workload. Times are seconds of simulated time."""
 
     lineup: Lineup
     num_requests: int
@@ -91,12 +83,12 @@ class Stage:
 
     @property
     def last_phase(self) -> int:
-        """The last phase that is there."""
+        """The last phase that is not absent."""
         return max(phase for phase in range(1, len(PHASE_NAMES) + 1) if self.lineup[phase] != "absent")
 
 
-def stage_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
-    """Return the lineup with phase 1 alone, then with one phase more each time; absent ones add no stage."""
+def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
+    """Return the lineup with phase 1 alone, then with one phase more each time; an absent phase adds no lineup."""
     impls: tuple[Impl, ...] = astuple(whole)
     absent: Impl = "absent"
     return [
@@ -106,52 +98,52 @@ def stage_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
     ]
 
 
-def run_stage(lineup: Lineup, visits: Sequence[Visit], config: EngineConfig = SETTINGS) -> Stage:
-    """Run the workload. A stall ends the run; `num_stalled` then counts who has not been served."""
+def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineConfig = SETTINGS) -> LineupResult:
+    """Run the workload. A stall ends the run; `num_stalled` then counts the requests that have not finished."""
     clock = VirtualClock()
     engine = build_engine(config, lineup, record=True)
-    lengths = {visit.request_id: visit.num_output_tokens for visit in visits}
+    lengths = {request.request_id: request.num_output_tokens for request in requests}
     engine.runner = TimedRunner(EndingRunner(engine.runner, lengths, END), clock, StepCost())
     engine.clock = clock
-    stage = Stage(lineup, len(visits))
-    arrived = {visit.request_id: visit.time for visit in visits}
+    result = LineupResult(lineup, len(requests))
+    arrived = {request.request_id: request.arrival_time for request in requests}
     latest: dict[str, float] = {}
     num_finished = 0
     try:
-        for output in _outputs(engine, clock, visits):
+        for output in _outputs(engine, clock, requests):
             if output.request_id in latest:
-                stage.inter_token_latencies.append(clock.now - latest[output.request_id])
+                result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
-                stage.first_token_latencies.append(clock.now - arrived[output.request_id])
+                result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
-            stage.token_ids[output.request_id] = output.outputs[0].token_ids
+            result.token_ids[output.request_id] = output.outputs[0].token_ids
             num_finished += output.finished
     except StalledError:
-        stage.num_stalled = len(visits) - num_finished
-    stage.seconds = clock.now
-    stage.hit_rate = engine.scheduler.prefix_cache.hit_rate()
-    _read_trace(stage, engine)
-    return stage
+        result.num_stalled = len(requests) - num_finished
+    result.seconds = clock.now
+    result.hit_rate = engine.scheduler.prefix_cache.hit_rate()
+    _read_trace(result, engine)
+    return result
 
 
-def _outputs(engine: LLMEngine, clock: VirtualClock, visits: Sequence[Visit]) -> Iterator[RequestOutput]:
-    """Let the visits come when it is time; yield after each step the outputs of those who got a token."""
-    coming = list(reversed(visits))
-    params = SamplingParams(MAX_TOKENS, stop_token_ids=(END,), ignore_eos=True)
+def _outputs(engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]) -> Iterator[RequestOutput]:
+    """Add each request at its arrival time; yield after each step the outputs that got a token."""
+    not_arrived = list(reversed(requests))
     for _ in range(MAX_STEPS):
-        if coming and not engine.has_unfinished_requests():
-            clock.advance_to(coming[-1].time)
-        while coming and coming[-1].time <= clock.now:
-            visit = coming.pop()
-            engine.add_request(visit.request_id, visit.prompt_token_ids, params)
+        if not_arrived and not engine.has_unfinished_requests():
+            clock.advance_to(not_arrived[-1].arrival_time)
+        while not_arrived and not_arrived[-1].arrival_time <= clock.now:
+            new = not_arrived.pop()
+            params = SamplingParams(new.max_tokens, stop_token_ids=(END,), ignore_eos=True)
+            engine.add_request(new.request_id, list(new.prompt_token_ids), params)
         if not engine.has_unfinished_requests():
             return
         yield from engine.step()
     raise StalledError(f"the workload has not ended after {MAX_STEPS} steps")
 
 
-def _read_trace(stage: Stage, engine: LLMEngine) -> None:
-    """Take from the trace what was decided."""
+def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
+    """Add up the decisions in the engine's trace."""
     assert engine.recorder is not None
     kv = engine.scheduler.kv
     reached: dict[str, int] = {}
@@ -160,18 +152,18 @@ def _read_trace(stage: Stage, engine: LLMEngine) -> None:
         for share in record["scheduled"]:
             end = share["computed"] + share["n"]
             known = reached.get(share["id"], 0)
-            stage.num_recomputed_tokens += max(0, min(known, end) - share["computed"])
+            result.num_recomputed_tokens += max(0, min(known, end) - share["computed"])
             reached[share["id"]] = max(known, end)
             num_slots += len(share["blocks"]) * kv.block_size
             num_empty += len(share["blocks"]) * kv.block_size - end
         held = 1 - record["free_after_schedule"] / kv.num_usable_blocks
-        stage.peak_held = max(stage.peak_held, held)
-        stage.most_running = max(stage.most_running, len(record["running_after"]) + len(record["finished"]))
-        stage.num_preemptions += len(record["preempted"])
-        stage.num_computed_tokens += record["total"]
-        stage.decisions.append(_decision(record))
-    stage.num_steps = len(engine.recorder.steps)
-    stage.mean_empty = num_empty / max(1, num_slots)
+        result.peak_held = max(result.peak_held, held)
+        result.most_running = max(result.most_running, len(record["running_after"]) + len(record["finished"]))
+        result.num_preemptions += len(record["preempted"])
+        result.num_computed_tokens += record["total"]
+        result.decisions.append(_decision(record))
+    result.num_steps = len(engine.recorder.steps)
+    result.mean_empty = num_empty / max(1, num_slots)
 
 
 def _decision(record: StepRecord) -> tuple[object, ...]:

@@ -13,7 +13,6 @@ from bench.operators import OperatorStopwatch, by_kind
 from bench.peer_process import embedded_model_path
 from bench.plan import Plan
 from bench.requests import (
-    BenchRequest,
     poisson_stream,
     questions_about_one_document,
     room_needed,
@@ -23,8 +22,9 @@ from bench.results import Results
 from bench.roofline import MachineRates, least_seconds, where_time_goes
 from bench.served import Served, num_equal, percentile, require_complete, summary
 from course.terminal.charts import shares
+from course.workloads.timed_request import TimedRequest
 
-REQUESTS = [BenchRequest([1, 2, 3], 3), BenchRequest([4], 1, arrival=2.0)]
+REQUESTS = [TimedRequest(0.0, "0", [1, 2, 3], 3), TimedRequest(2.0, "1", [4], 1)]
 SERVED = Served([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)
 
 
@@ -56,32 +56,32 @@ def test_a_contender_that_says_too_little_is_no_contender() -> None:
 
 def test_rounds_have_the_same_lengths_and_other_tokens() -> None:
     first, second = (skewed_requests(64, 1000, number) for number in (0, 1))
-    assert [len(r.prompt) for r in first] == [len(r.prompt) for r in second]
-    assert all(one.prompt != other.prompt for one, other in zip(first, second, strict=True))
-    documents = [r for r in first if len(r.prompt) > 500]
+    assert [len(r.prompt_token_ids) for r in first] == [len(r.prompt_token_ids) for r in second]
+    assert all(one.prompt_token_ids != other.prompt_token_ids for one, other in zip(first, second, strict=True))
+    documents = [r for r in first if len(r.prompt_token_ids) > 500]
     assert len(documents) == 8
-    assert sum(len(r.prompt) for r in documents) > sum(len(r.prompt) for r in first) / 2
+    assert sum(len(r.prompt_token_ids) for r in documents) > sum(len(r.prompt_token_ids) for r in first) / 2
     assert room_needed(first) % 32 == 0
 
 
 def test_every_round_asks_about_another_document() -> None:
     first, second = (questions_about_one_document(32, 1000, number) for number in (0, 1))
-    assert [len(r.prompt) for r in first] == [len(r.prompt) for r in second]
+    assert [len(r.prompt_token_ids) for r in first] == [len(r.prompt_token_ids) for r in second]
     for questions in (first, second):
-        assert len({tuple(r.prompt[:1024]) for r in questions}) == 1
-        assert len({tuple(r.prompt) for r in questions}) == 32
-        assert all(8 <= len(r.prompt) - 1024 <= 24 and max(r.prompt) < 1000 for r in questions)
-    assert first[0].prompt[:16] != second[0].prompt[:16]
+        assert len({tuple(r.prompt_token_ids[:1024]) for r in questions}) == 1
+        assert len({tuple(r.prompt_token_ids) for r in questions}) == 32
+        assert all(8 <= len(r.prompt_token_ids) - 1024 <= 24 and max(r.prompt_token_ids) < 1000 for r in questions)
+    assert first[0].prompt_token_ids[:16] != second[0].prompt_token_ids[:16]
 
 
 def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
     plan = Plan(embedded_model_path(), 1000, 64, 3, 1, ("mini-vllm",))
     warm_up = plan.warm_up()
-    assert [len(request.prompt) >= 512 for request in warm_up] == [False] * 4 + [True]
+    assert [len(request.prompt_token_ids) >= 512 for request in warm_up] == [False] * 4 + [True]
     assert {request.num_output_tokens for request in warm_up} == {8}
     rounds = [*plan.all_at_once(), *plan.stream(1.0), *plan.shared_prefix()]
-    served = {tuple(request.prompt[:16]) for requests in rounds for request in requests}
-    assert served.isdisjoint(tuple(request.prompt[:16]) for request in warm_up)
+    served = {tuple(request.prompt_token_ids[:16]) for requests in rounds for request in requests}
+    assert served.isdisjoint(tuple(request.prompt_token_ids[:16]) for request in warm_up)
 
 
 def test_everybody_has_room_for_all_requests_of_a_round() -> None:
@@ -101,8 +101,8 @@ def test_the_quickest_round_is_kept_and_all_are_compared() -> None:
 
 def test_a_stream_has_the_rate_it_was_given() -> None:
     stream = poisson_stream(skewed_requests(64, 1000) * 20, requests_per_second=4.0)
-    assert stream[0].arrival == 0
-    assert len(stream) / stream[-1].arrival == pytest.approx(4.0, rel=0.1)
+    assert stream[0].arrival_time == 0
+    assert len(stream) / stream[-1].arrival_time == pytest.approx(4.0, rel=0.1)
 
 
 def test_model_sizes_by_hand() -> None:

@@ -57,7 +57,7 @@ def test_a_sweep_has_a_row_and_a_record_per_value(mini_vllm: Commands, monkeypat
         (("--model", "Llama-3.1-70B"), "does not fit 1 x H100"),
         (("--sweep", "colour=red"), "a setting to sweep must be one of"),
         (("--slo-itl", "0"), "inter_token_latency of an SLO must be over 0"),
-        (("--calibration", "missing.json"), "is no calibration"),
+        (("--calibration", "missing.json"), "is not a calibration"),
         (("--model", "embedded", "documents"), "max_model_len must be at least"),
     ],
 )

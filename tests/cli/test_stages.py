@@ -6,7 +6,7 @@ import pytest
 
 from course.cli.stages import sentences
 from course.terminal.stage_sentences import describe
-from course.workloads.ablation import Stage, make_visits, run_stage, stage_lineups
+from course.workloads.ablation import LineupResult, ablation_lineups, ablation_requests, run_lineup
 from labs.phase2_block_pool import starter as starter2
 from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase1_scheduler_step import clamp, schedule_step, update_from_output
@@ -17,14 +17,14 @@ HEADINGS = ("phases", "once", "held", "stalled", "again", "hits", "TTFT", "ITL")
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Stage]:
-    visits = make_visits()
-    return [run_stage(lineup, visits) for lineup in stage_lineups(parse_lineup("solution"))]
+def found() -> list[LineupResult]:
+    visits = ablation_requests()
+    return [run_lineup(lineup, visits) for lineup in ablation_lineups(parse_lineup("solution"))]
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_the_table_has_a_row_and_a_sentence_per_stage(
-    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, found: list[Stage], width: int
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, found: list[LineupResult], width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("course.cli.stages.run_all", lambda *_: (found, None))
@@ -83,9 +83,11 @@ def test_real_needs_phase_6(mini_vllm: Commands) -> None:
     assert "phase 6" in mini_vllm("stages", "--real", "--lineup", "solution:1-5", exit_code=2).stderr
 
 
-def test_phase_6_is_told_by_its_decisions(found: list[Stage]) -> None:
+def test_phase_6_is_told_by_its_decisions(found: list[LineupResult]) -> None:
     toy = found[-1]
-    spoken = Stage(parse_lineup("solution"), toy.num_requests, decisions=list(toy.decisions), num_steps=toy.num_steps)
+    spoken = LineupResult(
+        parse_lineup("solution"), toy.num_requests, decisions=list(toy.decisions), num_steps=toy.num_steps
+    )
     assert f"Not one decision differs in {toy.num_steps} steps" in describe(spoken, toy, toy)
     spoken.decisions[4] = ()
     assert "differ from step 4 on" in describe(spoken, toy, toy)

@@ -5,7 +5,7 @@ import pytest
 
 from course.parity.scenario import PUBLIC_TRACES
 from course.traces.trace_file import read_trace
-from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm import parse_lineup
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from tests.cli.conftest import Commands

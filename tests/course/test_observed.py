@@ -8,7 +8,7 @@ import pytest
 
 from course.traces.recorded_run import ObservedRun, engine_to_observe, recorded_run, write_run
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.seams.lineup import parse_lineup
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"

@@ -3,7 +3,7 @@
 import pytest
 
 from course.oracle.divergence import find_culprit, first_divergence, search, settings_for
-from course.workloads.toy_workload import make_workload
+from course.workloads.small_workload import make_workload
 from labs.phase1_scheduler_step import starter as phase1
 from labs.phase2_block_pool import starter as phase2
 from labs.phase3_preemption import starter as phase3

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from course.terminal.stage_sentences import mean_ms, p95_ms
-from course.workloads.ablation import END, MAX_TOKENS, Stage, make_visits, run_stage, stage_lineups
+from course.workloads.ablation import END, MAX_TOKENS, LineupResult, ablation_lineups, ablation_requests, run_lineup
 from course.workloads.simulated_time import StepCost, VirtualClock
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
@@ -22,15 +22,15 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def stages(seed: int) -> list[Stage]:
+def stages(seed: int) -> list[LineupResult]:
     """The stages of phases 1, 1-2, 1-3, 1-4 and 1-5."""
-    visits = make_visits(seed)
-    return [run_stage(lineup, visits) for lineup in stage_lineups(parse_lineup("solution"))]
+    visits = ablation_requests(seed)
+    return [run_lineup(lineup, visits) for lineup in ablation_lineups(parse_lineup("solution"))]
 
 
-def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[Stage], seed: int) -> None:
+def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[LineupResult], seed: int) -> None:
     truth = {}
-    for visit in make_visits(seed):
+    for visit in ablation_requests(seed):
         said = toy_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
         truth[visit.request_id] = [*said, END]
     one, two, *others = stages
@@ -39,18 +39,18 @@ def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[S
 
 
 def test_an_answer_is_over_long_before_it_must_be(seed: int) -> None:
-    visits = make_visits(seed)
+    visits = ablation_requests(seed)
     assert max(visit.num_output_tokens for visit in visits) < MAX_TOKENS / 2
-    assert all(before.time <= after.time for before, after in pairwise(visits))
+    assert all(before.arrival_time <= after.arrival_time for before, after in pairwise(visits))
 
 
-def test_phase_2_lets_more_run_at_once_and_holds_less_that_is_empty(stages: list[Stage]) -> None:
+def test_phase_2_lets_more_run_at_once_and_holds_less_that_is_empty(stages: list[LineupResult]) -> None:
     without, with_blocks, *_ = stages
     assert with_blocks.most_running >= 2 * without.most_running
     assert with_blocks.mean_empty < 0.1 < without.mean_empty
 
 
-def test_phase_3_ends_the_stalls(stages: list[Stage]) -> None:
+def test_phase_3_ends_the_stalls(stages: list[LineupResult]) -> None:
     _, without, with_preemption, *_ = stages
     assert without.num_stalled > 0
     assert without.num_preemptions == 0
@@ -59,7 +59,7 @@ def test_phase_3_ends_the_stalls(stages: list[Stage]) -> None:
     assert with_preemption.num_recomputed_tokens > 0
 
 
-def test_phase_4_finds_what_is_there_and_computes_less(stages: list[Stage]) -> None:
+def test_phase_4_finds_what_is_there_and_computes_less(stages: list[LineupResult]) -> None:
     *_, without, with_cache, _ = stages
     assert [stage.hit_rate > 0 for stage in stages] == [False, False, False, True, True]
     assert with_cache.num_computed_tokens < 0.8 * without.num_computed_tokens
@@ -67,25 +67,25 @@ def test_phase_4_finds_what_is_there_and_computes_less(stages: list[Stage]) -> N
     assert mean_ms(with_cache.first_token_latencies) < 0.5 * mean_ms(without.first_token_latencies)
 
 
-def test_phase_5_keeps_long_prompts_out_of_the_way_of_the_answers(stages: list[Stage]) -> None:
+def test_phase_5_keeps_long_prompts_out_of_the_way_of_the_answers(stages: list[LineupResult]) -> None:
     *_, without, with_chunks = stages
     assert p95_ms(with_chunks.inter_token_latencies) < 0.7 * p95_ms(without.inter_token_latencies)
 
 
-def test_tokens_are_counted_once_each(stages: list[Stage], seed: int) -> None:
+def test_tokens_are_counted_once_each(stages: list[LineupResult], seed: int) -> None:
     """Everything but the last token of an answer is computed, again or for the first time, or was found."""
-    needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in make_visits(seed))
+    needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in ablation_requests(seed))
     for stage in stages[:1] + stages[2:3]:
         assert stage.num_computed_tokens - stage.num_recomputed_tokens == needed
 
 
 def test_a_stage_without_one_phase_in_the_middle_is_left_out() -> None:
-    assert [str(lineup) for lineup in stage_lineups(parse_lineup("solution:1-2,starter:5"))] == [
+    assert [str(lineup) for lineup in ablation_lineups(parse_lineup("solution:1-2,starter:5"))] == [
         "solution:1",
         "solution:1-2",
         "solution:1-2,starter:5",
     ]
-    assert str(stage_lineups(parse_lineup("solution"), 6)[-1]) == "solution"
+    assert str(ablation_lineups(parse_lineup("solution"), 6)[-1]) == "solution"
 
 
 def test_a_step_costs_a_fixed_part_and_its_tokens_and_their_context() -> None:

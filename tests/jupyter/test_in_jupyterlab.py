@@ -11,7 +11,7 @@ from course.notebook import Lab
 from course.notebook.jobs import Played
 from course.views.film import Film
 from course.views.time_machine import time_machine
-from course.workloads.toy_workload import Arrival
+from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from tests.jupyter.conftest import Opener
 from tests.views.drawing import texts, tree
@@ -31,7 +31,7 @@ def phase_1(opened: Opener) -> Screen:
 @pytest.fixture(scope="module")
 def film() -> Film:
     """The pictures that Python draws of the run in that notebook."""
-    requests = [Arrival(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
+    requests = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
     played = Lab(1, "solution").play(requests, config)
     assert isinstance(played, Played)
@@ -150,7 +150,7 @@ def test_a_knob_asks_the_kernel_for_a_new_picture(opened: Opener) -> None:
 
 PLAY = """
 from course.notebook import Lab, watch
-from course.workloads.toy_workload import make_workload
+from course.workloads.small_workload import make_workload
 
 watch(Lab(phase=1).play(make_workload(1, 4)))
 """

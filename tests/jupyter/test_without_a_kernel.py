@@ -12,7 +12,7 @@ from tests.jupyter.conftest import Opener
 
 CELLS = """
 from course.notebook import Lab, watch
-from course.workloads.toy_workload import make_workload
+from course.workloads.small_workload import make_workload
 
 watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
 """

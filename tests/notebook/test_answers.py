@@ -12,7 +12,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 MISSING = re.compile(r"This needs |The engine did not get through")
 ONE_WAY = {  # what a learner writes in cells that ask for it
     "09_policies": {
-        "priority=arrival.priority)  # change this": "priority=arrival.step + 8 * arrival.priority)",
+        "priority=request.priority)  # change this": "priority=request.arrival_time + 8 * request.priority)",
         "priority = 0  # change this": "priority = asked_for[user]",
         "+= 0  # and this": "+= request.num_prompt_tokens + 2 * request.num_output_tokens",
     },

@@ -16,7 +16,8 @@ from course.notebook.jobs import Played
 from course.notebook.step_text import Told
 from course.starter_status import starter_path
 from course.views.picture import Picture
-from course.workloads.toy_workload import SMALL_POOL, Arrival, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
@@ -60,7 +61,7 @@ def test_more_phases_change_the_steps_and_not_the_answers() -> None:
 
 
 def test_a_config_is_taken_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    growing = [Arrival(0, name, [ord(name)] * 4, max_tokens=9, priority=0) for name in "ABC"]
+    growing = [TimedRequest(0, name, [ord(name)] * 4, max_tokens=9, priority=0) for name in "ABC"]
     played = Lab(2, "solution").play(growing, replace(SMALL_POOL, num_gpu_blocks=5, max_num_batched_tokens=128))
     assert isinstance(played, Played)
     assert played.recording.info.num_blocks == 4
@@ -101,7 +102,7 @@ def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
 EDITING = """
 import shutil
 from course.notebook import Lab
-from course.workloads.toy_workload import make_workload
+from course.workloads.small_workload import make_workload
 from course.starter_status import starter_path
 
 lab, workload = Lab(1, "starter"), make_workload(1, 4)

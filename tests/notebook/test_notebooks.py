@@ -9,7 +9,7 @@ from course.notebook import Notice
 from course.notebook.figures import HEADINGS
 from course.notebook.jobs import Played
 from course.terminal.step_line import step_line
-from course.workloads.ablation import SETTINGS, make_visits, run_stage
+from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
 from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, read, run_cells
 
 BY_NAME = {"argvalues": NOTEBOOKS, "ids": [path.stem for path in NOTEBOOKS]}
@@ -149,7 +149,7 @@ def test_answers_of_chunked_prefill(cells: dict[str, Any]) -> None:
     assert column(guards, "from the cache") == ["0", "0", "0"]
     assert "C:8p" in lines(cells["guards"]["guard"])[15]
     config = cells["replace"](SETTINGS, admission_guard=False)
-    stage = run_stage(cells["lab"].lineup(), make_visits(), config)
+    stage = run_lineup(cells["lab"].lineup(), ablation_requests(), config)
     assert stage.num_preemptions == 13
     assert round(1e3 * sum(stage.first_token_latencies) / stage.num_requests) == 46
 

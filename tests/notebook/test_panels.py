@@ -8,7 +8,7 @@ import pytest
 from course.notebook import Lab, Notice, bench, engine_panel, measure
 from course.notebook.panels import MOST_STEPS, answered, engine_knobs
 from course.views.widgets import Panel
-from course.workloads.toy_workload import SMALL_POOL, make_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
 
 CONFIG = replace(SMALL_POOL, max_model_len=64)

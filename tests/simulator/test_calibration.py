@@ -1,4 +1,4 @@
-"""A fit finds the cost model that made the steps, and a measurement is what the simulation would say."""
+"""A fit recovers the cost model that made the steps, and a measurement equals the simulation."""
 
 import random
 from dataclasses import replace
@@ -18,14 +18,17 @@ from course.simulator.calibration import (
 )
 from course.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
 from course.simulator.echo_runner import EchoRunner
-from course.simulator.measurement import measure, spoken_prompt
-from course.simulator.measurement_rig import Bench
+from course.simulator.measurement import measure, prompt_in_vocabulary
+from course.simulator.measurement_rig import MeasurementRig
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
-from course.simulator.workloads import TimedRequest, make_requests, scaled
+from course.simulator.synthetic_prompt import prompt_of
+from course.simulator.workloads import make_requests, scaled
 from course.workloads.simulated_time import TimedRunner, VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
 
@@ -70,13 +73,30 @@ def test_a_fit_finds_the_machine_behind_the_steps(overlaps: bool) -> None:
         assert getattr(fitted, name) == pytest.approx(getattr(cost, name), rel=0.02), name
 
 
-def test_noise_and_a_few_outliers_do_not_mislead_it() -> None:
+def test_no_rounding_decides_what_a_fit_finds() -> None:
+    """The order of the steps changes every sum in its last digits, as another CPU does."""
+    steps = random_steps(machine(overlaps=False), noise=0.0)
+    for order in (steps, steps[::-1], sorted(steps)):
+        fitted = fit(order, EMBEDDED, 4)
+        assert fitted.seconds_per_step == pytest.approx(5e-4)
+        assert fitted.bandwidth == pytest.approx(8e9)
+
+
+def test_a_fit_to_decodes_alone_reads_the_weights_at_the_rate_of_k_and_v() -> None:
+    cost = machine(overlaps=True)
+    decodes = [step for step in random_steps(cost, noise=0.0) if step.counts.num_tokens == step.counts.num_requests]
+    fitted = fit(decodes, EMBEDDED, 4)
+    assert fitted.bandwidth == pytest.approx(8e9, rel=0.02)
+    assert fitted.seconds_per_step == pytest.approx(5e-4, rel=0.02)
+
+
+def test_noise_and_a_few_outliers_do_not_spoil_the_fit() -> None:
     cost = machine(overlaps=False)
     fitted = fit(random_steps(cost, noise=0.1), EMBEDDED, 4)
     assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 0.03
 
 
-def test_nothing_that_is_fitted_is_below_zero() -> None:
+def test_no_fitted_parameter_is_negative() -> None:
     steps = [MeasuredStep(StepCounts(1, n, n, pairs(0, n), 1), 1.0 / n) for n in range(1, 50)]
     fitted = fit(steps, EMBEDDED, 4)
     assert min(fitted.seconds_per_step, fitted.seconds_per_request, fitted.bandwidth, fitted.flop_rate) >= 0
@@ -87,7 +107,7 @@ def test_too_few_steps_are_refused() -> None:
         fit(random_steps(machine(overlaps=True), 0.0)[:3], EMBEDDED, 4)
 
 
-def test_a_calibration_comes_back_from_its_file(tmp_path: Path) -> None:
+def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
     calibration = Calibration("embedded", "float32", 2048, 100, 400, 0.02, machine(overlaps=False))
     path = str(tmp_path / "calibration.json")
     write_calibration(path, calibration)
@@ -98,26 +118,27 @@ def test_a_calibration_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match="is no calibration of `mini-vllm calibrate`"):
+    with pytest.raises(ValueError, match="is not a calibration of `mini-vllm calibrate`"):
         read_calibration(str(path))
-    with pytest.raises(ValueError, match="is no calibration"):
+    with pytest.raises(ValueError, match="is not a calibration"):
         read_calibration(str(tmp_path / "missing.json"))
 
 
-def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> object:
+def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> LLMEngine:
     engine = build_engine(config, LINEUP)
-    engine.runner = TimedRunner(EchoRunner(), clock, cost)
-    engine.runner.vocab_size = 1_000
+    runner = TimedRunner(EchoRunner(), clock, cost)
+    runner.vocab_size = 1_000
+    engine.runner = runner
     return engine
 
 
 @pytest.mark.parametrize("workload", ["burst", "documents", "shared-prefix"])
-def test_a_measured_machine_that_is_the_model_gives_what_the_simulation_says(workload: str) -> None:
+def test_measuring_a_machine_that_is_the_model_equals_the_simulation(workload: str) -> None:
     """Shared prefixes, hits and preemptions included: only the stopwatch differs from a real measurement."""
     config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, max_model_len=2048, num_gpu_blocks=80)
     cost, clock = machine(overlaps=True), VirtualClock()
     requests = scaled(make_requests(workload, 40, rate=400.0), 0.1)
-    measured, steps = measure(requests, engine_on(clock, cost, config), "m", stopwatch=clock)  # type: ignore[arg-type]
+    measured, steps = measure(requests, engine_on(clock, cost, config), "m", stopwatch=clock)
     predicted = simulate(requests, config, cost, LINEUP)
     assert measured.first_token_times == pytest.approx(predicted.first_token_times)
     assert measured.finished_times == pytest.approx(predicted.finished_times)
@@ -134,27 +155,27 @@ def test_a_measured_machine_that_is_the_model_gives_what_the_simulation_says(wor
 CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
 
 
-def bench_on(clock: VirtualClock, cost: CostModel, num_requests: int = 30) -> Bench:
-    return Bench(engine_on(clock, cost, CONFIG), EMBEDDED, num_requests, stopwatch=clock)  # type: ignore[arg-type]
+def rig_on(clock: VirtualClock, cost: CostModel, num_requests: int = 30) -> MeasurementRig:
+    return MeasurementRig(engine_on(clock, cost, CONFIG), EMBEDDED, num_requests, stopwatch=clock)
 
 
 def silent(text: str) -> None:
     pass
 
 
-def test_a_bench_on_such_a_machine_predicts_everything() -> None:
-    bench = bench_on(VirtualClock(), machine(overlaps=False))
-    assert bench.calibrate(silent).typical_error < 0.01
-    fitted, compared = calibrate_and_compare(bench, LINEUP, silent, num_rounds=1)
+def test_a_rig_on_such_a_machine_predicts_every_figure() -> None:
+    rig = rig_on(VirtualClock(), machine(overlaps=False))
+    assert rig.calibrate(silent).typical_error < 0.01
+    fitted, compared = calibrate_and_compare(rig, LINEUP, silent, num_rounds=1)
     assert fitted.typical_error < 0.01
     assert len(compared) == 9
     assert [row for row in compared if not 0.97 < row.ratio < 1.03] == []
 
 
-def test_what_is_fitted_is_measured_before_and_after_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a computer that becomes slower meanwhile is slower in the fit too."""
-    bench = bench_on(VirtualClock(), machine(overlaps=False))
-    steps_to_fit, measure_one = bench.steps_to_fit, bench.measure
+def test_the_steps_to_fit_are_measured_before_and_after_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A computer that slows down meanwhile is then slower in the fit too."""
+    rig = rig_on(VirtualClock(), machine(overlaps=False))
+    steps_to_fit, measure_one = rig.steps_to_fit, rig.measure
     events: list[str] = []
     num_steps: list[int] = []
 
@@ -170,78 +191,80 @@ def test_what_is_fitted_is_measured_before_and_after_what_is_predicted(monkeypat
             events.append("check")
         return measure_one(requests)
 
-    monkeypatch.setattr(bench, "steps_to_fit", fitting)
-    monkeypatch.setattr(bench, "measure", measuring)
-    fitted, _ = one_round(bench, LINEUP, silent, 100.0, dict.fromkeys(CHECKED_ON, 50.0), text=1)
+    monkeypatch.setattr(rig, "steps_to_fit", fitting)
+    monkeypatch.setattr(rig, "measure", measuring)
+    fitted, _ = one_round(rig, LINEUP, silent, 100.0, dict.fromkeys(CHECKED_ON, 50.0), text=1)
     assert events == ["fit", "fit ends", *["check"] * 6, "fit", "fit ends"]
     assert fitted.num_steps == sum(num_steps)
 
 
-def test_what_is_fitted_has_few_requests_and_many() -> None:
-    counts = [step.counts for step in bench_on(VirtualClock(), machine(overlaps=False)).steps_to_fit(100.0, silent)]
+def test_the_steps_to_fit_have_few_requests_and_many() -> None:
+    counts = [step.counts for step in rig_on(VirtualClock(), machine(overlaps=False)).steps_to_fit(100.0, silent)]
     assert {1, 2, CONFIG.max_num_seqs} <= {count.num_requests for count in counts}
     assert CONFIG.max_num_batched_tokens in {count.num_tokens for count in counts}
 
 
-def test_what_is_fitted_is_served_at_two_rates_and_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_on(VirtualClock(), machine(overlaps=False))
-    measure_one, spans = bench.measure, []
+def test_the_steps_to_fit_come_from_two_rates_and_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_on(VirtualClock(), machine(overlaps=False))
+    measure_one = rig.measure
+    spans: list[float] = []
 
     def noting(requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
         spans.append(requests[-1].arrival_time)
         return measure_one(requests)
 
-    monkeypatch.setattr(bench, "measure", noting)
-    bench.steps_to_fit(100.0, silent)
+    monkeypatch.setattr(rig, "measure", noting)
+    rig.steps_to_fit(100.0, silent)
     light, heavy, at_once = spans
     assert light > heavy > 0.01 > 1e-6 > at_once
 
 
-def test_no_round_finds_the_text_of_another_in_the_cache() -> None:
-    bench = bench_on(VirtualClock(), machine(overlaps=False))
-    one, two = (bench.requests("shared-prefix", 1.0, 10, text) for text in (0, 1))
+def test_no_round_finds_prompts_of_another_in_the_cache() -> None:
+    rig = rig_on(VirtualClock(), machine(overlaps=False))
+    one, two = (rig.requests("shared-prefix", 1.0, 10, text) for text in (0, 1))
     assert [request.num_prompt_tokens for request in one] == [request.num_prompt_tokens for request in two]
-    assert {request.conversation for request in one}.isdisjoint(request.conversation for request in two)
-    assert {request.shared_prefix for request in one}.isdisjoint(request.shared_prefix for request in two)
+    assert {prompt_of(r).conversation for r in one}.isdisjoint(prompt_of(r).conversation for r in two)
+    assert {prompt_of(r).shared_prefix for r in one}.isdisjoint(prompt_of(r).shared_prefix for r in two)
 
 
-def test_no_two_measurements_of_a_check_share_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_on(VirtualClock(), machine(overlaps=False), num_requests=20)
-    measure_all, said = bench.measure, []
+def test_no_two_measurements_of_a_check_share_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_on(VirtualClock(), machine(overlaps=False), num_requests=20)
+    measure_all = rig.measure
+    conversations: list[set[int]] = []
 
     def noting(requests: list[TimedRequest]) -> object:
-        said.append({request.conversation for request in requests})
+        conversations.append({prompt_of(request).conversation for request in requests})
         return measure_all(requests)
 
-    monkeypatch.setattr(bench, "measure", noting)
-    calibrate_and_compare(bench, LINEUP, silent, num_rounds=2)
-    assert len(said) == 2 + 3 + 2 * (3 + 6 + 3)
-    assert len(set().union(*said)) == sum(map(len, said))
+    monkeypatch.setattr(rig, "measure", noting)
+    calibrate_and_compare(rig, LINEUP, silent, num_rounds=2)
+    assert len(conversations) == 2 + 3 + 2 * (3 + 6 + 3)
+    assert len(set[int]().union(*conversations)) == sum(map(len, conversations))
 
 
-def test_the_middle_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_median_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (1.4, 0.7, 0.95)]
     fits = [Calibration("m", "float32", 1, 1, 20, error, machine(overlaps=True)) for error in (0.3, 0.1, 0.2)]
     monkeypatch.setattr(agreement, "one_round", lambda *given, text: (fits[text // 2], rows[text // 2]))
     fitted, compared = calibrate_and_compare(
-        bench_on(VirtualClock(), machine(overlaps=True)), LINEUP, silent, num_rounds=3
+        rig_on(VirtualClock(), machine(overlaps=True)), LINEUP, silent, num_rounds=3
     )
     assert fitted.typical_error == 0.1
     assert [(row.ratio, row.ratios) for row in compared] == [(0.95, [0.7, 0.95, 1.4])]
 
 
-def test_what_takes_longer_than_its_bytes_and_operations_is_found() -> None:
-    """K and V that are copied, attention that multiplies slowly."""
+def test_parts_slower_than_their_bytes_and_operations_are_found() -> None:
+    """K and V that are copied, and attention at a lower rate than the other products."""
     plain = machine(overlaps=False)
     cost = replace(plain, kv_bytes_per_token=5 * plain.kv_bytes_per_token, flops_per_pair=3 * plain.flops_per_pair)
     fitted = fit(random_steps(cost, noise=0.0), EMBEDDED, 4)
     assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 1e-6
 
 
-def test_spoken_prompts_agree_as_far_as_the_text_is_shared() -> None:
+def test_prompts_in_a_vocabulary_agree_as_far_as_the_text_is_shared() -> None:
     one, two = make_requests("shared-prefix", 200, 1.0, seed=1)[:2]
-    first, second = spoken_prompt(one, 50), spoken_prompt(two, 50)
+    first, second = prompt_in_vocabulary(one, 50), prompt_in_vocabulary(two, 50)
     assert len(first) == one.num_prompt_tokens
-    assert (first[:2048] == second[:2048]) == (one.shared_prefix == two.shared_prefix)
-    assert first == spoken_prompt(one, 50)
+    assert (first[:2048] == second[:2048]) == (prompt_of(one).shared_prefix == prompt_of(two).shared_prefix)
+    assert first == prompt_in_vocabulary(one, 50)
     assert max(first) < 50

@@ -1,4 +1,4 @@
-"""Policies on one arrival trace: who is favoured, and at whose cost."""
+"""The policies on one arrival trace: which requests each favours, and which ones pay for it."""
 
 from statistics import fmean
 
@@ -21,7 +21,7 @@ REQUESTS = make_requests("burst", 200, rate=4.0)
 
 @pytest.fixture(scope="module")
 def served() -> dict[str, Served]:
-    found = {}
+    found: dict[str, Served] = {}
     for name in POLICIES:
         requests, config = under_policy(name, REQUESTS, CONFIG)
         found[name] = simulate(requests, config, COST, parse_lineup("solution:1-5"))

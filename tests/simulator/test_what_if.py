@@ -1,4 +1,4 @@
-"""The quick answer, the real scheduler and the whole engine agree on every number."""
+"""`what_if`, the simulation with the real scheduler, and the whole engine agree on every number."""
 
 from collections import Counter
 
@@ -11,8 +11,8 @@ from course.simulator.echo_runner import EchoRunner
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.what_if import what_if
-from course.simulator.workloads import TimedRequest
 from course.workloads.simulated_time import TimedRunner, VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
@@ -32,7 +32,8 @@ def workloads(draw: st.DrawFn) -> list[TimedRequest]:
     time, requests = 0.0, []
     for number, gap in enumerate(gaps):
         time += gap
-        requests.append(TimedRequest(time, draw(st.integers(1, 60)), draw(SMALL), number))
+        prompt = [number] * draw(st.integers(1, 60))
+        requests.append(TimedRequest(time, str(number), prompt, draw(SMALL)))
     return requests
 
 
@@ -52,7 +53,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
 
 
 def result(served: Served) -> dict[str, object]:
-    """Everything but the hit rate, of which the quick answer knows nothing. Gaps are counted, not ordered."""
+    """Return all figures except the hit rate, which `what_if` does not model. Gaps are counted, not ordered."""
     gaps: Counter[float] = Counter()
     for seconds, count in served.gaps:
         gaps[seconds] += count
@@ -66,9 +67,7 @@ def result(served: Served) -> dict[str, object]:
 
 
 @given(workloads(), configs(), st.sampled_from(COSTS))
-def test_the_quick_answer_is_the_schedulers(
-    requests: list[TimedRequest], config: EngineConfig, cost: CostModel
-) -> None:
+def test_what_if_equals_the_simulation(requests: list[TimedRequest], config: EngineConfig, cost: CostModel) -> None:
     assert result(what_if(requests, config, cost)) == result(simulate(requests, config, cost, LINEUP))
 
 
@@ -80,14 +79,14 @@ def engine_times(
     engine = build_engine(config, LINEUP)
     engine.runner, engine.clock = TimedRunner(EchoRunner(), clock, cost), clock
     first, last = [0.0] * len(requests), [0.0] * len(requests)
-    coming = list(enumerate(requests))[::-1]
-    while coming or engine.has_unfinished_requests():
+    not_arrived = list(enumerate(requests))[::-1]
+    while not_arrived or engine.has_unfinished_requests():
         if not engine.has_unfinished_requests():
-            clock.advance_to(coming[-1][1].arrival_time)
-        while coming and coming[-1][1].arrival_time <= clock.now:
-            index, request = coming.pop()
+            clock.advance_to(not_arrived[-1][1].arrival_time)
+        while not_arrived and not_arrived[-1][1].arrival_time <= clock.now:
+            index, request = not_arrived.pop()
             params = SamplingParams(max_tokens=request.num_output_tokens, ignore_eos=True)
-            engine.add_request(str(index), request.prompt_token_ids(), params, priority=request.priority)
+            engine.add_request(str(index), list(request.prompt_token_ids), params, priority=request.priority)
         for output in engine.step():
             first[int(output.request_id)] = first[int(output.request_id)] or clock.now
             last[int(output.request_id)] = clock.now
@@ -95,8 +94,8 @@ def engine_times(
 
 
 @given(workloads(), configs(), st.integers(19, 40))
-def test_the_simulation_is_the_engines(requests: list[TimedRequest], config: EngineConfig, num_blocks: int) -> None:
-    """With little memory too, where requests are preempted and begin again."""
+def test_the_simulation_equals_the_engine(requests: list[TimedRequest], config: EngineConfig, num_blocks: int) -> None:
+    """Also with little memory, where requests are preempted and recomputed."""
     config = EngineConfig(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
@@ -127,13 +126,13 @@ def test_every_token_after_the_first_has_one_gap(requests: list[TimedRequest], n
         ({"enable_chunked_prefill": False, "max_num_batched_tokens": 9}, "max_num_batched_tokens must be at least 10"),
     ],
 )
-def test_what_it_cannot_answer_is_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_that_it_does_not_model_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        what_if([TimedRequest(0.0, 10, 2, 0)], EngineConfig(**settings), COSTS[0])  # type: ignore[arg-type]
+        what_if([TimedRequest(0.0, "0", [1] * 10, 2)], EngineConfig(**settings), COSTS[0])  # type: ignore[arg-type]
 
 
 def test_requests_out_of_order_are_refused() -> None:
-    requests = [TimedRequest(1.0, 4, 2, 0), TimedRequest(0.5, 4, 2, 1)]
+    requests = [TimedRequest(1.0, "0", [1] * 4, 2), TimedRequest(0.5, "1", [1] * 4, 2)]
     config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
     with pytest.raises(ValueError, match="in order of arrival_time"):
         what_if(requests, config, COSTS[0])
@@ -141,7 +140,7 @@ def test_requests_out_of_order_are_refused() -> None:
         simulate(requests, config, COSTS[0], LINEUP)
 
 
-def test_nobody_is_no_workload() -> None:
+def test_a_workload_without_requests_is_refused() -> None:
     config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
     with pytest.raises(ValueError, match="at least one request"):
         what_if([], config, COSTS[0])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, Plan
-from bench.requests import BenchRequest
 from bench.results import Results, as_record
 from bench.served import Served
+from course.workloads.timed_request import TimedRequest
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.machine import describe_machine
 from tools.benchmarks.page import page
 
-REQUESTS = [BenchRequest([1, 2], 2), BenchRequest([3], 2)]
+REQUESTS = [TimedRequest(0.0, "0", [1, 2], 2), TimedRequest(0.0, "1", [3], 2)]
 EXPLAINED = {
     "read_bytes_per_second": 20e9,
     "flops_per_second": 300e9,

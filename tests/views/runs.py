@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from course.traces.recording import Recording
-from course.workloads.toy_workload import SMALL_POOL, Arrival, Run, make_workload
+from course.workloads.small_workload import SMALL_POOL, Run, make_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.seams.lineup import parse_lineup
 
@@ -20,7 +21,7 @@ LARGE = EngineConfig(
 )
 
 
-def played(arrivals: list[Arrival], config: EngineConfig, lineup: str = "solution:1-5") -> Recording:
+def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "solution:1-5") -> Recording:
     run = Run(arrivals, config, parse_lineup(lineup))
     while not run.finished:
         run.step()
@@ -41,7 +42,7 @@ def large(num_requests: int = 12) -> Recording:
     arrivals = []
     for index in range(num_requests):
         prompt = shared * (index % 2) + [rng.randrange(256) for _ in range(rng.randrange(60, 420))]
-        arrivals.append(Arrival(index // 2, f"r{index}", prompt, rng.randrange(8, 40), 0))
+        arrivals.append(TimedRequest(index // 2, f"r{index}", prompt, rng.randrange(8, 40), 0))
     return played(arrivals, LARGE)
 
 

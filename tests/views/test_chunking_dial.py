@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.simulator.served import percentiles, weighted_percentiles
 from course.simulator.what_if import what_if
 from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
 from course.views.chunking_dial.trial import arrivals
@@ -28,8 +27,7 @@ def test_picture_and_twin_say_what_the_simulator_says() -> None:
     trial = try_setting(NARROW, SMALL)
     rate, requests = arrivals(SMALL, "mixed", 90)
     served = what_if(requests, *SMALL.engine_and_cost(NARROW))
-    first = percentiles(served.times_to_first_token, [50, 95, 99])
-    between = weighted_percentiles(served.gaps, [50, 95, 99])
+    first, between = served.time_to_first_token([50, 95, 99]), served.inter_token_latency([50, 95, 99])
     picture = chunking_picture(trial)
     words = words_in(picture)
     for name, times in (("time to first token", first), ("inter-token latency", between)):

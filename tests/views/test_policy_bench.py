@@ -6,14 +6,15 @@ from functools import cache
 import pytest
 
 from course.simulator.policies import POLICIES, under_policy
-from course.simulator.served import Served, Slo, percentiles
+from course.simulator.served import Served, Slo
 from course.simulator.simulation import simulate
-from course.simulator.workloads import TimedRequest, make_requests
+from course.simulator.workloads import make_requests
 from course.views.figures import digits
 from course.views.policy_bench import Contest, Outcome, hold_contest, policy_bench, policy_picture
 from course.views.policy_bench.bench import hold_with_this_lineup
 from course.views.policy_bench.contest import groups
 from course.views.policy_bench.words import group_rows, rows
+from course.workloads.timed_request import TimedRequest
 from mini_vllm import parse_lineup
 from mini_vllm.engine.llm_engine import StalledError
 from mini_vllm.seams.lineup import Lineup
@@ -36,7 +37,7 @@ def test_every_policy_serves_the_same_requests_as_the_simulator_does() -> None:
     for outcome in held():
         served = simulate(*under_policy(outcome.policy, requests, config), cost, LINEUP)
         assert outcome.served == served
-        assert outcome.time_to_first_token(95) == percentiles(served.times_to_first_token, [95])[0]
+        assert outcome.time_to_first_token(95) == served.time_to_first_token([95])[0]
 
 
 def test_every_figure_is_in_picture_and_twin() -> None:
@@ -72,7 +73,7 @@ class Waits:
     def outcomes(self) -> list[Outcome]:
         made = []
         for policy, waits in zip(POLICIES, (self.fcfs, self.priority, self.shortest), strict=True):
-            requests = [TimedRequest(0.0, 9, 10 * (n + 1), n, priority=int(n % 3 != 0)) for n in range(len(waits))]
+            requests = [TimedRequest(0.0, str(n), [1] * 9, 10 * (n + 1), int(n % 3 != 0)) for n in range(len(waits))]
             served = Served(requests, waits, [wait + 1 for wait in waits], gaps=[(0.01, 5)])
             made.append(Outcome(policy, served, LINEUP))
         return made

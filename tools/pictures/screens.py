@@ -10,7 +10,7 @@ from tools.jupyter.server import jupyterlab
 
 CELLS = (
     "from course.notebook import Lab, watch\n"
-    "from course.workloads.toy_workload import make_workload\n\n"
+    "from course.workloads.small_workload import make_workload\n\n"
     "lab = Lab(phase=5)\n"
     "watch(lab.play(make_workload(seed=0, num_requests=8)), step=6)",
 )

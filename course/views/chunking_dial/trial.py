@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 from course.simulator.cost_model import CostModel
-from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, bearable_rate
-from course.simulator.served import weighted_percentiles
+from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, sustainable_rate
 from course.simulator.what_if import what_if
-from course.simulator.workloads import TimedRequest, make_requests
+from course.simulator.workloads import make_requests
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 MARKED = (50.0, 95.0, 99.0)
@@ -94,7 +94,7 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     experiment = Experiment(workload, gpu=deployment.gpu, model=deployment.model)
     sample = make_requests(workload, NUM_SAMPLED_REQUESTS, 1.0)
     config = experiment.resolved_engine()
-    rate = load / 100 * bearable_rate(sample, config, experiment.cost)
+    rate = load / 100 * sustainable_rate(sample, config, experiment.cost)
     requests = make_requests(workload, deployment.num_requests, rate)
     longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
     assert config.max_model_len is not None
@@ -112,13 +112,12 @@ def try_setting(setting: Setting, deployment: Deployment) -> Trial:
     rate, requests = arrivals(deployment, setting.workload, setting.load)
     served = what_if(requests, config, cost)
     assert config.num_gpu_blocks is not None
-    first = [(seconds, 1) for seconds in served.times_to_first_token]
     return Trial(
         setting,
         deployment,
         rate,
-        dict(zip(LADDER, weighted_percentiles(first, LADDER), strict=True)),
-        dict(zip(LADDER, weighted_percentiles(served.gaps, LADDER), strict=True)),
+        dict(zip(LADDER, served.time_to_first_token(LADDER), strict=True)),
+        dict(zip(LADDER, served.inter_token_latency(LADDER), strict=True)),
         served.output_tokens_per_second,
         served.num_steps,
         served.num_computed_tokens,

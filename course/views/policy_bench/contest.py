@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 from statistics import quantiles
 
-from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, bearable_rate
+from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, sustainable_rate
 from course.simulator.policies import POLICIES, PREDICTION_SIGMA, URGENT, PolicyName, under_policy
-from course.simulator.served import Served, percentiles, weighted_percentiles
+from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests
+from course.workloads.percentiles import percentiles
 from mini_vllm.seams.lineup import Lineup
 
 BASELINE = "fcfs"
@@ -39,7 +40,7 @@ class Contest:
     def rate(self) -> float:
         """Requests per second."""
         sample = make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0)
-        return self.load / 100 * bearable_rate(sample, self.experiment.resolved_engine(), self.experiment.cost)
+        return self.load / 100 * sustainable_rate(sample, self.experiment.resolved_engine(), self.experiment.cost)
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,11 @@ class Outcome:
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
         """Return a percentile in seconds, of all requests or of a group of them (0 is the first to come)."""
         times = self.served.times_to_first_token
-        return percentiles((times[i] for i in (range(len(times)) if group is None else group)), [percent])[0]
+        return percentiles(times if group is None else [times[i] for i in group], [percent])[0]
 
     def inter_token_latency(self, percent: float) -> float:
         """Return a percentile in seconds, of all tokens."""
-        return weighted_percentiles(self.served.gaps, [percent])[0]
+        return self.served.inter_token_latency([percent])[0]
 
 
 def hold_contest(contest: Contest, lineup: Lineup) -> list[Outcome]:

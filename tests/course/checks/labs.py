@@ -6,7 +6,7 @@ from pathlib import Path
 
 from course.labtest.limits import seconds_for
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams

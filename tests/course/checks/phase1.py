@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
-from course.workloads.toy_workload import SMALL_POOL, make_workload, run_workload
+from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.core.request import Request
 from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.llm_engine import StalledError

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from course.cli.main import app
 from course.terminal.stage_sentences import mean_ms, p95_ms
-from course.workloads.ablation import make_visits, run_stage
+from course.workloads.ablation import ablation_requests, run_lineup
 from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.seams.lineup import parse_lineup
 
@@ -28,6 +28,6 @@ def traced_steps(lineup: str, *options: str) -> list[StepRecord]:
 @cache
 def stage(last_phase: int) -> tuple[int, int, int]:
     """Return what `mini-vllm stages` says of phases 1 to `last_phase`: tokens computed, mean TTFT, ITL p95 in ms."""
-    found = run_stage(parse_lineup(f"solution:1-{last_phase}"), make_visits())
+    found = run_lineup(parse_lineup(f"solution:1-{last_phase}"), ablation_requests())
     ttft, itl = found.first_token_latencies, found.inter_token_latencies
     return found.num_computed_tokens, round(mean_ms(ttft)), round(p95_ms(itl))

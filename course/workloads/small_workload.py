@@ -1,0 +1,72 @@
+"""A small seeded workload for the fake model: prompts that share prefixes, arrivals spread over the first steps."""
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import Lineup
+
+SMALL_POOL = EngineConfig(
+    max_num_seqs=4,
+    max_num_batched_tokens=24,
+    long_prefill_token_threshold=12,
+    max_model_len=128,
+    block_size=4,
+    num_gpu_blocks=21,
+    check_invariants=True,
+)
+
+
+def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
+    """Return `num_requests` requests in order of arrival; about half of the prompts begin with the same 16 tokens."""
+    rng = random.Random(seed)
+    shared = [rng.randrange(256) for _ in range(16)]
+    step, requests = 0, []
+    for index in range(num_requests):
+        own = [rng.randrange(256) for _ in range(rng.randrange(2, 24))]
+        prompt = shared + own if rng.random() < 0.5 else own
+        requests.append(TimedRequest(step, f"r{index}", prompt, rng.randrange(4, 16), rng.randrange(3)))
+        step += rng.choice([0, 0, 1, 2])
+    return requests
+
+
+class Run:
+    """A workload on the fake model, step by step. `arrival_time` is the number of a step.
+
+    Raises `ValueError` if the config cannot serve it, `StalledError` if no request can be scheduled any more.
+    """
+
+    def __init__(self, requests: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> None:
+        self.engine = build_engine(config, lineup, record=True)
+        self._not_arrived = deque(requests)
+        self._number = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every request has arrived and finished."""
+        return not self._not_arrived and not self.engine.has_unfinished_requests()
+
+    def step(self) -> StepRecord:
+        """Add this step's arrivals, run one step and return its record."""
+        while self._not_arrived and self._not_arrived[0].arrival_time <= self._number:
+            new = self._not_arrived.popleft()
+            params = SamplingParams(max_tokens=new.max_tokens, ignore_eos=True)
+            self.engine.add_request(new.request_id, list(new.prompt_token_ids), params, priority=new.priority)
+        self.engine.step()
+        self._number += 1
+        assert self.engine.recorder is not None
+        return self.engine.recorder.steps[-1]
+
+
+def run_workload(requests: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> list[StepRecord]:
+    """Run a workload on the fake model and return its trace. Raises like `Run`."""
+    run = Run(requests, config, lineup)
+    records = []
+    while not run.finished:
+        records.append(run.step())
+    return records

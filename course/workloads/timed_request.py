@@ -1,0 +1,42 @@
+"""One request of a workload: the only class for it in the course and the benchmarks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRequest:
+    """A request and when it arrives: in seconds, or in steps where a workload has no clock.
+
+    `max_tokens` is the limit that the engine is given. `output_len`, if set, is the number of tokens after which
+    the output ends; otherwise it ends at `max_tokens`. Lower `priority` is more urgent.
+    """
+
+    arrival_time: float
+    request_id: str
+    prompt_token_ids: Sequence[int]
+    max_tokens: int
+    priority: int = 0
+    output_len: int | None = None
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """The length of the prompt."""
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """The length of the output."""
+        return self.max_tokens if self.output_len is None else self.output_len
+
+
+def require_in_order(requests: Sequence[TimedRequest]) -> None:
+    """Raise `ValueError` unless there is a request and all of them are in order of `arrival_time`."""
+    if not requests:
+        raise ValueError("requests must hold at least one request, got none")
+    for before, after in pairwise(requests):
+        if after.arrival_time < before.arrival_time:
+            raise ValueError(
+                f"requests must be in order of arrival_time, got {after.arrival_time} after {before.arrival_time}"
+            )
