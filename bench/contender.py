@@ -7,7 +7,6 @@ works and {"served": {...}} at the end of the round. The OpenVINO peer speaks th
 
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -72,6 +71,12 @@ def make_contender(name: str, settings: Settings) -> Contender:
 
 def peak_rss_bytes() -> int:
     """Return the most memory this process has held."""
+    if sys.platform == "win32":
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -22,6 +22,15 @@ def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
+def test_the_commands_start_without_what_only_posix_systems_have() -> None:
+    program = (
+        "import sys\nfor name in ('fcntl', 'grp', 'pwd', 'resource', 'termios'):\n    sys.modules[name] = None\n"
+        "from course.cli.main import app\n"
+        "try:\n    app(['trace'])\nexcept SystemExit as end:\n    assert not end.code\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
 @pytest.mark.parametrize("lineup", ["nonsense", "solution:2", "solution:1,solution:4", "solution:1-9"])
 def test_an_illegal_lineup_is_refused_with_a_reason(mini_vllm: Commands, lineup: str) -> None:
     result = mini_vllm("trace", "--lineup", lineup, exit_code=2)
