@@ -77,8 +77,10 @@ class Jail:
         return [self.program, *options, "--", *python]
 
     def _course(self, labs: Path) -> list[str]:
-        seen = [option for path in SEEN for option in ("--ro-bind", str(CHECKOUT / path), str(COURSE / path))]
-        return ["--perms", "0755", "--dir", str(COURSE), *seen, "--ro-bind", str(labs), str(COURSE / "labs")]
+        options = ["--ro-bind", str(labs), str(COURSE / "labs")]
+        for path in SEEN:  # folders that bwrap makes by itself could be entered by root alone
+            options += [*folders_above(str(COURSE / path)), "--ro-bind", str(CHECKOUT / path), str(COURSE / path)]
+        return ["--perms", "0755", "--dir", str(COURSE), *options]
 
     @property
     def is_a_jail(self) -> bool:
