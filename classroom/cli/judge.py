@@ -33,7 +33,7 @@ def judge(
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
-    situations: Annotated[int, typer.Option(min=1, help="How many of each family.")] = 5,
+    situations: Annotated[int, typer.Option(min=1, help="How many of each group.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")] = 10.0,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
@@ -72,7 +72,7 @@ def judge(
     console = make_console()
     console.print(class_table(report))
     told = "isolated" if jail.is_a_jail else "NOT isolated"
-    size = f"{situations} situations in each of {len(court.families)} families"
+    size = f"{situations} situations in each of {len(court.groups)} groups"
     console.print(f"\n{size}, {told}. The same again: --seed {seed}", markup=False, soft_wrap=True)
     for grade in grades:
         if grade.error:

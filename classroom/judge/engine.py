@@ -120,7 +120,7 @@ class Parts:
         return self.link.file.call("make", kind, *arguments)
 
 
-class Play:
+class ScenarioRun:
     """A scenario on an engine, step by step. `runner` replaces the fake model."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a learner gets to read: points per family, and the first situation that went wrong in each of them."""
+"""What a learner gets to read: points per group, and the first situation that went wrong in each of them."""
 
 from io import StringIO
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.results import FamilyGrade, Outcome, PhaseGrade, Report, SubmissionGrade, shown_points
+from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, Report, SubmissionGrade, shown_points
 from classroom.judge.scenario import Scenario
 from classroom.judge.submission import printable
 from course.oracle.divergence import Divergence
@@ -25,7 +25,7 @@ def feedback(grade: SubmissionGrade, report: Report, *, reveal: bool) -> str:
     if not report.jailed:
         page.print("Graded without isolation (--no-jail).")
     if reveal:
-        page.print(Text(f"Seed: {report.seed}, {report.per_family} situations in each family."))
+        page.print(Text(f"Seed: {report.seed}, {report.per_group} situations in each group."))
     if grade.error:
         page.print(Text(grade.error))
     for phase in grade.phases:
@@ -37,7 +37,7 @@ def feedback(grade: SubmissionGrade, report: Report, *, reveal: bool) -> str:
 
 
 def show_phase(page: Console, phase: PhaseGrade) -> None:
-    """Print a phase: its families, then what went wrong."""
+    """Print a phase: its groups, then what went wrong."""
     page.print()
     name = PHASE_NAMES[phase.number - 1]
     page.print(f"Phase {phase.number}, {name}: {shown_points(phase.points):g} of {phase.max_points} points")
@@ -47,20 +47,20 @@ def show_phase(page: Console, phase: PhaseGrade) -> None:
     if not phase.is_written:
         page.print("  not written yet")
         return
-    for family in phase.families:
-        points = f"{shown_points(family.points):g}/{family.family.points}"
-        right = f"{family.num_right} of {len(family.outcomes)} right"
-        page.print(f"  {points:>6}  {family.family.title} ({right})", markup=False)
-    for family in phase.families:
-        show_family(page, family)
+    for group in phase.groups:
+        points = f"{shown_points(group.points):g}/{group.group.points}"
+        right = f"{group.num_right} of {len(group.outcomes)} right"
+        page.print(f"  {points:>6}  {group.group.title} ({right})", markup=False)
+    for group in phase.groups:
+        show_group(page, group)
 
 
-def show_family(page: Console, family: FamilyGrade) -> None:
-    """Print the first situation of a family that went wrong."""
-    trouble = family.first_trouble
+def show_group(page: Console, group: GroupGrade) -> None:
+    """Print the first situation of a group that went wrong."""
+    trouble = group.first_trouble
     if trouble is not None:
         page.print()
-        page.print(f"  [{family.family.title}]", markup=False)
+        page.print(f"  [{group.group.title}]", markup=False)
         show_outcome(page, trouble)
 
 

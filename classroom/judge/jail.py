@@ -86,9 +86,9 @@ class Jail:
     def is_a_jail(self) -> bool:
         return self.program is not None
 
-    def boot(self, stage: Path, user: int) -> list[str]:
-        """Return the arguments that start a worker. Without a jail the course is the copy in `stage`."""
-        course = COURSE if self.is_a_jail else stage
+    def boot(self, submission_dir: Path, user: int) -> list[str]:
+        """Return the arguments that start a worker. Without a jail the course is the copy in `submission_dir`."""
+        course = COURSE if self.is_a_jail else submission_dir
         return ["-c", BOOT, str(course), str(user if self.is_a_jail else 0)]
 
 

@@ -7,14 +7,14 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from classroom.judge.families import FAMILIES, TOGETHER, Family
+from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
 from classroom.judge.play import down, play
-from classroom.judge.results import FamilyGrade, Outcome, PhaseGrade, SubmissionGrade
+from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade
 from classroom.judge.submission import Submission
-from classroom.judge.worker import Stage, Worker
-from classroom.worker.channel import LinkDownError
+from classroom.judge.worker import JailedWorker, SubmissionDir
 from classroom.worker.link import PartError
+from course.sandbox.channel import ChannelError
 from mini_vllm.seams.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
@@ -38,80 +38,80 @@ class Judge:
         self,
         seed: str,
         jail: Jail,
-        per_family: int,
+        per_group: int,
         seconds: float,
         phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1),
         say: Say = lambda what, done: None,
     ) -> None:
         self.seed = seed
         self.jail = jail
-        self.per_family = per_family
+        self.per_group = per_group
         self.seconds = seconds
         self.phases = phases
-        self.families = [family for family in FAMILIES if family.phase in phases]
-        self.num_situations = len(self.families) * per_family
+        self.groups = [group for group in TEST_GROUPS if group.phase in phases]
+        self.num_situations = len(self.groups) * per_group
         self.say = say
         self._drawn: dict[tuple[int, str, int], Any] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all that is written together."""
         start = monotonic()
-        with Stage(submission.starters, self.jail) as stage:
-            phases = [self.grade_phase(number, submission, stage) for number in self.phases]
+        with SubmissionDir(submission.starters, self.jail) as submission_dir:
+            phases = [self.grade_phase(number, submission, submission_dir) for number in self.phases]
             grade = SubmissionGrade(submission.name, phases, error=submission.error)
             up_to = written_in_a_row(phases)
             if up_to:
                 self.say("together", self.num_situations)
-                outcomes = [self.play_together(number, up_to, stage) for number in range(len(TOGETHER))]
+                outcomes = [self.play_together(number, up_to, submission_dir) for number in range(len(TOGETHER))]
                 grade = replace(grade, together=outcomes, together_up_to=up_to)
         return replace(grade, seconds=monotonic() - start)
 
-    def grade_phase(self, number: int, submission: Submission, stage: Stage) -> PhaseGrade:
+    def grade_phase(self, number: int, submission: Submission, submission_dir: SubmissionDir) -> PhaseGrade:
         """Grade one phase alone."""
-        families = [family for family in self.families if family.phase == number]
+        groups = [group for group in self.groups if group.phase == number]
         content = submission.starters.get(number)
         if content is None:
-            nothing = [Outcome("not played")] * self.per_family
-            unplayed = [FamilyGrade(family, nothing) for family in families]
+            nothing = [Outcome("not played")] * self.per_group
+            unplayed = [GroupGrade(group, nothing) for group in groups]
             return PhaseGrade(number, unplayed, error=submission.error or "not handed in")
-        sitting = Sitting(self, number, stage)
+        session = PhaseSession(self, number, submission_dir)
         try:
-            graded = [self.grade_family(family, sitting) for family in families]
+            graded = [self.grade_group(group, session) for group in groups]
         finally:
-            sitting.close()
-        return PhaseGrade(number, graded, hashlib.sha256(content).hexdigest(), sitting.error)
+            session.close()
+        return PhaseGrade(number, graded, hashlib.sha256(content).hexdigest(), session.error)
 
-    def grade_family(self, family: Family, sitting: "Sitting") -> FamilyGrade:
-        """Play the situations of a family, unless the file does not load or time is up."""
+    def grade_group(self, group: TestGroup, session: "PhaseSession") -> GroupGrade:
+        """Play the situations of a group, unless the file does not load or time is up."""
         outcomes = list[Outcome]()
-        for number in range(self.per_family):
-            done = self.families.index(family) * self.per_family + number
-            self.say(f"phase {family.phase}: {family.title}", done)
+        for number in range(self.per_group):
+            done = self.groups.index(group) * self.per_group + number
+            self.say(f"phase {group.phase}: {group.title}", done)
             num_late = sum(outcome.status == "late" for outcome in outcomes)
-            if sitting.error:
-                outcomes.append(Outcome("not played", sitting.error))
-            elif num_late >= MOST_LATE or monotonic() > sitting.deadline:
+            if session.error:
+                outcomes.append(Outcome("not played", session.error))
+            elif num_late >= MOST_LATE or monotonic() > session.deadline:
                 outcomes.append(Outcome("not played", "Not played: the ones before took all the time there is."))
             else:
-                outcomes.append(sitting.play(self.situation(family, number)))
-        return FamilyGrade(family, outcomes)
+                outcomes.append(session.play(self.situation(group, number)))
+        return GroupGrade(group, outcomes)
 
-    def play_together(self, number: int, up_to: int, stage: Stage) -> Outcome:
+    def play_together(self, number: int, up_to: int, submission_dir: SubmissionDir) -> Outcome:
         """Play a situation with all phases up to one in the same engine."""
         situation = self._draw((0, "together", number), TOGETHER[number])
         mine = [part for phase in range(1, up_to + 1) for part in PARTS_OF_PHASE[phase]]
-        with Worker(stage, self.jail) as worker:
+        with JailedWorker(submission_dir, self.jail) as worker:
             worker.set_deadline(LOAD_SECONDS)
             try:
                 for phase in range(1, up_to + 1):
                     worker.file.call("load", phase, False)
-            except (PartError, LinkDownError) as error:
+            except (PartError, ChannelError) as error:
                 return Outcome("stopped", str(error))
             return play(replace(situation, mine=tuple(mine)), worker, self.seconds)
 
-    def situation(self, family: Family, number: int) -> Any:
-        """Return a situation of a family: the same for everybody."""
-        return self._draw((family.phase, family.title, number), family.draws[number % len(family.draws)])
+    def situation(self, group: TestGroup, number: int) -> Any:
+        """Return a situation of a group: the same for everybody."""
+        return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
 
     def _draw(self, key: tuple[int, str, int], draw: Callable[[Random], Any]) -> Any:
         if key not in self._drawn:
@@ -119,16 +119,16 @@ class Judge:
         return self._drawn[key]
 
 
-class Sitting:
+class PhaseSession:
     """One phase of one submission: its workers, a fresh one for each situation (torch is too slow for that)."""
 
-    def __init__(self, judge: Judge, phase: int, stage: Stage) -> None:
+    def __init__(self, judge: Judge, phase: int, submission_dir: SubmissionDir) -> None:
         self.judge = judge
         self.phase = phase
-        self.stage = stage
+        self.submission_dir = submission_dir
         self.error = ""
         self.deadline = monotonic() + PHASE_SECONDS
-        self._worker: Worker | None = None
+        self._worker: JailedWorker | None = None
 
     @property
     def needs_torch(self) -> bool:
@@ -151,22 +151,22 @@ class Sitting:
     def close(self) -> None:
         """End the worker."""
         if self._worker is not None:
-            self._worker.kill()
+            self._worker.close()
             self._worker = None
 
-    def _loaded(self) -> Worker | None:
+    def _loaded(self) -> JailedWorker | None:
         if self._worker is not None:
             return self._worker
-        worker = Worker(self.stage, self.judge.jail)
+        worker = JailedWorker(self.submission_dir, self.judge.jail)
         worker.set_deadline(LOAD_SECONDS)
         try:
             worker.file.call("load", self.phase, self.needs_torch)
         except PartError as error:
             self.error = f"The file cannot be loaded. {error}"
-        except LinkDownError as error:
+        except ChannelError as error:
             self.error = f"The file cannot be loaded. {down(error, LOAD_SECONDS, worker, None).told}"
         if self.error:
-            worker.kill()
+            worker.close()
             return None
         self._worker = worker
         return worker

@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from classroom.judge.engine import Play
-from classroom.judge.families import EngineRun
+from classroom.judge.engine import ScenarioRun
+from classroom.judge.groups import EngineRun
 from classroom.judge.questions.trial import Trial
 from classroom.judge.results import Difference, Outcome
 from classroom.judge.scenario import Scenario
-from classroom.judge.worker import Worker
-from classroom.worker.channel import LinkDownError
+from classroom.judge.worker import JailedWorker
 from classroom.worker.link import PartError
 from course.oracle.divergence import COMPARED
 from course.parity.replay import as_json
+from course.sandbox.channel import ChannelError
 
 GRACE_SECONDS = 0.5  # the channel's own deadline comes first
 MOST_STEPS = 400
 NOT_WRITTEN = "Not written yet"
 
 
-def play(situation: Any, worker: Worker, seconds: float) -> Outcome:
+def play(situation: Any, worker: JailedWorker, seconds: float) -> Outcome:
     """Play a situation with a worker that has loaded the file. Never raises for what the learner's code does."""
     worker.set_deadline(seconds)
     scenario: Scenario | None = getattr(situation, "scenario", None)
@@ -40,7 +40,7 @@ def play(situation: Any, worker: Worker, seconds: float) -> Outcome:
     except PartError as error:
         status = "not written" if str(error).startswith(NOT_WRITTEN) else "stopped"
         return Outcome(status, str(error), scenario)  # type: ignore[arg-type]
-    except LinkDownError as error:
+    except ChannelError as error:
         return down(error, seconds, worker, scenario)
     except Exception as error:  # the reference's parts met an answer that nobody gives
         told = f"The engine stopped with what your code gave back. {type(error).__name__}: {error}"
@@ -49,7 +49,7 @@ def play(situation: Any, worker: Worker, seconds: float) -> Outcome:
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise `LinkDownError` in the block after a time: an answer may send the judge's own parts on a long way.
+    """Raise `ChannelError` in the block after a time: an answer may send the judge's own parts on a long way.
 
     Does nothing outside of the main thread and on systems without alarms.
     """
@@ -58,7 +58,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: object) -> None:
-        raise LinkDownError("late", "the engine was still busy with an answer")
+        raise ChannelError("timeout", "the engine was still busy with an answer")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -69,9 +69,9 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def play_engine(run: EngineRun, worker: Worker) -> Outcome:
+def play_engine(run: EngineRun, worker: JailedWorker) -> Outcome:
     """Compare step by step and stop at the first difference."""
-    play, mine = Play(run.scenario, worker.link, run.mine), list[Any]()
+    play, mine = ScenarioRun(run.scenario, worker.link, run.mine), list[Any]()
     for number, expected in enumerate(run.trace):
         if play.finished:
             told = f"Your engine is done after {number} steps; the reference's goes on."
@@ -87,7 +87,7 @@ def play_engine(run: EngineRun, worker: Worker) -> Outcome:
     return Outcome("right")
 
 
-def play_trial(trial: Trial, worker: Worker) -> Outcome:
+def play_trial(trial: Trial, worker: JailedWorker) -> Outcome:
     """Put the questions and compare the answers."""
     found = worker.file.call("drive", trial.phase, trial.driver, *deepcopy(trial.arguments))
     if trial.equal(trial.expected, found):
@@ -95,12 +95,12 @@ def play_trial(trial: Trial, worker: Worker) -> Outcome:
     return Outcome("wrong", difference_of_answers(trial, found))
 
 
-def play_generation(generation: Any, worker: Worker) -> Outcome:
+def play_generation(generation: Any, worker: JailedWorker) -> Outcome:
     """Run the judge's model through the learner's functions and compare the tokens."""
     from classroom.judge.generation import paged_runner
 
     runner = paged_runner(generation, worker.link)
-    play = Play(generation.scenario, runner=runner)
+    play = ScenarioRun(generation.scenario, runner=runner)
     said: dict[str, list[int]] = {request_id: [] for request_id in generation.truth}
     for _ in range(MOST_STEPS):
         if play.finished:
@@ -114,12 +114,12 @@ def play_generation(generation: Any, worker: Worker) -> Outcome:
     return Outcome("right") if play.finished else Outcome("wrong", "The engine never comes to an end.")
 
 
-def down(error: LinkDownError, seconds: float, worker: Worker, scenario: Scenario | None) -> Outcome:
+def down(error: ChannelError, seconds: float, worker: JailedWorker, scenario: Scenario | None) -> Outcome:
     """Return what a worker's end means."""
-    worker.kill()
-    if error.reason == "late":
+    worker.close()
+    if error.reason == "timeout":
         return Outcome("late", f"No answer within {seconds:g} seconds. Your code was still busy.", scenario)
-    if error.reason == "garbled":
+    if error.reason == "malformed":
         told = f"Your process sent what the judge cannot read: {error}."
         return Outcome("stopped", told, scenario)
     return Outcome("stopped", "Your code ended the whole process (os._exit, a crash, or too much memory).", scenario)

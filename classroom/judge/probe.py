@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from classroom.judge.jail import COURSE, ENVIRONMENT, FIRST_USER, WITHOUT, Jail, JailError
-from classroom.judge.worker import Stage
+from classroom.judge.worker import SubmissionDir
 from mini_vllm.seams.lineup import CHECKOUT
 
 PROBE_SECONDS = 60
@@ -45,7 +45,7 @@ print(json.dumps(done))
 def require_jail(jail: Jail) -> None:
     """Try to break out of the jail. Raises `JailError` if it does not start, or if something is possible."""
     with (
-        Stage({}, jail) as stage,
+        SubmissionDir({}, jail) as submission_dir,
         tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="mini_vllm_judge_secret_") as outside,
         socket.create_server(("127.0.0.1", 0)) as server,
     ):
@@ -55,7 +55,7 @@ def require_jail(jail: Jail) -> None:
         environment = ENVIRONMENT | {"MINI_VLLM_JUDGE_CANARY": "1"}
         try:
             done = subprocess.run(
-                jail.command(stage.path / "labs", arguments),
+                jail.command(submission_dir.path / "labs", arguments),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from classroom.judge.families import Family
+from classroom.judge.groups import TestGroup
 from classroom.judge.scenario import Scenario
 from mini_vllm.engine.trace_recorder import StepRecord
 
@@ -31,10 +31,10 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class FamilyGrade:
-    """The situations of a family, in order."""
+class GroupGrade:
+    """The situations of a group, in order."""
 
-    family: Family
+    group: TestGroup
     outcomes: list[Outcome]
 
     @property
@@ -44,7 +44,7 @@ class FamilyGrade:
     @property
     def points(self) -> float:
         """Its points by the share of situations that are right."""
-        return self.family.points * self.num_right / len(self.outcomes)
+        return self.group.points * self.num_right / len(self.outcomes)
 
     @property
     def first_trouble(self) -> Outcome | None:
@@ -56,22 +56,22 @@ class PhaseGrade:
     """A phase alone: the learner's file, and everything else the reference's. `error`: nothing could be played."""
 
     number: int
-    families: list[FamilyGrade]
+    groups: list[GroupGrade]
     sha256: str = ""
     error: str = ""
 
     @property
     def points(self) -> float:
-        return sum(family.points for family in self.families)
+        return sum(group.points for group in self.groups)
 
     @property
     def max_points(self) -> int:
-        return sum(family.family.points for family in self.families)
+        return sum(group.group.points for group in self.groups)
 
     @property
     def is_written(self) -> bool:
         """Whether any of it was more than the untouched starter."""
-        statuses = {outcome.status for family in self.families for outcome in family.outcomes}
+        statuses = {outcome.status for group in self.groups for outcome in group.outcomes}
         return not self.error and statuses != {"not written"}
 
 
@@ -107,7 +107,7 @@ class Report:
     """All of a run. `jailed` says whether submissions could reach the machine."""
 
     seed: str
-    per_family: int
+    per_group: int
     jailed: bool
     grades: list[SubmissionGrade]
 
@@ -115,7 +115,7 @@ class Report:
         """Return everything that is needed to compare two runs; no times, so that equal runs are equal."""
         return {
             "seed": self.seed,
-            "situations_per_family": self.per_family,
+            "situations_per_group": self.per_group,
             "isolated": self.jailed,
             "submissions": [_as_json(grade) for grade in self.grades],
         }
@@ -135,14 +135,14 @@ def _as_json(grade: SubmissionGrade) -> dict[str, Any]:
                 "error": phase.error or None,
                 "points": shown_points(phase.points),
                 "max": phase.max_points,
-                "families": [
+                "groups": [
                     {
-                        "title": family.family.title,
-                        "points": shown_points(family.points),
-                        "max": family.family.points,
-                        "situations": [outcome.status for outcome in family.outcomes],
+                        "title": group.group.title,
+                        "points": shown_points(group.points),
+                        "max": group.group.points,
+                        "situations": [outcome.status for outcome in group.outcomes],
                     }
-                    for family in phase.families
+                    for group in phase.groups
                 ],
             }
             for phase in grade.phases

@@ -41,7 +41,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Features:
-    """What a family of scenarios turns on."""
+    """What a group of scenarios turns on."""
 
     policy: Policy = "fcfs"
     is_tight: bool = False

@@ -1,10 +1,10 @@
-"""What a scenario must show on the reference, so that a family is about what its title says."""
+"""What a scenario must show on the reference, so that a group is about what its title says."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from classroom.judge.engine import Play
+from classroom.judge.engine import ScenarioRun
 from classroom.judge.scenario import Scenario
 from mini_vllm.engine.trace_recorder import StepRecord
 
@@ -43,7 +43,7 @@ def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) ->
 
 def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     """Without the guard, or with one that lets nobody in beside others, the plans would differ."""
-    unguarded = Play(replace(scenario, config=replace(scenario.config, admission_guard=False)))
+    unguarded = ScenarioRun(replace(scenario, config=replace(scenario.config, admission_guard=False)))
     while not unguarded.finished:
         unguarded.step()
     differs = [step["scheduled"] for step in unguarded.recorder.steps] != [step["scheduled"] for step in trace]

@@ -1,31 +1,25 @@
-"""A worker process from the judge's side: start it, talk to it within limits, end all of it."""
+"""A worker process from the judge's side: the sandbox's worker in a jail, called through a link."""
 
-import contextlib
 import itertools
 import os
 import shutil
-import signal
-import socket
-import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
-from classroom.worker.channel import Channel
 from classroom.worker.link import Link
 from classroom.worker.proxies import RemoteFile
+from course.sandbox.worker import Worker
 from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
-OUTPUT_KEPT = 2000
 START_SECONDS = 60.0
 
 
-class Stage:
-    """A folder with one learner's starters (phase to content), which the workers see and cannot change."""
+class SubmissionDir:
+    """A folder with one learner's starters (phase to content), which workers can read and not change."""
 
     def __init__(self, starters: Mapping[int, bytes], jail: Jail) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mini_vllm_judge_", ignore_cleanup_errors=True)
@@ -47,41 +41,31 @@ class Stage:
                 target.parent.mkdir(exist_ok=True)
                 (shutil.copy if source.is_file() else partial(shutil.copytree, ignore=ignored))(source, target)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "SubmissionDir":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
 
-class Worker:
-    """Starts a worker on a stage. `link` speaks with it until `deadline`; whatever it started dies with it."""
+class JailedWorker:
+    """A worker that can load the starters of a submission. `link` calls them; each call ends at the deadline.
 
-    def __init__(self, stage: Stage, jail: Jail) -> None:
-        ours, theirs = socket.socketpair()
-        command = jail.command(stage.path / "labs", jail.boot(stage.path, first_user() + next(stage.numbers)))
-        self._process = subprocess.Popen(
-            command,
-            cwd=stage.path,
-            env=ENVIRONMENT,
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        theirs.close()
-        self._kept = b""
-        self._drain = threading.Thread(target=self._keep_the_end, daemon=True)
-        self._drain.start()
-        self._channel = Channel(ours)
-        self.link = Link(self._channel, 2, ("step", "list"), explain_engine)
+    In a jail, the end of its first process ends every process that it started.
+    """
+
+    def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
+        arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
+        command = jail.command(submission.path / "labs", arguments)
+        self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path)
+        self.link = Link(self.process, 2, ("step", "list"), explain_engine)
         self.set_deadline(START_SECONDS)
 
-    def __enter__(self) -> "Worker":
+    def __enter__(self) -> "JailedWorker":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self.close()
 
     @property
     def file(self) -> RemoteFile:
@@ -89,34 +73,21 @@ class Worker:
         return self.link.file
 
     def set_deadline(self, seconds: float) -> None:
-        """Everything must be answered within so many seconds from now."""
-        self._channel.deadline = time.monotonic() + seconds
+        """Require every answer within `seconds` from now."""
+        self.process.deadline = time.monotonic() + seconds
 
-    def kill(self) -> None:
-        """End the worker and what it started. In a jail the end of its first process is the end of all."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._channel.close()
-
-    def last_words(self) -> str:
-        """Return the end of what the process printed."""
-        self._drain.join(timeout=1)
-        return self._kept.decode(errors="replace")
-
-    def _keep_the_end(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := os.read(self._process.stderr.fileno(), 1 << 16):
-            self._kept = (self._kept + chunk)[-OUTPUT_KEPT:]
+    def close(self) -> None:
+        """End the worker and every process that it started."""
+        self.process.close()
 
 
 def explain_engine(error: BaseException) -> str:
-    """Return what a worker hears of an exception of the engine: its words, nothing of the judge's files."""
+    """Return an exception of the engine as a worker may see it: its text, and no path of the judge's files."""
     return str(error) or type(error).__name__
 
 
 def first_user() -> int:
-    """Return the first of a thousand user ids that this judge's workers may have."""
+    """Return the first of the thousand user ids for the workers of this process."""
     return FIRST_USER + os.getpid() % 10_000 * 1000
 
 

@@ -6,23 +6,21 @@ on it: what a worker sends are answers, and the judge has the questions' right a
 
 import importlib
 import os
-import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from classroom.worker.channel import Channel, LinkDownError
 from classroom.worker.drivers import DRIVERS
 from classroom.worker.link import Link
 from classroom.worker.values import Exported
+from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.explain import explain
+from course.sandbox.limits import Limits, limit_resources
 from mini_vllm.seams.lineup import CHECKOUT
 
-MEMORY_BYTES = 2 * 2**30
-FILE_BYTES = 2**20
-MOST_PROCESSES = 32
-MOST_FILES = 64
-CPU_SECONDS = 300
+LIMITS = Limits(memory_bytes=2 * 2**30, file_bytes=2**20, num_open_files=64, cpu_seconds=300)
+MAX_PROCESSES = 32
 
 
 class LearnersFile:
@@ -63,19 +61,20 @@ class LearnersFile:
 
 
 def main() -> None:
-    """Serve the socket that is standard input, after giving up what a worker does not need."""
-    end = socket.socket(fileno=os.dup(0))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    limit_resources()
-    give_up_root(int(sys.argv[1]))
+    """Answer the judge's calls on stdin and stdout, without the rights and resources that no starter needs.
+
+    `sys.argv[1]` is the uid to run as in a jail, or 0 without one.
+    """
+    channel, user = take_stdio(), int(sys.argv[1])
+    # Only in a jail does the uid, and so the number of its processes, belong to this worker alone.
+    limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
+    give_up_root(user)
     sys.modules["solutions"] = None  # type: ignore[assignment]  # an accident, not a barrier: that is the jail
-    link = Link(Channel(end), 1, ("request", "step", "dict", "list"), in_words, raise_builtin=True)
+    link = Link(channel, 1, ("request", "step", "dict", "list"), in_words, raise_builtin=True)
     link.offer(LearnersFile(), "file", 0)
     try:
         link.serve()
-    except LinkDownError:
+    except ChannelError:
         os._exit(0)
 
 
@@ -87,27 +86,8 @@ def in_words(error: BaseException) -> str:
     return explain(error, {})
 
 
-def limit_resources() -> None:
-    """Limit what the process may use, where the system can."""
-    import resource
-
-    limits = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: MEMORY_BYTES,
-        resource.RLIMIT_FSIZE: FILE_BYTES,
-        resource.RLIMIT_NOFILE: MOST_FILES,
-        resource.RLIMIT_CPU: CPU_SECONDS,
-    }
-    if sys.argv[1] != "0":  # in a jail the processes are counted apart from everybody else's
-        limits[resource.RLIMIT_NPROC] = MOST_PROCESSES
-    for kind, most in limits.items():
-        _, hard = resource.getrlimit(kind)
-        if hard == resource.RLIM_INFINITY or most <= hard:
-            resource.setrlimit(kind, (most, most))
-
-
 def give_up_root(user: int) -> None:
-    """Become somebody whom nobody else is, if the jail was built by root. 0 leaves things as they are."""
+    """Switch to an unused uid if the jail was built by root. 0 changes nothing."""
     if user and os.getuid() == 0:
         os.setgid(user)
         os.setuid(user)

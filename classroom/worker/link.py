@@ -2,15 +2,23 @@
 
 import builtins
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from classroom.worker.channel import Channel, LinkDownError
 from classroom.worker.proxies import PROXIES, methods
 from classroom.worker.proxy import Proxy
 from classroom.worker.states import ProtocolError
 from classroom.worker.values import Exported, Json, Values
+from course.sandbox.channel import ChannelError, Message
 
 DEEPEST = 40
+
+
+class Peer(Protocol):
+    """Sends messages to the other end and receives its messages. Both raise `ChannelError`."""
+
+    def send(self, message: Message) -> None: ...
+
+    def receive(self) -> Message: ...
 
 
 class PartError(Exception):
@@ -24,12 +32,13 @@ class PartError(Exception):
 class Link:
     """One end. `explain` puts an exception of this end in words for the other.
 
-    Raises `LinkDownError` if the other end is gone, late, or talks nonsense, and `PartError` for its exceptions.
+    Raises `ChannelError` if the other end closed the channel, timed out, or sent a malformed message,
+    and `PartError` for its exceptions.
     """
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Peer,
         first_number: int,
         creates: tuple[str, ...],
         explain: Callable[[BaseException], str],
@@ -64,7 +73,7 @@ class Link:
                 self._raise(message.get("error"))
 
     def serve(self) -> None:
-        """Answer calls until the other end is gone. Raises `LinkDownError` then."""
+        """Answer calls until the other end closes the channel. Raises `ChannelError` then."""
         while True:
             message = self._receive()
             self._answer(message.get("call"))
@@ -74,7 +83,7 @@ class Link:
         try:
             self.values.apply(message.get("changes"))
         except ProtocolError as error:
-            raise LinkDownError("garbled", str(error)) from None
+            raise ChannelError("malformed", str(error)) from None
         return message
 
     def _answer(self, call: Json) -> None:
@@ -83,7 +92,7 @@ class Link:
             value = self._do(call)
             message = {"answer": self.values.encode(value), "changes": self.values.changes()}
             self.channel.send(message)
-        except LinkDownError:
+        except ChannelError:
             raise
         except BaseException as error:
             self.channel.send({"error": [type(error).__name__, self._explain(error)[:4000]], "changes": []})
@@ -94,13 +103,13 @@ class Link:
         if self._depth > DEEPEST:
             raise RecursionError("the calls between the parts never come to an end")
         if not isinstance(call, list) or len(call) != 4:
-            raise LinkDownError("garbled", "a call has four parts")
+            raise ChannelError("malformed", "a call has four parts")
         number, method, arguments, named = call
         if not isinstance(number, int) or number not in self._exported or not isinstance(method, str):
-            raise LinkDownError("garbled", "a call of something that was never offered")
+            raise ChannelError("malformed", "a call of something that was never offered")
         offered = self._exported[number]
         if method not in methods(offered.kind):
-            raise LinkDownError("garbled", f"a call of {method!r}, which was never offered")
+            raise ChannelError("malformed", f"a call of {method!r}, which was never offered")
         options = {str(name): self._decode(value) for name, value in self._pairs(named)}
         attribute = getattr(offered.thing, method)
         value = attribute(*self._decode(arguments), **options) if callable(attribute) else attribute
@@ -108,18 +117,18 @@ class Link:
 
     def _pairs(self, named: Json) -> list[list[Any]]:
         if not isinstance(named, list) or not all(isinstance(item, list) and len(item) == 2 for item in named):
-            raise LinkDownError("garbled", "named arguments are pairs")
+            raise ChannelError("malformed", "named arguments are pairs")
         return named
 
     def _decode(self, value: Json) -> Any:
         try:
             return self.values.decode(value)
         except ProtocolError as error:
-            raise LinkDownError("garbled", str(error)) from None
+            raise ChannelError("malformed", str(error)) from None
 
     def _raise(self, error: Json) -> None:
         if not isinstance(error, list) or [type(part) for part in error] != [str, str]:
-            raise LinkDownError("garbled", "a message that is no call, no answer and no error")
+            raise ChannelError("malformed", "a message that is no call, no answer and no error")
         kind, words = error
         known = getattr(builtins, kind, None)
         if self._raise_builtin and isinstance(known, type) and issubclass(known, Exception):

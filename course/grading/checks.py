@@ -4,8 +4,9 @@ import threading
 import time
 from dataclasses import replace
 
+from course.grading.events import receive_events
 from course.grading.results import NOT_CHECKED, Check
-from course.grading.worker import Worker
+from course.grading.worker import GradingWorker
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
 from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup, solutions_exist
@@ -56,11 +57,11 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
     seconds = SECONDS[kind]
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience, found = START_SECONDS + seconds, None
-    with Worker(["-m", "course.grading.job"], order, stop) as worker:
-        for event in worker.events(patience, time.monotonic() + patience):
+    with GradingWorker(["-m", "course.grading.job"], order) as worker:
+        for event in receive_events(worker, patience, time.monotonic() + patience, stop):
             if event["event"] == "done":
                 found = Check(event["status"], event["message"], steps=event["steps"])
         if found is not None:
             return found
-        status = None if worker.alive else worker.status
+        status = None if worker.is_running else worker.status
         return Check("failed", explain_death(status, worker.trace, seconds)[1])

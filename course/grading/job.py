@@ -1,37 +1,38 @@
 """`python -m course.grading.job`: one check of a whole engine, in a process of its own. Started by `checks.py`."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
-from course.grading.channel import Sender
 from course.grading.engine_checks import Trouble, model_trouble, oracle_trouble, stack_trouble
+from course.grading.events import send_event
 from course.grading.plan import PlannedPhase, load_plan
 from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
+from course.grading.worker import LIMITS
+from course.sandbox.channel import take_stdio
 from course.sandbox.explain import explain, is_not_written
 from course.sandbox.frames import is_learners
-from course.sandbox.guard import Watch, limit_resources
+from course.sandbox.limits import limit_resources
+from course.sandbox.watch import Watch
 from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
 
 
 def main() -> None:
     """Do what the order says and send "done" with status and message."""
-    order = json.loads(Path(os.environ.pop("MINI_VLLM_ORDER")).read_text(encoding="utf-8"))
-    sender = Sender(Path(order["results"]), order["mark"])
-    limit_resources()
+    channel = take_stdio()
+    order = channel.receive()
+    limit_resources(LIMITS)
     watch = Watch(Path(order["trace"]))
     watch.start(order["seconds"])
     try:
         trouble = do(order)
     except BaseException as error:
         status = "not yet" if is_not_written(error) else "failed"
-        sender.send("done", status=status, message=explain(error, {}), steps=None)
+        send_event(channel, "done", status=status, message=explain(error, {}), steps=None)
     else:
         message, steps = ("", None) if trouble is None else (trouble.message, trouble.steps)
-        sender.send("done", status="failed" if trouble else "passed", message=message, steps=steps)
+        send_event(channel, "done", status="failed" if trouble else "passed", message=message, steps=steps)
     watch.stop()
-    sender.send("end")
+    send_event(channel, "end")
 
 
 def do(order: dict[str, Any]) -> Trouble | None:

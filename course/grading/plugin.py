@@ -6,7 +6,6 @@ to the process is over with it. Elsewhere the module is loaded anew before each 
 
 import gc
 import importlib
-import json
 import os
 import time
 from collections.abc import Generator
@@ -17,12 +16,14 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from course.grading.channel import Sender
+from course.grading.events import send_event
 from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
+from course.grading.worker import LIMITS
+from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
-from course.sandbox.guard import Watch, limit_resources
+from course.sandbox.limits import limit_resources
+from course.sandbox.watch import Watch
 
-ORDER = "MINI_VLLM_ORDER"
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0
 GRACE_SECONDS = 2.0
@@ -37,15 +38,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (path := os.environ.pop(ORDER, None)) is not None:
-        config.addinivalue_line("markers", "timeout: read by pytest-timeout, which is not loaded here")
-        config.pluginmanager.register(GradingPlugin(json.loads(Path(path).read_text(encoding="utf-8"))))
+    config.addinivalue_line("markers", "timeout: read by pytest-timeout, which is not loaded here")
+    channel = take_stdio()
+    config.pluginmanager.register(GradingPlugin(channel, channel.receive()))
 
 
 class GradingPlugin:
     """Runs what the order says."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
+    def __init__(self, channel: Channel, order: dict[str, Any]) -> None:
+        self.channel = channel
         self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}
         self.starter = Path(order["starter"])
         self.module_name: str = order["module"]
@@ -55,9 +57,8 @@ class GradingPlugin:
         self.forks = bool(order["forks"])
         self.num_slow: int = order["num_slow"]
         self.fixture = f"phase{order['phase']}"
-        self.sender = Sender(Path(order["results"]), order["mark"])
         self.trace = Path(order["trace"])
-        limit_resources()
+        limit_resources(LIMITS)
         self.watch = Watch(self.trace)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -66,12 +67,12 @@ class GradingPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
-            self.sender.send("broken", message="the graded tests cannot be collected")
+            send_event(self.channel, "broken", message="the graded tests cannot be collected")
         elif (module := self.load()) is not None:
             gc.freeze()  # a forked process then copies less memory
             for number, item in enumerate(session.items):
                 self.run(item, session.items[number + 1] if number + 1 < len(session.items) else None, module)
-        self.sender.send("end")
+        send_event(self.channel, "end")
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -87,24 +88,26 @@ class GradingPlugin:
 
     def load(self) -> ModuleType | None:
         """Import the learner's file and say which file that was; None if it cannot be imported."""
-        self.sender.send("importing")
+        send_event(self.channel, "importing")
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
             module = import_starter(self.module_name)
         except BaseException as error:
-            self.sender.send("import failed", message=complaint_about_import(error, self.starter))
+            send_event(self.channel, "import failed", message=complaint_about_import(error, self.starter))
             return None
         finally:
             self.watch.stop()
         file = Path(module.__file__ or "")
         missing = missing_names(module, list(self.names))
-        self.sender.send("loaded", file=str(file), sha256=sha256(file) if file.is_file() else "", missing=missing)
+        send_event(
+            self.channel, "loaded", file=str(file), sha256=sha256(file) if file.is_file() else "", missing=missing
+        )
         return module
 
     def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
         """Run one test and send what came of it."""
-        self.sender.send("start", test=self.tests[item.nodeid])
+        send_event(self.channel, "start", test=self.tests[item.nodeid])
         start = time.monotonic()
         seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
         self.watch.clear()
@@ -149,7 +152,7 @@ class GradingPlugin:
     def send_result(self, item: pytest.Item, outcome: str, message: str, start: float) -> None:
         seconds = round(time.monotonic() - start, 3)
         test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
-        self.sender.send("result", test=test, outcome=outcome, message=message, seconds=seconds, module=module)
+        send_event(self.channel, "result", test=test, outcome=outcome, message=message, seconds=seconds, module=module)
 
     def failure(self, error: BaseException) -> Failure:
         """Return outcome and words for an exception that ended a test."""

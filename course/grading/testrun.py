@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course.grading.channel import Event
+from course.grading.events import Event, receive_events
 from course.grading.plan import PlannedPhase
 from course.grading.results import TestResult
 from course.grading.starter_file import complaint_about_file, sha256
-from course.grading.worker import Worker
+from course.grading.worker import GradingWorker
 from course.sandbox.explain import explain_death, shown_path
 from mini_vllm.seams.lineup import CHECKOUT
 
@@ -86,8 +86,8 @@ def run_worker(run: TestRun, stop: threading.Event, deadline: float, forks: bool
     }
     options = [option for name in OFF for option in ("-p", f"no:{name}")]
     run.running, run.importing, ended = None, False, False
-    with Worker([*PYTEST, *options, *run.phase.test_files], order, stop) as worker:
-        for event in worker.events(SILENCE_SECONDS, deadline):
+    with GradingWorker([*PYTEST, *options, *run.phase.test_files], order) as worker:
+        for event in receive_events(worker, SILENCE_SECONDS, deadline, stop):
             take(run, event)
             progress(len(run.results))
             ended = ended or event["event"] == "end"
@@ -96,7 +96,7 @@ def run_worker(run: TestRun, stop: threading.Event, deadline: float, forks: bool
         if time.monotonic() > deadline:
             charge_the_rest(run, f"Not run: the tests of this phase took more than {SECONDS_PER_PHASE:g} seconds.")
             return True
-        status = None if worker.alive else worker.status
+        status = None if worker.is_running else worker.status
         seconds = IMPORT_SECONDS if run.importing else SECONDS_PER_TEST
         outcome, words = explain_death(status, worker.trace, seconds)
         if run.running is not None:

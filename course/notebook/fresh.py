@@ -1,30 +1,41 @@
-"""Run a function in a new Python process, so that what the learner saved a second ago is what runs.
+"""Run a function in a new Python process, so that what the learner has just saved is what runs.
 
-A process also survives what would cost a notebook its kernel: endless loops, `sys.exit`, memory without end.
+It also protects the notebook's kernel from endless loops, `sys.exit`, crashes and, without torch, from running out
+of memory.
+
+Functions, arguments and results are pickled: they are the course's own types, and a result may hold any of them.
+Unpickling lets the sender run code, so it is right only where the sender may do so anyway. Here the sender is the
+learner's code on the learner's own machine, under the same user as the kernel. The judge, which runs code of
+others, never unpickles.
 """
 
-import contextlib
+import base64
 import pickle
-import subprocess
 import sys
-import tempfile
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
+from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
+from course.sandbox.limits import Limits, limit_resources
+from course.sandbox.worker import Worker
 from mini_vllm.engine.llm_engine import StalledError
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.seams.lineup import Lineup
 
 T = TypeVar("T")
 SECONDS = 120.0
-LONGEST_OUTPUT = 20_000
+OUTPUT_BYTES = 20_000
+MAX_BYTES = 2**30
+MEMORY_BYTES = 4 * 2**30
+EXIT_SECONDS = 1.0
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.notebook")
 
 
 class FreshError(Exception):
-    """What ended the function, in words. `unwritten` if it was a task that is still to be done."""
+    """The function did not return: the message explains why. `unwritten` if it reached an unwritten task."""
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)
@@ -33,7 +44,7 @@ class FreshError(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """How the function ended: with a value, or with words about what stopped it."""
+    """How the function ended: with a value, or with a description of the problem."""
 
     value: Any = None
     problem: str = ""
@@ -43,54 +54,71 @@ class Ending:
 def in_fresh_process(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
     """Return `function(*arguments)`, computed in a new process; what it prints appears here.
 
-    `function` must be importable by its name. Raises `FreshError` in words that a learner can use if it raises,
-    if it takes longer than `seconds`, or if the process dies.
+    `function` must be importable by its name. Raises `FreshError`, with a message for the learner, if it raises,
+    takes longer than `seconds`, or ends the process.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        order, answer = Path(folder, "order"), Path(folder, "answer")
-        order.write_bytes(pickle.dumps((function, arguments)))
-        command = [sys.executable, "-X", "faulthandler", "-m", "course.notebook", str(order), str(answer)]
-        with tempfile.TemporaryFile() as printed:
-            status = _wait(command, printed, seconds)
-            _repeat(printed)
-        if not answer.exists():
-            raise FreshError(explain_death(status, "", seconds)[1])
-        ending: Ending = pickle.loads(answer.read_bytes())
+    ending: Ending | None = None
+    with Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES) as worker:
+        worker.deadline = time.monotonic() + seconds
+        try:
+            worker.send({"call": pack((function, arguments))})
+            ending = unpack(receive(worker)["ending"])
+            worker.wait(EXIT_SECONDS)
+        except ChannelError as error:
+            status = None if error.reason == "timeout" else worker.status
+        worker.kill()
+        printed = worker.output
+    if printed:
+        print(printed, end="" if printed.endswith("\n") else "\n")
+    if ending is None:
+        raise FreshError(explain_death(status, "", seconds)[1])
     if ending.problem:
         raise FreshError(ending.problem, unwritten=ending.unwritten)
     value: T = ending.value
     return value
 
 
-def _wait(command: list[str], printed: Any, seconds: float) -> int | None:
-    """Return the exit status of the command, None if it had to be killed."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return subprocess.run(command, cwd=CHECKOUT, stdout=printed, stderr=printed, timeout=seconds).returncode
-    return None
+def receive(worker: Worker) -> Message:
+    """Return the process's message, ignoring whatever else was written to the channel."""
+    while True:
+        try:
+            return worker.receive()
+        except ChannelError as error:
+            if error.reason != "malformed":
+                raise
 
 
-def _repeat(printed: Any) -> None:
-    """Print what the process printed, the beginning of it if it is a flood."""
-    printed.seek(0)
-    text = printed.read(LONGEST_OUTPUT).decode(errors="replace")
-    if text:
-        print(text, end="" if text.endswith("\n") else "\n")
-    if printed.read(1):
-        print("... and more, which is left out")
-
-
-def answer_order(order: Path, answer: Path) -> None:
-    """Do what is asked in the file `order`, and write an `Ending` to the file `answer`."""
-    function, arguments = pickle.loads(order.read_bytes())
+def serve_call() -> None:
+    """Be the new process: make the call that stdin holds and send its `Ending`."""
+    channel = take_stdio(MAX_BYTES)
+    function, arguments = unpack(channel.receive()["call"])
+    limit_resources(limits_for(arguments))
     try:
         ending = Ending(function(*arguments))
     except (Exception, SystemExit) as error:
-        ending = Ending(problem=in_words(error), unwritten=is_not_written(error))
-    answer.write_bytes(pickle.dumps(ending))
+        ending = Ending(problem=describe(error), unwritten=is_not_written(error))
+    sys.stdout.flush()
+    channel.send({"ending": pack(ending)})
 
 
-def in_words(error: BaseException) -> str:
-    """Return what an exception means. Only one that did not come through the learner's file has a traceback."""
+def limits_for(arguments: Iterable[object]) -> Limits:
+    """Return the limits for a call. A lineup with phase 6 is served by torch, which may need all memory there is."""
+    needs_torch = any(isinstance(value, Lineup) and value.runner != "absent" for value in arguments)
+    return Limits(memory_bytes=None if needs_torch else MEMORY_BYTES)
+
+
+def pack(value: object) -> str:
+    """Return a value as text."""
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def unpack(text: str) -> Any:
+    """Return the value that `pack` was given."""
+    return pickle.loads(base64.b64decode(text))
+
+
+def describe(error: BaseException) -> str:
+    """Return what an exception means. Only one that did not pass through the learner's file has a traceback."""
     if isinstance(error, StalledError | ValueError) and not place_in(error):
         return str(error)
     if place_in(error) or isinstance(error, SystemExit | RecursionError):

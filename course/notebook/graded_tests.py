@@ -1,21 +1,22 @@
 """The graded tests in a cell."""
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from html import escape
 from typing import Self
 
+from course.sandbox.worker import Worker
 from course.starter_status import starter_path
-from mini_vllm.seams.lineup import CHECKOUT, Lineup
+from mini_vllm.seams.lineup import Lineup
 
 SECONDS = 300
+OUTPUT_BYTES = 200_000
 
 
 @dataclass(frozen=True)
 class GradedTests:
-    """What pytest said about a phase or a task. True in an `if` when all tests passed."""
+    """The outcome of pytest for a phase or a task. True in an `if` when all tests passed."""
 
     command: str
     passed: bool
@@ -28,18 +29,12 @@ class GradedTests:
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"
         options = ["-q", "-p", "no:cacheprovider", "--color=no"]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", *options, *chosen],
-                cwd=CHECKOUT,
-                env=os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"},
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return cls(command, False, f"The tests did not end within {SECONDS} seconds.")
-        return cls(command, done.returncode == 0, done.stdout + done.stderr)
+        pytest = [sys.executable, "-m", "pytest", *options, *chosen]
+        environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
+        with Worker(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker:
+            if not worker.wait(SECONDS):
+                return cls(command, False, f"The tests did not end within {SECONDS} seconds.")
+            return cls(command, worker.status == 0, worker.output)
 
     def __bool__(self) -> bool:
         return self.passed

@@ -35,7 +35,7 @@ def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> 
     found = json.loads((tmp_path / "all.json").read_text())
     whole, part, none = (submission["points"] for submission in found["submissions"])
     assert (whole, none) == (40, 0)
-    assert 0 < part < 40, "a wrong queue costs its family, and not the whole phase"
+    assert 0 < part < 40, "a wrong queue costs its group, and not the whole phase"
     assert found["isolated"] is False
     rows = list(csv.DictReader((tmp_path / "all.csv").open()))
     assert [row["submission"] for row in rows] == ["'=good", "wrong", "empty"]

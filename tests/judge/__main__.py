@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Mapping
 
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, Sitting
-from classroom.judge.worker import Stage
+from classroom.judge.judge import Judge, PhaseSession
+from classroom.judge.worker import SubmissionDir
 from tests.grading.checkout import PHASES
 from tests.judge.files import fair_texts, texts_of_mistakes
 
@@ -51,16 +51,16 @@ def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, 
 
 def loses(judge: Judge, phase: int, text: str) -> bool:
     """Return whether a file loses points in its phase. Stops at the first situation that goes wrong."""
-    with Stage({phase: text.encode()}, judge.jail) as stage:
-        sitting = Sitting(judge, phase, stage)
+    with SubmissionDir({phase: text.encode()}, judge.jail) as submission_dir:
+        session = PhaseSession(judge, phase, submission_dir)
         try:
             return any(
-                sitting.play(judge.situation(family, number)).status != "right"
-                for number in range(judge.per_family)
-                for family in judge.families
+                session.play(judge.situation(group, number)).status != "right"
+                for number in range(judge.per_group)
+                for group in judge.groups
             )
         finally:
-            sitting.close()
+            session.close()
 
 
 if __name__ == "__main__":

@@ -48,12 +48,15 @@ for path in ('CHECKOUT/solutions', 'CHECKOUT/tests', 'CHECKOUT/.git'):
     except OSError: continue
     raise SystemExit('the course can be read')
 """
-ANSWER = """
-import gc, socket, struct, json
-for end in [thing for thing in gc.get_objects() if isinstance(thing, socket.socket)]:
-    text = json.dumps(FORGED).encode()
-    end.sendall(struct.pack('>I', len(text)) + text)
+FORGERY = """
+import gc, json
+from course.sandbox.channel import Channel
+for end in [thing for thing in gc.get_objects() if isinstance(thing, Channel)]:
+    text = b'\\n' + end._mark + CONTENT
+    while text:
+        text = text[os.write(end._write_fd, text):]
 """
+ANSWER = FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
 PATCH = """
@@ -69,7 +72,7 @@ max = lambda *numbers: Equal(7)
 
 @dataclass(frozen=True)
 class Hostile:
-    """An attack that `clamp` makes, and what the first family's trouble then says ("" for no trouble)."""
+    """An attack that `clamp` makes, and what the first group's trouble then says ("" for no trouble)."""
 
     name: str
     code: str
@@ -99,8 +102,12 @@ HOSTILE = (
     Hostile("raises KeyboardInterrupt", "raise KeyboardInterrupt", "KeyboardInterrupt"),
     Hostile("much memory", "bytearray(10**11)", "MemoryError"),
     Hostile("garbage on every file descriptor", RAW.replace("BYTES", "b'garbage' * 100"), GARBLED),
-    Hostile("a giant frame", RAW.replace("BYTES", "b'\\xff\\xff\\xff\\xff'"), GARBLED),
-    Hostile("deep JSON", RAW.replace("BYTES", "b'\\x00\\x00\\x40\\x00' + b'[' * 16384"), GARBLED),
+    Hostile("lines without the mark", RAW.replace("BYTES", "b'\\n{\"answer\": [0]}\\n' * 1000"), GARBLED),
+    Hostile("a giant message", FORGERY.replace("CONTENT", "b'x' * 10**8"), GARBLED),
+    Hostile("deep JSON", FORGERY.replace("CONTENT", "b'[' * 16384 + b'\\n'"), GARBLED),
+    Hostile("a flood of answers", ANSWER.replace("FORGED", "{'answer': [], 'changes': []}")
+            .replace("while text", "while True").replace("text = text[", "text[")
+            , "answer"),
     Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000, 'changes': []}"), GARBLED),
     Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 23, 'changes': []}"), "answer"),
     Hostile("a call of what was never offered", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []], 'changes': []}")

@@ -17,7 +17,7 @@ from classroom.judge.probe import require_jail
 from classroom.judge.results import PhaseGrade
 from classroom.judge.submission import Submission
 from classroom.judge.worker import first_user
-from classroom.worker.channel import LinkDownError
+from course.sandbox.channel import ChannelError
 from tests.grading.checkout import ROOT, solution
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
@@ -27,14 +27,14 @@ WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attac
 
 def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
     names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    judge = Judge(SECRET, jail, per_family=1, seconds=0.5 if attack.words == LATE else 1, phases=[1])
-    judge.families = judge.families[:2]  # clamp, and one that it has no part in
+    judge = Judge(SECRET, jail, per_group=1, seconds=0.5 if attack.words == LATE else 1, phases=[1])
+    judge.groups = judge.groups[:2]  # clamp, and one that it has no part in
     (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
     return phase
 
 
 def check(attack: Hostile, phase: PhaseGrade) -> None:
-    clamp, *others = phase.families
+    clamp, *others = phase.groups
     trouble = clamp.first_trouble
     if attack.words:
         assert trouble is not None
@@ -42,7 +42,7 @@ def check(attack: Hostile, phase: PhaseGrade) -> None:
     else:
         assert trouble is None, trouble
     assert phase.error == ""
-    assert all(family.num_right == 1 for family in others), "what clamp does must cost nothing else"
+    assert all(group.num_right == 1 for group in others), "what clamp does must cost nothing else"
 
 
 @pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: attack.name)
@@ -71,14 +71,14 @@ def schedule_step(running, waiting, **others):
 
 
 def test_a_queue_of_any_length_is_refused() -> None:
-    judge = Judge(SECRET, Jail(), per_family=1, seconds=5, phases=[1])
-    judge.families = judge.families[1:2]
+    judge = Judge(SECRET, Jail(), per_group=1, seconds=5, phases=[1])
+    judge.groups = judge.groups[1:2]
     (phase,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).phases
-    assert "a queue of more than 10,000 requests" in phase.families[0].outcomes[0].told
+    assert "a queue of more than 10,000 requests" in phase.groups[0].outcomes[0].told
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:
-    with pytest.raises(LinkDownError, match="still busy"), interrupted_after(0.05):
+    with pytest.raises(ChannelError, match="still busy"), interrupted_after(0.05):
         time.sleep(30)
 
 
@@ -114,8 +114,9 @@ def test_a_jail_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
         "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
-        "jail = Jail(sys.argv[1], True); stage = Stage({1: open(sys.argv[2], 'rb').read()}, jail)\n"
-        "worker = Worker(stage, jail); worker.file.call('load', 1, False); print(worker._process.pid, flush=True)\n"
+        "jail = Jail(sys.argv[1], True); files = SubmissionDir({1: open(sys.argv[2], 'rb').read()}, jail)\n"
+        "worker = JailedWorker(files, jail); worker.file.call('load', 1, False)\n"
+        "print(worker.process.pid, flush=True)\n"
         "time.sleep(60)"
     )
     starter = tmp_path / "starter.py"

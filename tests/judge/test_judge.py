@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from classroom.judge.families import FAMILIES
+from classroom.judge.groups import TEST_GROUPS
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
 from classroom.judge.results import Report, SubmissionGrade
@@ -25,7 +25,7 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def judge() -> Judge:
-    return Judge(SEED, Jail(), per_family=2, seconds=10)
+    return Judge(SEED, Jail(), per_group=2, seconds=10)
 
 
 def points(grade: SubmissionGrade) -> list[float]:
@@ -34,11 +34,11 @@ def points(grade: SubmissionGrade) -> list[float]:
 
 def test_a_phase_is_worth_what_it_is_in_the_plan() -> None:
     for phase in load_plan():
-        assert sum(family.points for family in FAMILIES if family.phase == phase.number) == phase.points
+        assert sum(group.points for group in TEST_GROUPS if group.phase == phase.number) == phase.points
 
 
 def test_the_reference_gets_all_points_in_a_jail(jail: Jail) -> None:
-    graded = Judge(SEED, jail, per_family=2, seconds=20).grade(solved())
+    graded = Judge(SEED, jail, per_group=2, seconds=20).grade(solved())
     assert points(graded) == [phase.points for phase in load_plan()]
     assert (graded.together_status, graded.together_up_to) == ("pass", 5)
 
@@ -58,32 +58,32 @@ FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase),
 
 @functools.cache
 def judge_of(phase: int) -> Judge:
-    return Judge(SEED, Jail(), per_family=2, seconds=30, phases=[phase])
+    return Judge(SEED, Jail(), per_group=2, seconds=30, phases=[phase])
 
 
 @pytest.mark.parametrize(("phase", "name"), FAIR)
 def test_a_fair_alternative_gets_all_points(phase: int, name: str) -> None:
     (graded,) = judge_of(phase).grade(Submission(name, {phase: fair_texts(phase)[name].encode()})).phases
-    troubles = [family.first_trouble for family in graded.families if family.first_trouble]
+    troubles = [group.first_trouble for group in graded.groups if group.first_trouble]
     assert (graded.points, troubles) == (graded.max_points, [])
 
 
 def test_the_same_seed_gives_the_same_report(judge: Judge) -> None:
     wrong = solved(2, 3, phase2=mutant(2, "append forgets to count"), phase3="x = ")
-    again = Judge(SEED, Jail(), per_family=2, seconds=10)
+    again = Judge(SEED, Jail(), per_group=2, seconds=10)
     first, second = (Report(SEED, 2, False, [court.grade(wrong)]).as_json() for court in (judge, again))
     assert first == second
     assert first["submissions"][0]["phases"][2]["error"].startswith("The file cannot be loaded")
 
 
 def test_other_seeds_give_other_situations() -> None:
-    family = next(family for family in FAMILIES if family.title == "shared blocks")
-    one, two = (Judge(seed, Jail(), per_family=1, seconds=1).situation(family, 0) for seed in ("one", "two"))
+    group = next(group for group in TEST_GROUPS if group.title == "shared blocks")
+    one, two = (Judge(seed, Jail(), per_group=1, seconds=1).situation(group, 0) for seed in ("one", "two"))
     assert one.scenario != two.scenario
 
 
 def test_untouched_starters_are_not_written() -> None:
-    judge = Judge(SEED, Jail(), per_family=1, seconds=10)
+    judge = Judge(SEED, Jail(), per_group=1, seconds=10)
     graded = judge.grade(Submission("new", {phase: starter_path(phase).read_bytes() for phase in (1, 2, 3, 4, 5)}))
     assert graded.points == 0
     assert not any(phase.is_written for phase in graded.phases)

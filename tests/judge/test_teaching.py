@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from classroom.judge.families import FAMILIES
+from classroom.judge.groups import TEST_GROUPS
 from tests.course.checks.labs import LABS
 from tests.course.test_handouts import CHECK, numbers_claimed
 from tests.grading.checkout import PHASES
@@ -22,7 +22,7 @@ def course_minutes() -> int:
 
 def judge_points() -> list[int]:
     """Return what the judge gives for each phase."""
-    return [sum(family.points for family in FAMILIES if family.phase == phase) for phase in PHASES]
+    return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
 
 
 @pytest.mark.parametrize("match", list(CHECK.finditer(GUIDE)), ids=lambda match: match[1])

@@ -1,11 +1,13 @@
 """A function in a new process: its value, its words when it fails, and no harm to the caller."""
 
+import contextlib
 import os
+import sys
 import time
 
 import pytest
 
-from course.notebook.fresh import LONGEST_OUTPUT, FreshError, in_fresh_process
+from course.notebook.fresh import OUTPUT_BYTES, FreshError, in_fresh_process
 
 
 def add(a: int, b: int) -> int:
@@ -26,7 +28,20 @@ def sleep_long() -> None:
 
 
 def flood() -> None:
-    print("x" * (3 * LONGEST_OUTPUT))
+    print("x" * (3 * OUTPUT_BYTES))
+
+
+def write_everywhere() -> int:
+    for fd in range(3, 30):
+        with contextlib.suppress(OSError):
+            os.write(fd, b"\ngarbage\n")
+    return 5
+
+
+def grow() -> None:
+    held = [0]
+    while True:
+        held *= 2
 
 
 def refuse() -> None:
@@ -60,8 +75,18 @@ def test_what_takes_too_long_is_stopped() -> None:
         in_fresh_process(sleep_long, seconds=1.5)
 
 
+def test_what_the_code_writes_to_the_channel_is_no_answer() -> None:
+    assert in_fresh_process(write_everywhere) == 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="not every system limits a process's data")
+def test_memory_is_limited() -> None:
+    with pytest.raises(FreshError, match="MemoryError"):
+        in_fresh_process(grow)
+
+
 def test_a_flood_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     in_fresh_process(flood)
     printed = capsys.readouterr().out
-    assert len(printed) < LONGEST_OUTPUT + 100
+    assert len(printed) < OUTPUT_BYTES + 100
     assert "left out" in printed

@@ -1,6 +1,6 @@
-"""What a phase is judged by: families of random situations, each about one thing and worth its own points.
+"""What a phase is judged by: groups of random situations, each about one thing and worth its own points.
 
-A mistake costs the families that it breaks and leaves the others whole. To add a family, add a line here.
+A mistake costs the groups that it breaks and leaves the others whole. To add a group, add a line here.
 """
 
 import importlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from classroom.judge.engine import EVERYTHING, Mine, Play
+from classroom.judge.engine import EVERYTHING, Mine, ScenarioRun
 from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5
 from classroom.judge.scenario import Features, Scenario, draw_scenario
 from classroom.judge.scenario_filters import (
@@ -42,7 +42,7 @@ class EngineRun:
 
 
 @dataclass(frozen=True)
-class Family:
+class TestGroup:
     """One thing that a phase must get right. `draws` make situations of it, one after the other."""
 
     phase: int
@@ -58,7 +58,7 @@ def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callabl
     def draw(rng: Random) -> EngineRun:
         for _ in range(MOST_DRAWS):
             scenario = draw_scenario(rng, on)
-            play = Play(scenario)
+            play = ScenarioRun(scenario)
             try:
                 while not play.finished:
                     play.step()
@@ -92,49 +92,49 @@ RELUCTANT = Features(few_seats=True, reluctant=True)
 LEAVING = Features(is_tight=True, caching=True, aborts=True)
 GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
-FAMILIES = (
-    Family(1, "clamp", 10, (phase1.clamp_cases,)),
-    Family(
+TEST_GROUPS = (
+    TestGroup(1, "clamp", 10, (phase1.clamp_cases,)),
+    TestGroup(
         1,
         "budget, seats and the order of service",
         10,
         (engine(PLAN, Features(few_seats=True), waits), engine(PLAN, RELUCTANT, waits)),
     ),
-    Family(
+    TestGroup(
         1,
         "short memory, victims and prefix hits",
         10,
         (engine(PLAN, SHORT, preempts), engine(PLAN, THRIFTY, returned_tokens_are_used)),
     ),
-    Family(
+    TestGroup(
         1,
         "what happens to sampled tokens",
         10,
         (phase1.update_cases, engine("update_from_output", Features(stops=True, aborts=True, long=True), waits)),
     ),
-    Family(2, "the free queue", 10, (phase2.free_queue_operations,)),
-    Family(2, "the pool and its reference counts", 10, (phase2.pool_operations,)),
-    Family(
+    TestGroup(2, "the free queue", 10, (phase2.free_queue_operations,)),
+    TestGroup(2, "the pool and its reference counts", 10, (phase2.pool_operations,)),
+    TestGroup(
         2,
         "block tables",
         10,
         (phase2.manager_operations, engine("kv", Features(is_tight=True, aborts=True), preempts)),
     ),
-    Family(
+    TestGroup(
         2,
         "shared blocks",
         10,
         (engine("kv", LEAVING, evicts), engine("kv", BY_PRIORITY, planned_victims), phase2.manager_operations),
     ),
-    Family(3, "the priority queue", 10, (phase3.priority_queue_operations,)),
-    Family(3, "who gives way", 10, (phase3.victim_cases,)),
-    Family(
+    TestGroup(3, "the priority queue", 10, (phase3.priority_queue_operations,)),
+    TestGroup(3, "who gives way", 10, (phase3.victim_cases,)),
+    TestGroup(
         3,
         "making room, first come first served",
         10,
         (phase3.rooms_fcfs, engine("preemption", SHORT, several_victims)),
     ),
-    Family(
+    TestGroup(
         3,
         "making room, by priority",
         10,
@@ -144,24 +144,24 @@ FAMILIES = (
             engine(("preemption", "queue"), Features(policy="priority", is_tight=True, aborts=True), preempts),
         ),
     ),
-    Family(4, "hashes", 10, (phase4.hash_cases,)),
-    Family(4, "hits in ample memory", 10, (engine(CACHE, Features(caching=True), hits), phase4.cache_operations)),
-    Family(
+    TestGroup(4, "hashes", 10, (phase4.hash_cases,)),
+    TestGroup(4, "hits in ample memory", 10, (engine(CACHE, Features(caching=True), hits), phase4.cache_operations)),
+    TestGroup(
         4,
         "eviction",
         10,
         (phase4.cache_operations, engine(CACHE, LEAVING, evicts), engine(CACHE, BY_PRIORITY, planned_victims)),
     ),
-    Family(4, "tenants and adapters", 10, (engine(CACHE, Features(caching=True, tenants=True), hits),)),
-    Family(4, "victims that come back", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
-    Family(5, "the caps", 10, (phase5.cap_cases,)),
-    Family(
+    TestGroup(4, "tenants and adapters", 10, (engine(CACHE, Features(caching=True, tenants=True), hits),)),
+    TestGroup(4, "victims that come back", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
+    TestGroup(5, "the caps", 10, (phase5.cap_cases,)),
+    TestGroup(
         5,
         "chunks and who samples",
         10,
         (phase5.sampling_cases, engine(SIZES, Features(has_threshold=True, caching=True), waits)),
     ),
-    Family(
+    TestGroup(
         5,
         "chunking disabled",
         10,
@@ -170,14 +170,14 @@ FAMILIES = (
             engine(SIZES, Features(chunking=False, caching=True, has_threshold=True), waits),
         ),
     ),
-    Family(5, "the admission guard", 10, (phase5.admission_cases, engine("admits", GUARDED, the_guard_decides))),
-    Family(6, "rows of a batch", 10, (tensors("rows"),)),
-    Family(6, "slots and block tables", 10, (tensors("places"),)),
-    Family(6, "writing K and V", 5, (tensors("kv_writes"),)),
-    Family(6, "paged attention", 10, (tensors("attentions"),)),
-    Family(6, "the sampler", 10, (tensors("samples"),)),
-    Family(6, "memory for the KV cache", 5, (tensors("memory_cases"),)),
-    Family(6, "a whole model's tokens", 10, (generation,)),
+    TestGroup(5, "the admission guard", 10, (phase5.admission_cases, engine("admits", GUARDED, the_guard_decides))),
+    TestGroup(6, "rows of a batch", 10, (tensors("rows"),)),
+    TestGroup(6, "slots and block tables", 10, (tensors("places"),)),
+    TestGroup(6, "writing K and V", 5, (tensors("kv_writes"),)),
+    TestGroup(6, "paged attention", 10, (tensors("attentions"),)),
+    TestGroup(6, "the sampler", 10, (tensors("samples"),)),
+    TestGroup(6, "memory for the KV cache", 5, (tensors("memory_cases"),)),
+    TestGroup(6, "a whole model's tokens", 10, (generation,)),
 )
 TOGETHER = (
     engine(EVERYTHING, Features(is_tight=True, caching=True, has_threshold=True, aborts=True, stops=True), evicts),

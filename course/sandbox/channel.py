@@ -1,0 +1,122 @@
+"""Messages between a worker and its parent over pipes: one line of JSON each, after a secret mark.
+
+The worker takes over its own stdin and stdout before it loads untrusted code, so whatever that code prints goes
+elsewhere. A line without the mark is never taken for a message, a line cut short (by a process that was killed
+while it wrote) spoils no other, and a line of any length takes a bounded amount of memory.
+"""
+
+import json
+import os
+import select
+import sys
+import time
+from typing import Any, Literal
+
+MAX_BYTES = 4 * 2**20
+CHUNK = 1 << 16
+Message = dict[str, Any]
+
+
+class ChannelError(Exception):
+    """The other end closed the channel, timed out, or sent a malformed message: see `reason`."""
+
+    def __init__(self, reason: Literal["closed", "timeout", "malformed"], text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Channel:
+    """One end: sends on one pipe, receives on another. `mark` precedes every message, in both directions."""
+
+    def __init__(self, read_fd: int, write_fd: int, mark: str, max_bytes: int = MAX_BYTES) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._mark = mark.encode()
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._is_skipping = False
+
+    def send(self, message: Message, deadline: float | None = None) -> None:
+        """Write one message, until `deadline` (on `time.monotonic`) if the pipe does not block.
+
+        Raises `ChannelError`, and `ValueError` for a message that is too long or holds a NaN or an infinity.
+        """
+        content = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+        if len(content) > self._max_bytes:
+            raise ValueError(
+                f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} can be sent"
+            )
+        # The line break in front ends a line that was cut short.
+        rest = memoryview(b"\n" + self._mark + content + b"\n")
+        while rest:
+            try:
+                rest = rest[os.write(self._write_fd, rest) :]
+            except BlockingIOError:
+                self._wait_for_room(deadline)
+            except OSError:
+                raise ChannelError("closed", "the process has ended") from None
+
+    def receive(self) -> Message:
+        """Wait for one message and return it. Raises `ChannelError`; after a malformed message, read on."""
+        while not (line := self._line()):
+            pass
+        if not line.startswith(self._mark):
+            raise ChannelError("malformed", "a line is no message")
+        try:
+            message = json.loads(line[len(self._mark) :], parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ChannelError("malformed", f"a message is not plain JSON ({type(error).__name__})") from None
+        if not isinstance(message, dict):
+            raise ChannelError("malformed", "a message is not an object")
+        return message
+
+    def _line(self) -> bytes:
+        """Return the next line without its end. Raises `ChannelError` once for a line that is too long."""
+        start = 0
+        while True:
+            end = self._buffer.find(b"\n", start)
+            if end >= 0:
+                line, skipped = bytes(self._buffer[:end]), self._is_skipping
+                del self._buffer[: end + 1]
+                self._is_skipping = False
+                return b"" if skipped else line
+            if len(self._buffer) > self._max_bytes + len(self._mark):
+                self._buffer.clear()
+                if not self._is_skipping:
+                    self._is_skipping = True
+                    raise ChannelError("malformed", f"a message is longer than {self._max_bytes:,} bytes")
+            start = len(self._buffer)
+            try:
+                chunk = os.read(self._read_fd, CHUNK)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise ChannelError("closed", "the process has ended")
+            self._buffer += chunk
+
+    def _wait_for_room(self, deadline: float | None) -> None:
+        left = None if deadline is None else 1000 * max(0.0, deadline - time.monotonic())
+        waiting = select.poll()
+        waiting.register(self._write_fd, select.POLLOUT)
+        if not waiting.poll(left):
+            raise ChannelError("timeout", "the process does not read what it is sent")
+
+
+def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:
+    """Return the worker's end: its stdin and stdout, which from now on are empty and the same as stderr.
+
+    The first line of stdin is the mark.
+    """
+    read_fd, write_fd = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    channel = Channel(read_fd, write_fd, "", max_bytes)
+    channel._mark = channel._line()
+    return channel
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

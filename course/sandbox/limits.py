@@ -1,0 +1,38 @@
+"""What a process with untrusted code may use of the machine."""
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one process; None leaves a resource unlimited. Core files are never written.
+
+    `num_processes` counts all processes of the same user, so it is of use in a jail only.
+    """
+
+    memory_bytes: int | None = None
+    file_bytes: int | None = None
+    num_open_files: int | None = None
+    num_processes: int | None = None
+    cpu_seconds: int | None = None
+
+
+def limit_resources(limits: Limits) -> None:
+    """Limit this process and its future children for good, where the system can (not on Windows)."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    values = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_DATA: limits.memory_bytes,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NOFILE: limits.num_open_files,
+        resource.RLIMIT_NPROC: limits.num_processes,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+    }
+    for kind, value in values.items():
+        _, hard = resource.getrlimit(kind)
+        if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):
+            resource.setrlimit(kind, (value, value))
