@@ -1,4 +1,4 @@
-"""The engine's settings: one frozen value, checked when it is made."""
+"""The engine's settings: one frozen value, checked when it is created."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,13 +10,13 @@ Policy = Literal["fcfs", "priority"]
 class EngineConfig:
     """What the engine may use and how it behaves, named as in vLLM.
 
-    `max_model_len` (tokens) and `num_gpu_blocks` may be left open: the model's own length and the
-    memory that is free then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory).
-    `num_gpu_blocks` includes block 0, the null block, which nobody ever gets. `tensor_parallel_size`
-    processes share the model's heads, each on a GPU of its own or all on the CPU. `enforce_eager` does without
-    CUDA graphs. `admission_guard` and
-    `prepack_weights` (reorder the linear layers' weights for the CPU) are ours; vLLM 0.13.0 has no such
-    settings.
+    `max_model_len` (tokens) and `num_gpu_blocks` may be None: the model's own length and the free memory
+    then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
+    the null block, which is never handed out. `tensor_parallel_size` processes share the model's heads, each on
+    its own GPU or all on the CPU. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of requests
+    without a seed of their own repeatable. vLLM 0.13.0 has none of `admission_guard`, `max_num_waiting` (a
+    longer waiting queue is refused; None: no limit) and `prepack_weights` (reorder the linear layers' weights
+    for the CPU).
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """
@@ -30,6 +30,8 @@ class EngineConfig:
     policy: Policy = "fcfs"
     block_size: int = 16
     num_gpu_blocks: int | None = None
+    max_num_waiting: int | None = None
+    seed: int | None = None
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
@@ -43,7 +45,8 @@ class EngineConfig:
         self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size")
         self._require_at_least(0, "long_prefill_token_threshold")
         self._require_at_least(2, "max_model_len", "num_gpu_blocks")
-        self._require_at_least(1, "kv_cache_memory_bytes")
+        self._require_at_least(1, "kv_cache_memory_bytes", "max_num_waiting")
+        self._require_at_least(0, "seed")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
         if self.policy not in ("fcfs", "priority"):
@@ -64,7 +67,7 @@ class EngineConfig:
         if self.max_model_len is not None and self.max_num_batched_tokens < self.max_model_len:
             raise ValueError(
                 f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
-                f"{why}: a longer prompt would wait for ever; got {self.max_num_batched_tokens}"
+                f"{why}: a longer prompt would wait forever; got {self.max_num_batched_tokens}"
             )
 
     def require_one_rank(self, why: str) -> None:
@@ -73,7 +76,7 @@ class EngineConfig:
             raise ValueError(f"tensor_parallel_size must be 1 because {why}; got {self.tensor_parallel_size}")
 
     def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
-        """Return the config with what was left open filled in."""
+        """Return the config with the settings that were None filled in."""
         return replace(
             self,
             max_model_len=self.max_model_len or max_model_len,

@@ -87,8 +87,7 @@ def _admit_waiting(
         if kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
             break
         running.append(waiting.pop_request())
-        request.status = RequestStatus.RUNNING
-        request.num_computed_tokens = num_hit_tokens
+        request.admit(num_hit_tokens)
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
         scheduler_output.token_budget -= num_new_tokens
 
@@ -119,7 +118,7 @@ def update_from_output(
             if check_stop(request, max_model_len):
                 new_token_ids = new_token_ids[:num_kept]
                 finished.append(request)
-                kv.free(request)
+                kv.free(request, request.num_computed_tokens)
                 break
         kept[request_id] = new_token_ids
     if finished:

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Iterator
 
 from mini_vllm.config import Policy
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
@@ -63,10 +63,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     """Take the blocks of a request and send it back to wait. Its tokens stay, their K and V go."""
-    kv.free(request)
-    request.status = RequestStatus.PREEMPTED
-    request.num_computed_tokens = 0
-    request.num_preemptions += 1
+    kv.free(request, request.num_computed_tokens)
+    request.preempt()
     waiting.prepend_request(request)
 
 

@@ -4,7 +4,7 @@ Queues, requests, the fake model, the recorder and every part that is not the le
 is what the judge saw, not what somebody says.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
@@ -13,14 +13,16 @@ from classroom.judge.scenario import Scenario
 from classroom.worker.link import Link
 from classroom.worker.values import Exported
 from mini_vllm.core.request import Request
-from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.tokenizer import ByteTokenizer
-from mini_vllm.engine.trace_recorder import StepRecord, TraceRecorder, WatchedPrefixCache
+from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
 from mini_vllm.seams.interfaces import SchedulingFunctions as SchedulerStepParts
+from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.seams.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
@@ -46,27 +48,27 @@ class Parts:
         self.mine = set(mine) if link is not None else set[str]()
         self.reluctant = scenario.reluctant
 
-    def scheduler(self) -> tuple[Scheduler, WatchedPrefixCache]:
+    def scheduler(self, on_evict: Callable[[int], object]) -> Scheduler:
         """Put phases 1 to 5 together."""
         config = self.config
         assert config.max_model_len is not None
         phase1 = self.phase1()
-        watched = WatchedPrefixCache(self.prefix_cache())
+
+        def make_parts() -> SchedulerParts:
+            cache = ObservedPrefixCache(self.prefix_cache(), on_evict)
+            return SchedulerParts(self.kv(cache), cache, self.preemption(), self.chunks(phase1), self.queue())
+
         scheduler = Scheduler(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_model_len=config.max_model_len,
             functions=phase1,
-            kv=self.kv(watched),
-            prefix_cache=watched,
-            preemption=self.preemption(),
-            chunks=self.chunks(phase1),
-            waiting=self.queue(),
+            make_parts=make_parts,
         )
         if self.link is not None:
             self.link.values.share(scheduler.running)
             self.link.values.share(scheduler.requests)
-        return scheduler, watched
+        return scheduler
 
     def phase1(self) -> SchedulerStepParts:
         ours = scheduling_functions_for("solution")
@@ -128,15 +130,16 @@ class ScenarioRun:
     ) -> None:
         config = scenario.config
         assert config.num_gpu_blocks is not None
-        scheduler, watched = Parts(scenario, link, mine).scheduler()
+        evicted: list[int] = []
+        scheduler = Parts(scenario, link, mine).scheduler(evicted.append)
         ticks = count()
-        self.recorder = TraceRecorder(scheduler, watched)
+        self.recorder = TraceRecorder(scheduler, evicted)
         self.engine = LLMEngine(
             config,
             scheduler,
             runner or FakeModelRunner(config.num_gpu_blocks, config.block_size, LETTERS),
             ByteTokenizer(),
-            self.recorder,
+            [self.recorder],
             clock=lambda: float(next(ticks)),
         )
         self._scenario = scenario

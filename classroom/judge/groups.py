@@ -25,8 +25,8 @@ from classroom.judge.scenario_filters import (
     victims_return_to_answers,
     waits,
 )
-from mini_vllm.engine.llm_engine import StalledError
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.errors import StalledError
 
 MOST_DRAWS = 200
 Draw = Callable[[Random], Any]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from classroom.judge.groups import TestGroup
 from classroom.judge.scenario import Scenario
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from classroom.judge.engine import ScenarioRun
 from classroom.judge.scenario import Scenario
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 Wanted = Callable[[Scenario, Sequence[StepRecord]], object]
 

@@ -39,8 +39,8 @@ class RemoteKVCacheManager(Proxy):
     ) -> list[int] | None:
         return self.call("allocate_slots", request, num_new_tokens, hit_blocks, num_lookahead_tokens)  # type: ignore[no-any-return]
 
-    def free(self, request: Request) -> None:
-        self.call("free", request)
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self.call("free", request, num_computed_tokens)
 
     def block_ids(self, request_id: str) -> list[int]:
         return self.call("block_ids", request_id)  # type: ignore[no-any-return]

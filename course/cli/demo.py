@@ -73,7 +73,6 @@ class Watcher:
         """Show the step that has just ended."""
         self.clock.stop()
         recorder = self._llm.engine.recorder
-        assert recorder is not None
         for record in recorder.steps[len(self.state.blocks_in_use) :]:
             self.state.advance(record)
         for output in outputs:

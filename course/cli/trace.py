@@ -28,8 +28,8 @@ from course.traces.trace_file import read_trace, write_trace
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.engine.llm_engine import StalledError
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.errors import StalledError
 
 
 @friendly

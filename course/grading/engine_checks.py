@@ -13,7 +13,7 @@ from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import Lineup

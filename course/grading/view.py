@@ -13,7 +13,7 @@ from course.grading.next_step import next_step, test_command
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 MOST_LINES = 25
 STYLES = {"passed": "green", "failed": "red", "error": "bold red", "not started": "dim", "not yet": "dim"}

@@ -77,7 +77,7 @@ class SlotCountingKV:
         self._num_held[request.request_id] = self._num_held.get(request.request_id, 0) + num_new_tokens
         return list(range(num_new_tokens))
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         self.calls.append(f"free({request.request_id})")
         self.num_free_blocks += self._num_held.pop(request.request_id, 0)
 

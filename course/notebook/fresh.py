@@ -22,7 +22,7 @@ from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
 from course.sandbox.limits import Limits, limit_resources
 from course.sandbox.worker import Worker
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.lineup import Lineup
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from course.workloads.ablation import LineupResult, ablation_requests, run_lineu
 from course.workloads.small_workload import Run
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import Lineup

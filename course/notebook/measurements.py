@@ -39,7 +39,6 @@ def measure(
         chats = [[{"role": "user", "content": question}] for question in questions]
         llm.chat(chats[:1], SamplingParams(max_tokens=2))
         recorder = llm.engine.recorder
-        assert recorder is not None
         num_before, start = len(recorder.steps), time.perf_counter()
         outputs = llm.chat(chats, params)
         seconds = time.perf_counter() - start

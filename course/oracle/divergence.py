@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.seams.lineup import Impl, Lineup
 
 COMPARED = (

@@ -7,10 +7,10 @@ from typing import Any
 from course.parity.scenario import Scenario
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.engine.trace_recorder import StepRecord, TraceRecorder, WatchedPrefixCache
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.seams.build import build_scheduler
 from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import prefix_cache_for
 
 COMPARED = (
     "added",
@@ -50,9 +50,9 @@ class Replay:
     def __init__(self, scenario: Scenario, lineup: Lineup) -> None:
         self.scenario = scenario
         self.config = scenario.config()
-        watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, self.config))
-        self.scheduler = build_scheduler(self.config, lineup, prefix_cache=watched)
-        self.recorder = TraceRecorder(self.scheduler, watched)
+        evicted: list[int] = []
+        self.scheduler = build_scheduler(self.config, lineup, on_evict=evicted.append)
+        self.recorder = TraceRecorder(self.scheduler, evicted)
         self.requests: dict[str, Request] = {}
 
     def run_step(self, number: int) -> StepRecord:
@@ -94,9 +94,9 @@ class Replay:
             if action == "add":
                 self.requests[request_id] = self.scenario.request(request_id)
                 self.scheduler.add_request(self.requests[request_id])
-                self.recorder.added(request_id)
+                self.recorder.request_added(request_id)
             elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
-                self.recorder.aborted(request_id)
+                self.recorder.request_aborted(request_id)
 
     def _sample(self, num_scheduled_tokens: Mapping[str, int]) -> dict[str, list[int]]:
         requests = (self.requests[request_id] for request_id in num_scheduled_tokens)

@@ -12,7 +12,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_scheduler
 from mini_vllm.seams.lineup import Lineup

@@ -12,7 +12,7 @@ from rich.style import Style
 
 from course.palette import color, ink_on
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.engine.llm_engine import RunnerError, StalledError
+from mini_vllm.engine.errors import RunnerError, StalledError
 from mini_vllm.seams.lineup import Lineup, solutions_exist
 
 P = ParamSpec("P")

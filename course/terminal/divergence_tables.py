@@ -6,7 +6,7 @@ from rich.table import Table
 from course.oracle.divergence import Divergence
 from course.terminal.differences import differing_parts
 from course.terminal.step_table import step_table
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 
 def last_steps(title: str, records: list[StepRecord]) -> Table:

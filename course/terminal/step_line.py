@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from course.traces.run_state import RunInfo, RunState
-from mini_vllm.engine.trace_recorder import ScheduledRecord
+from mini_vllm.core.step_record import ScheduledRecord
 
 
 def legend(info: RunInfo) -> str:

@@ -3,7 +3,7 @@
 from rich import box
 from rich.table import Table
 
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 
 def step_table(records: list[StepRecord], budget: int | None, shown: range) -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 
 @dataclass

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 from course.parity.scenario import Scenario
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
@@ -38,8 +38,6 @@ class Recording:
         `titles` says in words what some requests ask. Raises `ValueError` if the engine does not record.
         """
         engine = source if isinstance(source, LLMEngine) else source.engine
-        if engine.recorder is None:
-            raise ValueError("this engine keeps no trace: build it with record=True")
         scheduler, steps = engine.scheduler, list(engine.recorder.steps)
         known = {
             request_id: len(state.request.prompt_token_ids) for request_id, state in engine.processor.states.items()

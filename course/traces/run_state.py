@@ -6,7 +6,7 @@ from functools import cached_property
 
 from course.palette import label
 from course.traces.pool_state import PoolState
-from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 
 @dataclass(frozen=True)

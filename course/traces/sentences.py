@@ -1,7 +1,7 @@
 """What happened in a step, in words."""
 
 from course.traces.run_state import RunState
-from mini_vllm.engine.trace_recorder import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 MOST_SENTENCES = 3
 

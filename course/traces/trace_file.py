@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from course.parity.scenario import Scenario, read_scenarios
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 
 def write_trace(path: Path, records: list[StepRecord], token_budget: int | None) -> None:

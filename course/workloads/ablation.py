@@ -12,8 +12,9 @@ from dataclasses import astuple, dataclass, field
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.llm_engine import LLMEngine, StalledError
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.errors import StalledError
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
@@ -144,7 +145,6 @@ def _outputs(engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedReq
 
 def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
     """Add up the decisions in the engine's trace."""
-    assert engine.recorder is not None
     kv = engine.scheduler.kv
     reached: dict[str, int] = {}
     num_slots = num_empty = 0

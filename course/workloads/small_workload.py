@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import Lineup
@@ -59,7 +59,6 @@ class Run:
             self.engine.add_request(new.request_id, list(new.prompt_token_ids), params, priority=new.priority)
         self.engine.step()
         self._number += 1
-        assert self.engine.recorder is not None
         return self.engine.recorder.steps[-1]
 
 

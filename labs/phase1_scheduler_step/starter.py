@@ -53,7 +53,7 @@ def schedule_step(
     # 2. `kv.get_computed_blocks(request)` gives its hit blocks, each worth kv.block_size computed tokens.
     # 3. Ask `chunks` how many tokens. 0, or `chunks.admits(...)` is False: stop.
     # 4. `kv.allocate_slots(request, n, hit_blocks)` is None: stop. Nobody overtakes the first in line.
-    # 5. Move it to the end of `running`, make it RUNNING, set its computed tokens to the hit, enter it.
+    # 5. Move it to the end of `running`, `request.admit(hit tokens)`, enter it.
     raise NotImplementedError("Phase 1, tasks 2 and 3: schedule_step")
 
 
@@ -74,7 +74,7 @@ def update_from_output(
     # For each request id of the step, in order:
     # 1. Pass over a request that is gone (not in `requests`) or that got no tokens.
     # 2. Append its tokens one by one to `all_token_ids`; after each ask `check_stop(request, max_model_len)`.
-    # 3. At a stop: drop the tokens behind it, and give its blocks back (`kv.free`).
+    # 3. At a stop: drop the tokens behind it, and `kv.free(request, request.num_computed_tokens)`.
     # 4. Note which tokens were kept.
     # Leave `requests` alone. At the end take the finished requests out of `running`, in place, without
     # changing the order.

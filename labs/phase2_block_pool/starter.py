@@ -121,9 +121,10 @@ class PagedKVCacheManager:
         #    Full before: (computed + hit tokens) // block_size.
         raise NotImplementedError("Phase 2, task 3: allocate_slots")
 
-    def free(self, request: Request) -> None:
-        """Take back all blocks of the request, last block first. A request without blocks is fine."""
-        # Forget the table. Blocks from `num_computed_tokens // block_size` on were never completed: hand them to
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        """Take back all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
+        # Forget the table (a request without one is fine). Blocks from `num_computed_tokens // block_size` on were
+        # never completed: hand them to
         # `prefix_cache.drop_uncomputed`. Then free all of them, last block first.
         raise NotImplementedError("Phase 2, task 4: free")
 

@@ -64,8 +64,8 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     """Take the blocks of a request and send it back to wait. Its tokens stay, their K and V go."""
-    # Give its blocks back *before* you reset its counter (`kv.free` looks at it). Then status, counters,
-    # and back to `waiting`, in front.
+    # `kv.free` needs the number of computed tokens, and `request.preempt()` sets it to 0: mind the order.
+    # Then back to `waiting`, in front.
     raise NotImplementedError("Phase 3, task 3: preempt")
 
 

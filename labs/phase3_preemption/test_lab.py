@@ -371,7 +371,7 @@ def test_blocks_are_freed_before_the_counter_is_reset(phase3: ModuleType) -> Non
         waiting_queue([]),
         "The blocks go back once, and before the counter is reset: kv.free looks at it.",
         "what is num_computed_tokens at the moment when you call kv.free?",
-        kv_calls=["kv.free(A)   A: 7 computed"],
+        kv_calls=["kv.free(A, 7)"],
         computed_tokens=0,
     )
 
@@ -402,7 +402,7 @@ def test_a_request_without_blocks_can_be_preempted(phase3: ModuleType) -> None:
         computed_tokens=0,
         preemptions=1,
         WAITING="AB",
-        kv_calls=["kv.free(A)   A: 0 computed"],
+        kv_calls=["kv.free(A, 0)"],
     )
 
 

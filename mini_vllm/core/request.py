@@ -1,8 +1,8 @@
-"""One request: its tokens, its two counters and its place in life.
+"""One request: its tokens, its two counters, and one method per change of its status.
 
 A request is done computing when `num_computed_tokens` has caught up with `num_tokens`. There is no
-prefill mode and no decode mode: a prompt is a request that is far behind, a decode one that is one
-token behind. (vLLM: `v1/request.py`.)
+prefill mode and no decode mode: a prompt is a request that is far behind, a decode is one token behind.
+(vLLM: `v1/request.py`.)
 """
 
 import enum
@@ -12,7 +12,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 class RequestStatus(enum.IntEnum):
-    """Where a request is. Everything after `PREEMPTED` is final."""
+    """The state of a request. Every status after `PREEMPTED` is final."""
 
     WAITING = enum.auto()
     RUNNING = enum.auto()
@@ -35,10 +35,10 @@ FINISH_REASONS = {
 class Request:
     """One request as the scheduler sees it.
 
-    `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the step
-    being planned has run. `num_cached_tokens` is the prefix hit of the first admission, -1 before it.
-    `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is what
-    the request's random draws come from.
+    `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned
+    step has run; only the methods below change it. `num_cached_tokens` is the prefix hit of the first
+    admission, -1 before it. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters
+    apart. `seed` is the source of the request's random draws.
     """
 
     request_id: str
@@ -86,6 +86,34 @@ class Request:
     def finish_reason(self) -> str | None:
         """`stop`, `length`, `abort`, `error`, or None while the request lives."""
         return FINISH_REASONS.get(self.status)
+
+    def admit(self, num_computed_tokens: int) -> None:
+        """WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the prefix hit, 0 without one."""
+        self.status = RequestStatus.RUNNING
+        self.num_computed_tokens = num_computed_tokens
+
+    def advance(self, num_new_tokens: int) -> None:
+        """Count the tokens of a planned step as computed. The first time, what was there before is the prefix hit."""
+        if self.num_cached_tokens < 0:
+            self.num_cached_tokens = self.num_computed_tokens
+        self.num_computed_tokens += num_new_tokens
+
+    def preempt(self) -> None:
+        """RUNNING to PREEMPTED: the tokens stay, their K and V are lost."""
+        self.status = RequestStatus.PREEMPTED
+        self.num_computed_tokens = 0
+        self.num_preemptions += 1
+
+    def restart(self) -> None:
+        """Any status to waiting, because a step failed. No preemption is counted."""
+        self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
+        self.num_computed_tokens = 0
+        self.stop_reason = None
+
+    def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
+        """Any status to a final one. `stop_reason` is the stop token or string that ended the request."""
+        self.status = status
+        self.stop_reason = stop_reason
 
     def max_total_tokens(self, max_model_len: int) -> int:
         """The most tokens, prompt included, that the request can ever have."""

@@ -1,9 +1,10 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.seams.interfaces import (
     ChunkPolicy,
     KVCacheManager,
@@ -14,26 +15,44 @@ from mini_vllm.seams.interfaces import (
 )
 
 
-@dataclass
-class Scheduler:
-    """Who runs, who waits, and what each step computes. (vLLM: `Scheduler` in `v1/core/sched/scheduler.py`.)
+@dataclass(frozen=True, slots=True)
+class SchedulerParts:
+    """The waiting queue and phases 2 to 5: everything that keeps state from step to step besides `running`."""
 
-    `requests` holds every request that is not finished. `finished_req_ids` are those that ended since
-    the last `schedule()`.
-    """
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int
-    functions: SchedulingFunctions
     kv: KVCacheManager
     prefix_cache: PrefixCache
     preemption: Preemption
     chunks: ChunkPolicy
     waiting: RequestQueue
-    running: list[Request] = field(default_factory=list)
-    requests: dict[str, Request] = field(default_factory=dict)
-    finished_req_ids: set[str] = field(default_factory=set)
+
+
+class Scheduler:
+    """Which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
+
+    `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
+    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        max_model_len: int,
+        functions: SchedulingFunctions,
+        make_parts: Callable[[], SchedulerParts],
+    ) -> None:
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.max_model_len = max_model_len
+        self.functions = functions
+        self.running: list[Request] = []
+        self.requests: dict[str, Request] = {}
+        self.finished_req_ids: set[str] = set()
+        self._in_flight: list[ScheduledRequest] | None = None
+        self._num_tokens_before_update: dict[str, int] = {}
+        self._make_parts = make_parts
+        self._use(make_parts())
 
     def add_request(self, request: Request) -> None:
         """Queue a request. Whether it can ever run was checked before (`LLMEngine.add_request`)."""
@@ -45,7 +64,7 @@ class Scheduler:
         return bool(self.requests)
 
     def schedule(self) -> SchedulerOutput:
-        """Plan the next step and count its tokens as computed; results only ever correct that."""
+        """Plan the next step and count its tokens as computed; results only ever correct that count."""
         self.finished_req_ids.clear()
         scheduler_output = self.functions.schedule_step(
             self.running,
@@ -57,16 +76,29 @@ class Scheduler:
             chunks=self.chunks,
         )
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
-            request = self.requests[request_id]
-            if request.num_cached_tokens < 0:
-                request.num_cached_tokens = request.num_computed_tokens
-            request.num_computed_tokens += num_new_tokens
+            self.requests[request_id].advance(num_new_tokens)
         return scheduler_output
+
+    def batch(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
+        """Return the plan as the runner takes it: each request's new tokens and the blocks they go to."""
+        batch: list[ScheduledRequest] = []
+        for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
+            request = self.requests[request_id]
+            end = request.num_computed_tokens
+            needs_token = self.chunks.should_sample(request, end)
+            batch.append(
+                ScheduledRequest(request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token)
+            )
+        self._in_flight = batch
+        return batch
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens; return request id to the tokens that were kept."""
+        self._in_flight = None
+        alive = sampled_token_ids.keys() & self.requests.keys()
+        self._num_tokens_before_update = {request_id: self.requests[request_id].num_tokens for request_id in alive}
         kept = self.functions.update_from_output(
             scheduler_output,
             sampled_token_ids,
@@ -75,43 +107,84 @@ class Scheduler:
             max_model_len=self.max_model_len,
             kv=self.kv,
         )
+        self._num_tokens_before_update = {}
         for request_id in kept:
             if self.requests[request_id].is_finished:
-                self._forget(self.requests[request_id])
+                self._forget(request_id)
         return kept
 
-    def finish_request(self, request_id: str, status: RequestStatus) -> bool:
-        """End a request from outside, wherever it is. False if it is not alive: then nothing happens."""
+    def finish_request(
+        self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
+    ) -> Request | None:
+        """End a request from outside, wherever it is; return it, or None if it is not alive.
+
+        `num_computed_tokens` says how many of its tokens have usable K and V (default: all that were scheduled).
+        """
         request = self.requests.get(request_id)
         if request is None:
-            return False
-        if request.status is RequestStatus.RUNNING:
+            return None
+        was_running = request.status is RequestStatus.RUNNING
+        request.finish(status)
+        self._forget(request_id)
+        if was_running:
             self.running.remove(request)
         else:
             self.waiting.remove_request(request)
-        request.status = status
-        self.kv.free(request)
-        self._forget(request)
-        return True
+        self.kv.free(request, request.num_computed_tokens if num_computed_tokens is None else num_computed_tokens)
+        return request
 
-    def roll_back(self, scheduler_output: SchedulerOutput) -> None:
-        """Undo a step that was never computed: its requests go back to wait, first one at the front.
+    def recover(self) -> None:
+        """Undo a step that raised: gently if only the forward pass failed, else by a restart."""
+        batch, self._in_flight = self._in_flight, None
+        if batch is None:
+            self.restart()
+        else:
+            self._roll_back(batch)
 
-        What they had computed before is given up, because blocks that the failed step was to fill may
-        already be shared. With prefix caching most of it is found again. Running requests behind them
-        that the step had not planned go with them, so that the order of arrival is kept.
+    def restart(self) -> None:
+        """Send every unfinished request back to wait, in order of arrival, over new and empty parts.
+
+        Whatever was left half done in a queue, a block table or the cache is thrown away. `requests` is all that
+        has to be right, and computing a request again from its first token always gives the right text. Tokens of
+        a half-applied update are dropped, too: their requests sample them again.
         """
-        planned = scheduler_output.num_scheduled_tokens
-        first = next((place for place, r in enumerate(self.running) if r.request_id in planned), len(self.running))
-        undone = self.running[first:]
-        del self.running[first:]
+        self._in_flight = None
+        for request_id, num_tokens in self._num_tokens_before_update.items():
+            if request_id in self.requests:
+                del self.requests[request_id].all_token_ids[num_tokens:]
+        self._num_tokens_before_update = {}
+        self.running.clear()
+        self._use(self._make_parts())
+        for request in self.requests.values():
+            request.restart()
+            request.block_hashes.clear()
+            self.prefix_cache.update_block_hashes(request)
+            self.waiting.add_request(request)
+
+    def _roll_back(self, batch: list[ScheduledRequest]) -> None:
+        """Send the requests of a batch that was never computed back to wait, the first one at the front.
+
+        They start again from their first token, because the blocks that the batch was to fill may be shared
+        already; the prefix cache gives back what was computed before. Running requests behind them that the batch
+        had left out go with them, so that the order of arrival is kept.
+        """
+        num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
+        for scheduled in batch:
+            if scheduled.request.is_finished:  # aborted during the forward pass, with the step counted as computed
+                num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
+                self.prefix_cache.drop_uncomputed(scheduled.block_ids[num_full_blocks:])
+        places = [place for place, request in enumerate(self.running) if request.request_id in num_computed_before]
+        undone = self.running[places[0] :] if places else []
+        del self.running[len(self.running) - len(undone) :]
         for request in reversed(undone):
-            request.num_computed_tokens -= planned.get(request.request_id, 0)
-            self.kv.free(request)
-            request.num_computed_tokens = 0
-            request.status = RequestStatus.PREEMPTED
+            self.kv.free(request, num_computed_before.get(request.request_id, request.num_computed_tokens))
+            request.restart()
             self.waiting.prepend_request(request)
 
-    def _forget(self, request: Request) -> None:
-        del self.requests[request.request_id]
-        self.finished_req_ids.add(request.request_id)
+    def _use(self, parts: SchedulerParts) -> None:
+        self.kv, self.prefix_cache = parts.kv, parts.prefix_cache
+        self.preemption, self.chunks, self.waiting = parts.preemption, parts.chunks, parts.waiting
+
+    def _forget(self, request_id: str) -> None:
+        del self.requests[request_id]
+        self.finished_req_ids.add(request_id)

@@ -1,4 +1,4 @@
-"""When a request is over. (vLLM: `check_stop` in `v1/core/sched/utils.py`.)"""
+"""When a request ends. (vLLM: `check_stop` in `v1/core/sched/utils.py`.)"""
 
 from mini_vllm.core.request import Request, RequestStatus
 
@@ -12,14 +12,13 @@ def check_stop(request: Request, max_model_len: int) -> bool:
     token_id = request.all_token_ids[-1]
     params = request.sampling_params
     if token_id in request.eos_token_ids and not params.ignore_eos:
-        request.status = RequestStatus.FINISHED_STOPPED
+        request.finish(RequestStatus.FINISHED_STOPPED)
         return True
     if token_id in params.stop_token_ids:
-        request.status = RequestStatus.FINISHED_STOPPED
-        request.stop_reason = token_id
+        request.finish(RequestStatus.FINISHED_STOPPED, stop_reason=token_id)
         return True
     num_tokens = len(request.all_token_ids)
     if num_tokens >= max_model_len or num_tokens - request.num_prompt_tokens >= params.max_tokens:
-        request.status = RequestStatus.FINISHED_LENGTH_CAPPED
+        request.finish(RequestStatus.FINISHED_LENGTH_CAPPED)
         return True
     return False

@@ -1,6 +1,8 @@
-"""Which requests an engine takes: one that could never be served is refused before anything has changed."""
+"""Which requests an engine accepts. A request that could never be served is refused before anything has changed."""
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
+from mini_vllm.engine.errors import QueueFullError
 from mini_vllm.seams.interfaces import KVCacheManager
 
 
@@ -17,10 +19,19 @@ def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: 
     if unknown:
         raise ValueError(f"token id {unknown[0]} is not in the vocabulary, 0 to {vocab_size - 1}")
     # The last token is sampled and never computed, so it needs no slot.
-    num_needed = -(-(request.max_total_tokens(max_model_len) - 1) // kv.block_size)
+    num_needed = cdiv(request.max_total_tokens(max_model_len) - 1, kv.block_size)
     if num_needed > kv.num_usable_blocks:
         raise ValueError(
             f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "
             f"{request.sampling_params.max_tokens}), but the whole cache has {kv.num_usable_blocks} blocks "
-            f"of {kv.block_size} tokens: it would wait for ever"
+            f"of {kv.block_size} tokens: it would wait forever"
+        )
+
+
+def require_place(max_num_waiting: int | None, num_waiting: int) -> None:
+    """Raise `QueueFullError` if the waiting queue is bounded and full."""
+    if max_num_waiting is not None and num_waiting >= max_num_waiting:
+        raise QueueFullError(
+            f"the waiting queue is full: {num_waiting} requests wait and max_num_waiting is {max_num_waiting}; "
+            "add the request again after a step has admitted some"
         )

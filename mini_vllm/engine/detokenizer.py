@@ -1,4 +1,4 @@
-"""Tokens become text one by one: nothing half is shown, and stop strings are found across tokens.
+"""Tokens become text one by one: never emits partial characters, finds stop strings across tokens.
 
 vLLM: `v1/engine/detokenizer.py`.
 """
@@ -14,9 +14,8 @@ INCOMPLETE = "\ufffd"
 class IncrementalDetokenizer:
     """The text of one request while it grows.
 
-    A character may be spread over several tokens, and a token may look different behind another one.
-    So new tokens are decoded together with the ones before, and text is only taken over when it does
-    not end in the middle of a character.
+    One character may need several tokens, and a token may decode differently after another one. So new tokens
+    are decoded together with the previous ones, and text is accepted only when it ends on a whole character.
     """
 
     def __init__(
@@ -36,23 +35,23 @@ class IncrementalDetokenizer:
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
     def add(self, token_ids: Sequence[int]) -> str | None:
-        """Take new tokens; return the stop string that they completed, if any, and cut the text there."""
+        """Append tokens; return the stop string that they complete, if any, and cut the text there."""
         for token_id in token_ids:
             self._token_ids.append(token_id)
-            if (stop := self._take_over(final=False)) is not None:
+            if (stop := self._accept(final=False)) is not None:
                 return stop
         return None
 
     def finish(self) -> str | None:
-        """Take over what was incomplete; the text is final. Returns a stop string like `add`."""
+        """Accept an incomplete end; the text is final. Returns a stop string like `add`."""
         self._num_held_back = 0
-        return self._take_over(final=True)
+        return self._accept(final=True)
 
-    def showable(self) -> str:
-        """Return the text that can be shown already: no part of it can become a stop string."""
+    def stable_text(self) -> str:
+        """Return the text so far that can no longer become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
-    def _take_over(self, final: bool) -> str | None:
+    def _accept(self, final: bool) -> str | None:
         known = self._tokenizer.decode(self._token_ids[self._context_start : self._num_read])
         whole = self._tokenizer.decode(self._token_ids[self._context_start :])
         if len(whole) <= len(known) or (whole.endswith(INCOMPLETE) and not final):

@@ -1,4 +1,4 @@
-"""What one request has been through, on the engine's clock (seconds)."""
+"""Latencies and counts of one request, on the engine's clock (seconds)."""
 
 from dataclasses import dataclass
 
@@ -38,10 +38,9 @@ class RequestMetrics:
         """Seconds from arrival to the end."""
         return None if self.finished_time is None else self.finished_time - self.arrival_time
 
-    def token_arrived(self, now: float, count: int) -> None:
-        """Note `count` new tokens."""
-        if count and self.first_token_time is None:
-            self.first_token_time = now
-        if count:
+    def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
+        """Note that the request has `num_output_tokens` tokens now, if that is more than before."""
+        if num_output_tokens > self.num_output_tokens:
+            self.first_token_time = now if self.first_token_time is None else self.first_token_time
             self.last_token_time = now
-            self.num_output_tokens += count
+            self.num_output_tokens = num_output_tokens

@@ -1,5 +1,6 @@
 """From kept tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mini_vllm.core.request import Request
@@ -17,43 +18,54 @@ class RequestState:
     prompt: str | None
     detokenizer: IncrementalDetokenizer
     metrics: RequestMetrics
-    num_shown: int = 0
+    num_tokens_taken: int = 0
+    num_characters_output: int = 0
 
 
 class OutputProcessor:
-    """The states of all live requests."""
+    """The states of all requests whose last output is still to come.
+
+    After an interrupted step it `is_behind`: some tokens may not have become text yet, and some requests may
+    have ended without an output. The next step then goes through every state.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.states: dict[str, RequestState] = {}
+        self.is_behind = False
+        self._undelivered: dict[str, tuple[RequestState, int]] = {}
+
+    def begin(self) -> None:
+        """Note that the caller has received every output so far."""
+        self._undelivered = {}
 
     def add_request(self, request: Request, prompt: str | None, now: float) -> None:
         """Start to follow a request."""
-        params = request.sampling_params
-        detokenizer = IncrementalDetokenizer(
-            self.tokenizer, request.prompt_token_ids, params.stop, params.include_stop_str_in_output
-        )
-        self.states[request.request_id] = RequestState(request, prompt, detokenizer, RequestMetrics(now))
+        self.states[request.request_id] = RequestState(request, prompt, self._detokenizer(request), RequestMetrics(now))
 
-    def note_scheduled(self, request_ids: list[str], now: float) -> None:
+    def note_scheduled(self, request_ids: Iterable[str], now: float) -> None:
         """Note which requests a step computes."""
         for request_id in request_ids:
             metrics = self.states[request_id].metrics
             if metrics.first_scheduled_time is None:
                 metrics.first_scheduled_time = now
 
-    def take_tokens(self, request_id: str, token_ids: list[int], now: float) -> str | None:
-        """Turn new tokens into text; return the stop string that ends the request, if there is one."""
+    def take_new_tokens(self, request_id: str, now: float) -> str | None:
+        """Turn a request's new tokens into text; return the stop string that they complete, if any."""
         state = self.states[request_id]
-        state.metrics.token_arrived(now, len(token_ids))
-        stop = state.detokenizer.add(self._visible(state.request, token_ids))
-        if stop is None and state.request.is_finished:
+        request = state.request
+        new_token_ids = request.output_token_ids[state.num_tokens_taken :]
+        stop = state.detokenizer.add(self._visible(request, new_token_ids))
+        if stop is None and request.is_finished:
             stop = state.detokenizer.finish()
+        state.num_tokens_taken += len(new_token_ids)
+        state.metrics.tokens_arrived(now, state.num_tokens_taken)
         return stop
 
     def output(self, request_id: str, now: float, error: str | None = None) -> RequestOutput:
         """Return the request's output so far; a finished request is forgotten with it."""
         state = self.states[request_id]
+        self._undelivered[request_id] = state, state.num_characters_output
         request, metrics = state.request, state.metrics
         if request.is_finished:
             state.detokenizer.finish()
@@ -61,15 +73,43 @@ class OutputProcessor:
             del self.states[request_id]
         metrics.num_preemptions = request.num_preemptions
         metrics.num_cached_tokens = max(0, request.num_cached_tokens)
-        text = state.detokenizer.showable()
-        new_text, state.num_shown = text[state.num_shown :], len(text)
+        text = state.detokenizer.stable_text()
+        new_text, state.num_characters_output = text[state.num_characters_output :], len(text)
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
         return RequestOutput(
             request_id, state.prompt, request.prompt_token_ids, [completion], replace(metrics), new_text, error
         )
 
+    def fall_behind(self) -> None:
+        """Note that a step was interrupted: what it had to output since `begin` did not reach the caller."""
+        for request_id, (state, num_characters_output) in self._undelivered.items():
+            state.num_characters_output = num_characters_output
+            self.states[request_id] = state
+        self.is_behind = bool(self.states)
+
+    def behind(self) -> dict[str, Request]:
+        """Return the requests that an interrupted step may have left without an output; their text starts anew."""
+        if not self.is_behind:
+            return {}
+        late = {}
+        for request_id, state in self.states.items():
+            num_taken = state.num_tokens_taken
+            state.detokenizer, state.num_tokens_taken = self._detokenizer(state.request), 0
+            if state.request.is_finished or state.request.num_output_tokens > num_taken:
+                late[request_id] = state.request
+            else:
+                self.take_new_tokens(request_id, state.metrics.last_token_time or 0.0)
+        self.is_behind = False
+        return late
+
+    def _detokenizer(self, request: Request) -> IncrementalDetokenizer:
+        params = request.sampling_params
+        return IncrementalDetokenizer(
+            self.tokenizer, request.prompt_token_ids, params.stop, params.include_stop_str_in_output
+        )
+
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:
         """Leave out the token that ended the request, unless the caller wants to see what stopped it."""
-        ended_by_token = request.finish_reason == "stop"
+        ended_by_token = request.finish_reason == "stop" and not isinstance(request.stop_reason, str)
         wanted = request.sampling_params.include_stop_str_in_output
         return token_ids[:-1] if ended_by_token and not wanted else token_ids

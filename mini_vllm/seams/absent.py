@@ -46,7 +46,7 @@ class SlotReservation:
         self._slots[request.request_id] = slots
         return slots
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         self._free_slots.extend(reversed(self._slots.pop(request.request_id, [])))
 
     def block_ids(self, request_id: str) -> list[int]:

@@ -1,13 +1,17 @@
 """The bill of materials: which parts an engine is made of. The only place that knows all six phases."""
 
+from collections.abc import Callable
+
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.observers import InvariantChecker, StepObserver
 from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
-from mini_vllm.engine.trace_recorder import TraceRecorder, WatchedPrefixCache
+from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.seams.interfaces import ModelRunner, PrefixCache
+from mini_vllm.seams.interfaces import ModelRunner
 from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.seams.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
@@ -18,34 +22,42 @@ from mini_vllm.seams.parts import (
 )
 
 
-def build_scheduler(config: EngineConfig, lineup: Lineup, prefix_cache: PrefixCache | None = None) -> Scheduler:
+def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], object] | None = None) -> Scheduler:
     """Assemble phases 1 to 5.
 
-    `config` must say `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `prefix_cache`
-    replaces the lineup's, for a recorder that wants to listen. Raises `ValueError` if config and
-    lineup do not go together.
+    `config` must say `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `on_evict` is called
+    with the id of every block that the prefix cache evicts. Raises `ValueError` if config and lineup do not
+    go together.
     """
     if config.max_model_len is None or config.num_gpu_blocks is None:
         raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
     functions = scheduling_functions_for(lineup.scheduler)
-    prefix_cache = prefix_cache or prefix_cache_for(lineup.prefix_cache, config)
+
+    def make_parts() -> SchedulerParts:
+        prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
+        if on_evict is not None:
+            prefix_cache = ObservedPrefixCache(prefix_cache, on_evict)
+        return SchedulerParts(
+            kv=kv_cache_manager_for(lineup.kv_cache, config, prefix_cache),
+            prefix_cache=prefix_cache,
+            preemption=preemption_for(lineup.preemption, config),
+            chunks=chunk_policy_for(lineup.chunking, config, functions.clamp),
+            waiting=request_queue_for(lineup.preemption, config),
+        )
+
     return Scheduler(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=config.max_model_len,
         functions=functions,
-        kv=kv_cache_manager_for(lineup.kv_cache, config, prefix_cache),
-        prefix_cache=prefix_cache,
-        preemption=preemption_for(lineup.preemption, config),
-        chunks=chunk_policy_for(lineup.chunking, config, functions.clamp),
-        waiting=request_queue_for(lineup.preemption, config),
+        make_parts=make_parts,
     )
 
 
 def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False) -> LLMEngine:
     """Assemble a whole engine.
 
-    With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the toy
+    With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake
     model, which needs no torch. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
     runner: ModelRunner
@@ -58,8 +70,8 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
 
         opened = open_model(model, config, lineup.runner)
         config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
-    watched = WatchedPrefixCache(prefix_cache_for(lineup.prefix_cache, config)) if record else None
-    scheduler = build_scheduler(config, lineup, watched)
+    evicted: list[int] = []
+    scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
     num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     if lineup.runner == "absent":
         runner, tokenizer = FakeModelRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
@@ -68,5 +80,7 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
 
         runner = PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps)
         tokenizer = opened.tokenizer
-    recorder = TraceRecorder(scheduler, watched) if watched is not None else None
-    return LLMEngine(config, scheduler, runner, tokenizer, recorder)
+    observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
+    if config.check_invariants:
+        observers.append(InvariantChecker(scheduler, config.policy))
+    return LLMEngine(config, scheduler, runner, tokenizer, observers)

@@ -60,8 +60,8 @@ class KVCacheManager(Protocol):
         """
         ...
 
-    def free(self, request: Request) -> None:
-        """Take back all blocks of the request, last block first. A request without blocks is fine."""
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        """Take back all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
         ...
 
     def block_ids(self, request_id: str) -> list[int]:

@@ -12,7 +12,7 @@ from course.terminal.step_view import render_step
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.sentences import describe_step
 from mini_vllm import LLM, SamplingParams, parse_lineup
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from tests.cli.conftest import Commands
 
 
@@ -30,7 +30,6 @@ def real() -> tuple[LLM, RunState]:
 
 
 def records(llm: LLM) -> list[StepRecord]:
-    assert llm.engine.recorder is not None
     return llm.engine.recorder.steps
 
 

@@ -148,7 +148,7 @@ def test_an_engine_that_raises_is_a_failure_with_its_message(
 ) -> None:
     from solutions.phase2_block_pool import PagedKVCacheManager
 
-    def broken(self: object, request: object) -> None:
+    def broken(self: object, request: object, num_computed_tokens: int) -> None:
         raise KeyError("lost block")
 
     monkeypatch.setattr(PagedKVCacheManager, "free", broken)

@@ -89,7 +89,7 @@ def test_the_budget_travels_with_the_file(mini_vllm: Commands, tmp_path: Path) -
 
 
 def test_settings_that_serve_nobody_are_explained(mini_vllm: Commands) -> None:
-    assert "would wait for ever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
+    assert "would wait forever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
     result = mini_vllm("trace", "--scheduling-policy", "priority", "--lineup", "solution:1-2", exit_code=2)
     assert "phase 3" in result.stderr
 

@@ -76,7 +76,13 @@ def add_bad(engine: LLMEngine, kind: str, known_id: str | None = None) -> str:
     """Add the bad request, or a good one under `known_id` that is taken; return the refusal."""
     bad = BAD_REQUESTS[kind]
     if known_id is not None:
-        _refused(engine, known_id, short(engine), SamplingParams(), f"request_id '{known_id}' has been used already")
+        _refused(
+            engine,
+            known_id,
+            short(engine),
+            SamplingParams(),
+            f"request_id '{known_id}' belongs to an unfinished request",
+        )
     return _refused(engine, "bad", bad.prompt(engine), bad.params, bad.message)
 
 

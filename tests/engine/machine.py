@@ -1,5 +1,6 @@
-"""A random user of a random engine: it adds, aborts, steps and breaks things, and knows what must come out."""
+"""A random user of a random engine: it adds, aborts, steps, interrupts, and checks every output."""
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
+from tests.engine.interrupts import interrupted_at
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck, snapshot
 from tests.engine.strategies import configs
@@ -24,6 +26,7 @@ STOPS: tuple[dict[str, Any], ...] = (
     {"stop": ("e", "qqqq")},
     {"stop": ("ab", "b"), "include_stop_str_in_output": True},
 )
+INTERRUPTS = (KeyboardInterrupt, OSError, MemoryError)
 PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown")
 
 
@@ -73,6 +76,9 @@ class EngineMachine(RuleBasedStateMachine):
         params = SamplingParams(max_tokens=max_tokens, **stop)
         for priority in priorities:
             request_id = f"r{len(self.expected)}"
+            if self._can_never_fit(prompt, max_tokens):
+                self._must_be_refused(prompt, params)
+                return
             self.engine.add_request(request_id, prompt, params, priority=priority, cache_salt=salt)
             self.expected[request_id] = expect(prompt, params, self.max_model_len)
             self.shown[request_id] = ""
@@ -83,29 +89,28 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(sorted(BAD_REQUESTS)))
     def add_something_bad(self, kind: str) -> None:
         before = snapshot(self.engine)
-        add_bad(self.engine, kind, known_id=next(iter(self.expected), None))
+        add_bad(self.engine, kind, known_id=next(iter(self.engine.processor.states), None))
         require(snapshot(self.engine) == before, f"the refused request ({kind}) left a trace")
 
     @rule(place=st.sampled_from(PLACES), pick=st.integers(0, MAX_LIVE))
     def abort(self, place: str, pick: int) -> None:
         if place == "unknown":
-            return self._abort_unknown()
-        if place == "finished":
+            there = ["unknown"]
+        elif place == "finished":
             there = self.ended
         else:
             there = [r.request_id for r in self.engine.scheduler.requests.values() if self._place(r) == place]
         if not there:
-            return None
+            return
         request_id = there[pick % len(there)]
         output = self.engine.abort_request(request_id)
-        if place == "finished":
-            require(output is None, f"{request_id} was over and was aborted all the same")
-            return None
+        if place in ("finished", "unknown"):
+            require(output is None, f"{request_id} is not alive and was aborted all the same")
+            return
         assert output is not None
         self._receive([output])
         require(output.outputs[0].finish_reason == "abort", f"{request_id} was aborted: {output}")
         require(self.engine.abort_request(request_id) is None, "a second abort is no abort")
-        return None
 
     @rule()
     def step(self) -> None:
@@ -135,6 +140,40 @@ class EngineMachine(RuleBasedStateMachine):
             self._receive(outputs)
         self.faulty.fault = None
 
+    @precondition(lambda self: self.engine.has_unfinished_requests())
+    @rule(line=st.integers(1, 700), error=st.sampled_from(INTERRUPTS), pause=st.integers(0, 3))
+    def interrupt_a_step(self, line: int, error: type[BaseException], pause: int) -> None:
+        """Raise at any line of a step: planning, running, updating, answering. Nothing may be lost or said twice."""
+        for _ in range(pause):
+            self._step()
+        outputs: list[RequestOutput] = []
+        with suppress(error), interrupted_at(line, error("injected")):
+            outputs = self.engine.step()
+        self._receive(outputs)
+
+    @precondition(lambda self: self.engine.scheduler.requests)
+    @rule(line=st.integers(1, 80), error=st.sampled_from(INTERRUPTS), pick=st.integers(0, MAX_LIVE))
+    def interrupt_an_abort(self, line: int, error: type[BaseException], pick: int) -> None:
+        """The request is aborted or it is not; if it is, its last output comes with the next step."""
+        requests = list(self.engine.scheduler.requests)
+        request_id, output = requests[pick % len(requests)], None
+        with suppress(error), interrupted_at(line, error("injected")):
+            output = self.engine.abort_request(request_id)
+        self._receive([output] if output else [])
+
+    @rule(line=st.integers(1, 80), error=st.sampled_from(INTERRUPTS), letter=st.integers(0, 2))
+    def interrupt_an_arrival(self, line: int, error: type[BaseException], letter: int) -> None:
+        """The request is added, or the engine does not know it."""
+        request_id, prompt, params = f"r{len(self.expected)}", [letter] * 3, SamplingParams(max_tokens=2)
+        if self._can_never_fit(prompt, 2):
+            return
+        with suppress(error), interrupted_at(line, error("injected")):
+            self.engine.add_request(request_id, prompt, params)
+        known = request_id in self.engine.scheduler.requests
+        require(known == (request_id in self.engine.processor.states), f"{request_id} is half there")
+        if known:
+            self.expected[request_id], self.shown[request_id] = expect(prompt, params, self.max_model_len), ""
+
     @precondition(lambda self: len(self.engine.scheduler.requests) >= 3)
     @rule()
     def drain(self) -> None:
@@ -159,6 +198,21 @@ class EngineMachine(RuleBasedStateMachine):
             largest = max(row.num_scheduled_tokens for row in self.spy.batches[-1])
             require(largest <= limit, f"{largest} tokens of one request in a step, the limit is {limit}")
 
+    def _can_never_fit(self, prompt: list[int], max_tokens: int) -> bool:
+        kv = self.engine.scheduler.kv
+        num_tokens = min(len(prompt) + max_tokens, self.max_model_len) - 1
+        return num_tokens > kv.num_usable_blocks * kv.block_size
+
+    def _must_be_refused(self, prompt: list[int], params: SamplingParams) -> None:
+        before = snapshot(self.engine)
+        try:
+            self.engine.add_request("too large", prompt, params)
+        except ValueError as error:
+            require("blocks" in str(error), f"refused for another reason: {error}")
+        else:
+            require(False, "accepted a request that can never fit the pool")
+        require(snapshot(self.engine) == before, "the refused request left a trace")
+
     def _waiting_stands_in_order(self) -> None:
         waiting = list(self.engine.scheduler.waiting)
         if waiting:
@@ -172,13 +226,6 @@ class EngineMachine(RuleBasedStateMachine):
         check_drained(self.engine.scheduler)
         require(not self.engine.processor.states, "the output processor remembers finished requests")
         require(sorted(self.ended) == sorted(self.expected), "not every request has ended, or one ended twice")
-
-    def _abort_unknown(self) -> None:
-        try:
-            self.engine.abort_request("nobody")
-        except ValueError:
-            return
-        raise AssertionError("aborting an unknown request must be refused")
 
     def _place(self, request: Request) -> str:
         if request.status is RequestStatus.RUNNING:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.engine.llm_engine import LLMEngine, RunnerError
+from mini_vllm.engine.errors import RunnerError
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from mini_vllm.seams.interfaces import ModelRunner
 
@@ -47,7 +48,13 @@ class SpyRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         self.batches.append(
             [
-                Row(r.request.request_id, r.num_computed_tokens, r.num_scheduled_tokens, tuple(r.block_ids), r.needs_token)
+                Row(
+                    r.request.request_id,
+                    r.num_computed_tokens,
+                    r.num_scheduled_tokens,
+                    tuple(r.block_ids),
+                    r.needs_token,
+                )
                 for r in batch
             ]
         )
@@ -68,8 +75,9 @@ class SpyRunner:
 class FaultyRunner:
     """A toy that fails once when `fault` is set; `fired` says on whom, None if there was nothing to spoil."""
 
-    def __init__(self, inner: FakeModelRunner) -> None:
+    def __init__(self, inner: FakeModelRunner, ref_counts: Callable[[], dict[int, int]]) -> None:
         self.inner = inner
+        self.ref_counts = ref_counts
         self.vocab_size = inner.vocab_size
         self.fault: Fault | None = None
         self.fired: str | None = None
@@ -87,17 +95,18 @@ class FaultyRunner:
         if fault == "after":
             self.fired = batch[0].request.request_id
             raise OSError("injected: after")
-        return self._spoiled(output, fault)
+        return self._spoiled(batch, output, fault)
 
     def _scribble(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Leave garbage in every slot that this step was to fill."""
+        """Leave garbage in every slot that this step was to fill, as far as no other request shares its block."""
         for row in batch:
             first = row.num_computed_tokens
             for position in range(first, first + row.num_scheduled_tokens):
                 index, offset = divmod(position, self.inner.block_size)
-                self.inner.slots[row.block_ids[index] * self.inner.block_size + offset] = GARBAGE
+                if self.ref_counts().get(row.block_ids[index]) == 1:
+                    self.inner.slots[row.block_ids[index] * self.inner.block_size + offset] = GARBAGE
 
-    def _spoiled(self, output: ModelRunnerOutput, fault: Fault) -> ModelRunnerOutput:
+    def _spoiled(self, batch: Sequence[ScheduledRequest], output: ModelRunnerOutput, fault: Fault) -> ModelRunnerOutput:
         answers = dict(output.sampled_token_ids)
         if fault == "extra":
             self.fired = "nobody"
@@ -108,6 +117,7 @@ class FaultyRunner:
         if fault in ("logits", "both"):
             if fault == "logits":
                 del answers[self.fired]
+                self._scribble([row for row in batch if row.request.request_id == self.fired])
             return ModelRunnerOutput(answers, {self.fired: "the logits are not finite"})
         if fault == "missing":
             del answers[self.fired]
@@ -126,6 +136,6 @@ def install_spy(engine: LLMEngine) -> SpyRunner:
 def install_faults(engine: LLMEngine) -> FaultyRunner:
     """Put a runner that can fail before the engine's toy and return it."""
     assert isinstance(engine.runner, FakeModelRunner)
-    faulty = FaultyRunner(engine.runner)
+    faulty = FaultyRunner(engine.runner, lambda: engine.scheduler.kv.ref_counts())
     engine.runner = faulty
     return faulty

@@ -5,6 +5,7 @@ from typing import Any
 from mini_vllm.core.invariants import require
 from mini_vllm.core.request import Request
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
 
@@ -22,7 +23,7 @@ def snapshot(engine: LLMEngine) -> dict[str, Any]:
         "cached": dict(scheduler.prefix_cache.cached_blocks()),
         "hit_rate": scheduler.prefix_cache.hit_rate(),
         "texts": {request_id: state.detokenizer.text for request_id, state in engine.processor.states.items()},
-        "recorded": len(engine.recorder.steps) if engine.recorder else 0,
+        "recorded": sum(len(o.steps) for o in engine.observers.observers if isinstance(o, TraceRecorder)),
     }
 
 

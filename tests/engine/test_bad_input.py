@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.errors import QueueFullError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
@@ -45,16 +46,52 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(busy_engine: LLM
     assert "the prompt has 40 tokens, but at most max_model_len - 1 = 39" in add_bad(busy_engine, "prompt too long")
 
 
-@pytest.mark.parametrize("request_id", ["r0", "done", "aborted"])
-def test_a_used_id_is_refused_whatever_became_of_its_request(busy_engine: LLMEngine, request_id: str) -> None:
-    busy_engine.add_request("aborted", [1])
-    busy_engine.abort_request("aborted")
-    busy_engine.add_request("done", [1], SamplingParams(max_tokens=1))
-    drain(busy_engine)
+def test_the_id_of_an_unfinished_request_is_refused_and_free_again_afterwards(busy_engine: LLMEngine) -> None:
     before = snapshot(busy_engine)
-    with pytest.raises(ValueError, match=f"request_id '{request_id}' has been used already"):
-        busy_engine.add_request(request_id, [1])
+    with pytest.raises(ValueError, match="request_id 'r0' belongs to an unfinished request"):
+        busy_engine.add_request("r0", [1])
     assert snapshot(busy_engine) == before
+    busy_engine.abort_request("r1")
+    drain(busy_engine)
+    for request_id in ("r0", "r1"):
+        busy_engine.add_request(request_id, [1], SamplingParams(max_tokens=1))
+    assert len(drain(busy_engine)) == 2
+
+
+def test_an_engine_keeps_nothing_of_requests_that_have_ended() -> None:
+    engine = make_engine(small_config())
+    engine.add_request("r", [1, 2, 3], SamplingParams(max_tokens=2))
+    drain(engine)
+    sizes = {name: len(value) for name, value in vars(engine).items() if isinstance(value, set | dict | list)}
+    assert not any(sizes.values())
+    assert not engine.processor.states
+
+
+def test_a_bounded_waiting_queue_refuses_what_does_not_fit_and_says_so() -> None:
+    engine = make_engine(small_config(max_num_seqs=1, max_num_waiting=2))
+    engine.add_request("running", [1, 2], SamplingParams(max_tokens=4))
+    engine.step()
+    for name in "AB":
+        engine.add_request(name, [1, 2], SamplingParams(max_tokens=4))
+    before = snapshot(engine)
+    with pytest.raises(QueueFullError, match="2 requests wait and max_num_waiting is 2"):
+        engine.add_request("C", [1, 2], SamplingParams(max_tokens=4))
+    assert snapshot(engine) == before
+    while len(engine.scheduler.waiting) == 2:
+        engine.step()
+    engine.add_request("C", [1, 2], SamplingParams(max_tokens=4))
+    assert {"A", "B", "C"} <= drain(engine).keys()
+
+
+def test_two_engines_with_the_same_seed_draw_the_same_seeds_for_their_requests() -> None:
+    seeds = []
+    for _ in range(2):
+        engine = make_engine(small_config(seed=7))
+        for name in "AB":
+            engine.add_request(name, [1], SamplingParams(temperature=1.0))
+        seeds.append([request.seed for request in engine.scheduler.requests.values()])
+    assert seeds[0] == seeds[1]
+    assert seeds[0][0] != seeds[0][1]
 
 
 def test_a_request_that_can_never_fit_is_refused_with_the_numbers() -> None:
@@ -68,10 +105,9 @@ def test_a_request_that_can_never_fit_is_refused_with_the_numbers() -> None:
     assert snapshot(engine) == before
 
 
-def test_an_unknown_id_cannot_be_aborted(busy_engine: LLMEngine) -> None:
+def test_aborting_an_unknown_id_changes_nothing(busy_engine: LLMEngine) -> None:
     before = snapshot(busy_engine)
-    with pytest.raises(ValueError, match="there has never been a request 'nobody'"):
-        busy_engine.abort_request("nobody")
+    assert busy_engine.abort_request("unknown") is None
     assert snapshot(busy_engine) == before
 
 
@@ -80,7 +116,13 @@ def test_an_unknown_id_cannot_be_aborted(busy_engine: LLMEngine) -> None:
     [
         *[
             (name, value, "an integer of at least 1")
-            for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "kv_cache_memory_bytes")
+            for name in (
+                "max_num_seqs",
+                "max_num_batched_tokens",
+                "block_size",
+                "kv_cache_memory_bytes",
+                "max_num_waiting",
+            )
             for value in (0, -1, 1.5, "8")
         ],
         *[("long_prefill_token_threshold", value, "an integer of at least 0") for value in (-1, 2.5, "8")],

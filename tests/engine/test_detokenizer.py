@@ -39,7 +39,7 @@ def test_any_bytes_in_any_split_give_what_they_give_at_once(data: bytes, cuts: l
     text = detokenizer()
     for piece in pieces(data, cuts):
         assert text.add(list(piece)) is None
-        assert data.decode(errors="replace").startswith(text.showable())
+        assert data.decode(errors="replace").startswith(text.stable_text())
     text.finish()
     assert text.text == data.decode(errors="replace")
 
@@ -58,7 +58,7 @@ def test_half_a_character_is_not_shown_and_comes_out_when_it_is_whole() -> None:
     shown = []
     for byte in "a€b".encode():
         text.add([byte])
-        shown.append(text.showable())
+        shown.append(text.stable_text())
     assert shown == ["a", "a", "a", "a€", "a€b"]
 
 
@@ -84,7 +84,7 @@ def test_behind_a_stop_string_nothing_is_taken_over() -> None:
     text = detokenizer("end")
     assert text.add(list(b"the end of it")) == "end"
     text.finish()
-    assert (text.text, text.showable()) == ("the ", "the ")
+    assert (text.text, text.stable_text()) == ("the ", "the ")
 
 
 def test_of_several_stop_strings_in_one_piece_of_text_the_earliest_wins() -> None:
@@ -118,22 +118,22 @@ def test_what_is_shown_is_never_taken_back_and_never_part_of_a_stop(text: str, s
     shown, found = "", None
     for byte in text.encode():
         found = ours.add([byte])
-        assert ours.showable().startswith(shown), "text that was shown has been taken back"
-        shown = ours.showable()
+        assert ours.stable_text().startswith(shown), "text that was shown has been taken back"
+        shown = ours.stable_text()
         assert truth.startswith(shown), "a part of the stop string was shown"
         if found:
             break
     if found is None:
         found = ours.finish()
-    assert (ours.text, ours.showable(), found) == (truth, truth, expected_stop)
+    assert (ours.text, ours.stable_text(), found) == (truth, truth, expected_stop)
 
 
 def test_no_more_is_held_back_than_the_longest_stop_string_needs() -> None:
     text = detokenizer("xyz", "q")
     text.add(list(b"abcdef"))
-    assert text.showable() == "abcd"
+    assert text.stable_text() == "abcd"
     text.finish()
-    assert text.showable() == "abcdef"
+    assert text.stable_text() == "abcdef"
 
 
 def test_a_stop_string_in_the_prompt_stops_nothing() -> None:

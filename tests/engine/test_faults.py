@@ -6,7 +6,8 @@ import pytest
 
 from mini_vllm.core.invariants import check_drained, check_state
 from mini_vllm.core.request import RequestStatus
-from mini_vllm.engine.llm_engine import LLMEngine, RunnerError, StalledError
+from mini_vllm.engine.errors import RunnerError, StalledError
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck
@@ -105,8 +106,8 @@ def test_a_fault_in_the_first_step_leaves_no_block_behind() -> None:
     [
         ("missing", r"the runner answered for \[\], asked were \['r'\]"),
         ("extra", r"the runner answered for \['nobody', 'r'\], asked were \['r'\]"),
-        ("range", r"the runner gave r the tokens \[1000\], expected one token id"),
-        ("two", r"the runner gave r the tokens \[1, 2\], expected one token id"),
+        ("range", r"the runner returned for r the tokens \[1000\], expected one token id"),
+        ("two", r"the runner returned for r the tokens \[1, 2\], expected one token id"),
         ("both", r"\br\b"),
     ],
 )
@@ -142,7 +143,6 @@ def test_the_trace_of_a_step_with_unusable_logits_says_who_ended() -> None:
     install_faults(engine).fault = "logits"
     engine.add_request("bad", [1, 2, 3])
     engine.step()
-    assert engine.recorder is not None
     assert engine.recorder.steps[0]["finished"] == [("bad", "error", None)]
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import Impl, Lineup, default_lineup_text, lineup_from_env, parse_lineup
 from tests.engine.workloads import (

@@ -81,8 +81,8 @@ def test_preemptions_and_the_hit_of_the_first_admission_are_counted() -> None:
 
 def test_nothing_has_happened_yet() -> None:
     metrics = RequestMetrics(arrival_time=5.0)
-    metrics.token_arrived(6.0, 0)
+    metrics.tokens_arrived(6.0, 0)
     assert (metrics.queue_time, metrics.time_to_first_token, metrics.e2e_latency) == (None, None, None)
-    metrics.token_arrived(7.0, 2)
-    metrics.token_arrived(9.0, 1)
+    metrics.tokens_arrived(7.0, 2)
+    metrics.tokens_arrived(9.0, 3)
     assert (metrics.time_to_first_token, metrics.inter_token_latency, metrics.num_output_tokens) == (2.0, 1.0, 3)

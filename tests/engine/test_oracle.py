@@ -18,10 +18,10 @@ MINE = parse_lineup("starter:1-3,solution:4-5")
 class HeadFirst(phase2_block_pool.PagedKVCacheManager):
     """Frees the first block first."""
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         table = self.req_to_blocks.get(request.request_id, [])
         table.reverse()
-        super().free(request)
+        super().free(request, num_computed_tokens)
 
 
 @pytest.fixture(autouse=True)

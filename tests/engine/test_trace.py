@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import install_faults, install_spy
 from tests.engine.workloads import (
@@ -34,7 +34,6 @@ def documented_fields(heading: str) -> set[str]:
 
 
 def recorded_steps(engine: LLMEngine) -> list[StepRecord]:
-    assert engine.recorder is not None
     return engine.recorder.steps
 
 

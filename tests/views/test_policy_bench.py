@@ -16,7 +16,7 @@ from course.views.policy_bench.contest import groups
 from course.views.policy_bench.words import group_rows, rows
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import parse_lineup
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.lineup import Lineup
 from tests.views.test_chunking_dial import words_in
 

@@ -9,8 +9,8 @@ import pytest
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.trace_recorder import StepRecord
 from tests.engine.workloads import add, make_engine, make_workload, small_config
 
 TIGHT = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "max_num_seqs": 4, "long_prefill_token_threshold": 6}

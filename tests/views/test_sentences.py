@@ -7,7 +7,7 @@ import pytest
 from course.traces.recording import Recording
 from course.traces.sentences import describe_step, is_in_front
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.seams.lineup import parse_lineup
 
 

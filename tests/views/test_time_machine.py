@@ -17,7 +17,7 @@ from course.views.time_machine.difference import Difference, first_difference
 from course.views.time_machine.machine import histories_of, states
 from course.views.time_machine.pool import SIDES, grid_for
 from course.views.time_machine.words import ranges
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from tests.views.runs import in_a_huge_pool, large, observed, small
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -30,7 +30,6 @@ def demo_run() -> tuple[RunInfo, LLM]:
 
 def interesting_step(info: RunInfo, llm: LLM) -> RunState:
     """Return the state after the first step that computes a chunk of a prompt beside a hit and a decode."""
-    assert llm.engine.recorder is not None
     steps = llm.engine.recorder.steps
     for index, record in enumerate(steps):
         state = fold(info, steps[: index + 1])

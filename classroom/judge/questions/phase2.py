@@ -79,8 +79,8 @@ def manager_operations(rng: Random) -> Trial:
         request, table = requests[number], manager.block_ids(f"r{number}")
         if table and rng.random() < 0.3:
             operations.append(("free", number, rng.choice((computed[number], computed[number] // 2))))
-            request.num_computed_tokens, computed[number] = operations[-1][2], 0
-            manager.free(request)
+            request.num_computed_tokens, computed[number] = 0, 0
+            manager.free(request, operations[-1][2])
             continue
         other = rng.choice([manager.block_ids(f"r{other}") for other in range(5)] + [manager.free_block_ids()])
         hits = other[: rng.randrange(0, 3)] if not computed[number] and len(request.all_token_ids) > block_size else []

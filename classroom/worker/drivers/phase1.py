@@ -18,10 +18,10 @@ class FreeLog(SlotReservation):
 
     def __init__(self) -> None:
         super().__init__(100, 100)
-        self.freed: list[str] = []
+        self.freed: list[list[str | int]] = []
 
-    def free(self, request: Request) -> None:
-        self.freed.append(request.request_id)
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self.freed.append([request.request_id, num_computed_tokens])
 
 
 def update_from_output(file: Any, max_model_len: int, cases: list[Any]) -> Result:

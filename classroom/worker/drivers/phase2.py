@@ -87,7 +87,8 @@ def block_tables(
         request = requests[number]
         request.num_computed_tokens = computed
         if name == "free":
-            seen.append(manager.free(request))
+            request.num_computed_tokens = 0
+            seen.append(manager.free(request, computed))
         else:
             taken = manager.allocate_slots(request, *others)
             seen.append(None if taken is None else list(taken))

@@ -35,7 +35,7 @@ class CountedMemory(SlotReservation):
         self.block_size = block_size
         self.num_free = num_free
         self.held = dict(held)
-        self.freed: list[str] = []
+        self.freed: list[list[str | int]] = []
 
     @property
     def num_free_blocks(self) -> int:
@@ -56,8 +56,8 @@ class CountedMemory(SlotReservation):
         self.num_free -= num_more
         return [0] * num_more
 
-    def free(self, request: Request) -> None:
-        self.freed.append(request.request_id)
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self.freed.append([request.request_id, num_computed_tokens])
         self.num_free += self.held.pop(request.request_id, 0)
 
 

@@ -82,8 +82,10 @@ class BlockCountingKV:
         self.log.note(f"{call} -> {'[...]' if new_blocks else '[]'}")
         return new_blocks
 
-    def free(self, request: Request) -> None:
-        self.log.note(f"kv.free({request.request_id})")
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        computed = request.num_computed_tokens
+        wrong = "" if num_computed_tokens == computed else f" with {num_computed_tokens} of {computed} computed tokens"
+        self.log.note(f"kv.free({request.request_id}{wrong})")
         self.num_free_blocks += self.num_held.pop(request.request_id, 0)
 
     def block_ids(self, request_id: str) -> list[int]:

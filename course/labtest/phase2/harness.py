@@ -170,19 +170,22 @@ class ManagerBench:
         return self.answer
 
     def free(self, request: Request) -> None:
-        name = request.request_id
-        self.story.append(f"free({name})   {name}: {request.status.name}, {request.num_computed_tokens} computed")
+        """Free with the request's counter as the argument, and the counter itself at 0: the argument counts."""
+        name, computed = request.request_id, request.num_computed_tokens
+        request.num_computed_tokens = 0
+        self.story.append(f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}")
         with explained(self.story):
-            self.kv.free(request)
+            self.kv.free(request, computed)
+        request.num_computed_tokens = computed
 
     def use_another(self) -> None:
         """Make a second manager, and let it serve a request of the same name as one here."""
-        self.story.append("another manager of 3 usable blocks is made: allocate_slots(A, 3) and free(A) there")
+        self.story.append("another manager of 3 usable blocks is made: allocate_slots(A, 3) and free(A, 0) there")
         with explained(self.story):
             another = type(self.kv)(4, 2, RecordingPrefixCache())
             request = make_request("A", 3)
             another.allocate_slots(request, 3)
-            another.free(request)
+            another.free(request, 0)
 
     def tables(self) -> dict[str, list[int]]:
         """Return the block tables of all requests that were ever here, without the empty ones."""

@@ -41,8 +41,8 @@ class SharedBlocksKV:
         self.tables[request.request_id] = table + new_blocks
         return new_blocks
 
-    def free(self, request: Request) -> None:
-        self._note(f"kv.free({request.request_id})   {request.request_id}: {request.num_computed_tokens} computed")
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self._note(f"kv.free({request.request_id}, {num_computed_tokens})")
         self.tables.pop(request.request_id, None)
 
     def block_ids(self, request_id: str) -> list[int]:

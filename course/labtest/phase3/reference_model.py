@@ -68,7 +68,7 @@ class PlainRoom:
 
     def _evict(self, victim: str, cause: str) -> None:
         plain = self.requests[victim]
-        self.freed.append(f"kv.free({victim})   {victim}: {plain.num_computed} computed")
+        self.freed.append(f"kv.free({victim}, {plain.num_computed})")
         self.tables.pop(victim, None)
         plain.status, plain.num_computed = "PREEMPTED", 0
         plain.num_preemptions += 1

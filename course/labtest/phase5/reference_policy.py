@@ -78,7 +78,7 @@ class FrozenKV:
     ) -> list[int] | None:
         return pytest.fail("admits only answers a question; it must not allocate", pytrace=False)
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         pytest.fail("admits only answers a question; it must not free anything", pytrace=False)
 
 

@@ -12,7 +12,7 @@ from course.views.picture import Picture
 from course.views.policy_bench.contest import Contest, Outcome, hold_contest
 from course.views.policy_bench.drawing import policy_picture
 from course.views.show import panel
-from mini_vllm.engine.llm_engine import StalledError
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.lineup import lineup_from_env
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 # What is compared, in the order in which a step happens, and what it is called.
 FIELDS = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from course.traces.run_state import RunState
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 
 @dataclass

@@ -24,7 +24,7 @@ def update_from_output(scheduler_output, sampled_token_ids, requests, running, *
     }
     for request_id in kept:
         if requests[request_id].is_finished:
-            kv.free(requests[request_id])
+            kv.free(requests[request_id], requests[request_id].num_computed_tokens)
     for index in reversed(range(len(running))):
         if running[index].is_finished:
             del running[index]

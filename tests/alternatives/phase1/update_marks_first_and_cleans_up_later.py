@@ -23,7 +23,7 @@ def update_from_output(
     kept = {request.request_id: keep(request, token_ids, max_model_len) for request, token_ids in served}
     for request, _ in served:
         if request.is_finished:
-            kv.free(request)
+            kv.free(request, request.num_computed_tokens)
     for index in reversed(range(len(running))):
         if running[index].is_finished:
             del running[index]

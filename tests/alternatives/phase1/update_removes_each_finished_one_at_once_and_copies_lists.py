@@ -23,7 +23,7 @@ def update_from_output(scheduler_output, sampled_token_ids, requests, running, *
             request.all_token_ids += [token]
             result[request_id].append(token)
             if check_stop(request, max_model_len):
-                kv.free(request)
+                kv.free(request, request.num_computed_tokens)
                 if request in running:
                     running.remove(request)
                 break

@@ -30,7 +30,7 @@ def update_from_output(
             request.all_token_ids.append(token_id)
             if check_stop(request, max_model_len):
                 del new_token_ids[index + 1 :]
-                kv.free(request)
+                kv.free(request, request.num_computed_tokens)
                 break
         kept[request_id] = new_token_ids
     running[:] = [request for request in running if not request.is_finished]

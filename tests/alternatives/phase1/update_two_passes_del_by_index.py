@@ -23,7 +23,7 @@ def update_from_output(scheduler_output, sampled_token_ids, requests, running, *
             request.all_token_ids.append(int(token))
             count += 1
             if check_stop(request, max_model_len):
-                kv.free(request)
+                kv.free(request, request.num_computed_tokens)
                 break
         kept[rid] = tokens[0:count]
     alive = [r for r in running if not r.is_finished]

@@ -24,7 +24,7 @@ def update_from_output(scheduler_output, sampled_token_ids, requests, running, *
             if requests[rid].is_finished:
                 done.append(requests[rid])
     for request in done:
-        kv.free(request)
+        kv.free(request, request.num_computed_tokens)
         if request in running:
             running.remove(request)
     return kept

@@ -30,7 +30,7 @@ def update_from_output(
                 break
         answer[request_id] = kept
         if request_id in finished:
-            kv.free(request)
+            kv.free(request, request.num_computed_tokens)
             if request in running:
                 running.remove(request)
     return answer

@@ -58,10 +58,10 @@ class PagedKVCacheManager:
             self.prefix_cache.cache_full_blocks(request, table, start // self.block_size, known // self.block_size)
         return new
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.req_to_blocks.pop(request.request_id, [])
-        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

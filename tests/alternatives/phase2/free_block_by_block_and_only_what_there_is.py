@@ -63,12 +63,12 @@ class PagedKVCacheManager:
             self.prefix_cache.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
         return new_blocks
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         if request.request_id not in self.req_to_blocks:
             return
         table = self.req_to_blocks.pop(request.request_id)
-        done = request.num_computed_tokens // self.block_size
+        done = num_computed_tokens // self.block_size
         never = table[done:]
         if never:
             self.prefix_cache.drop_uncomputed(never)

@@ -54,9 +54,9 @@ class PagedKVCacheManager:
     def _ends(self, table: Sequence[int]) -> list[int]:
         return [(index + 1) * self.block_size for index in range(len(table))]
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         table = self.tables.pop(request.request_id, [])
-        first_incomplete = request.num_computed_tokens // self.block_size
+        first_incomplete = num_computed_tokens // self.block_size
         if table[first_incomplete:]:
             self.prefix_cache.drop_uncomputed(table[first_incomplete:])
         if table:

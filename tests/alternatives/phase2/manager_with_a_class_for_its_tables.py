@@ -62,12 +62,12 @@ class PagedKVCacheManager:
             self.cache.cache_full_blocks(request, tuple(table), before, full)
         return list(new)
 
-    def free(self, request):
+    def free(self, request, num_computed_tokens):
         """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.tables.pop(request.request_id, None)
         if table is None:
             return
-        keep = request.num_computed_tokens // self.block_size
+        keep = num_computed_tokens // self.block_size
         self.cache.drop_uncomputed(tuple(table.ids[keep:]))
         self.pool.free_blocks(list(reversed(table.ids)))
 

@@ -54,11 +54,11 @@ class PagedKVCacheManager:
             self.prefix_cache.cache_full_blocks(request, table, first, last)
         return new_blocks
 
-    def free(self, request: Request) -> None:
+    def free(self, request: Request, num_computed_tokens: int) -> None:
         if request.request_id not in self.tables:
             return
         table = self.tables.pop(request.request_id)
-        self.prefix_cache.drop_uncomputed(table[request.num_computed_tokens // self.block_size :])
+        self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
         self.block_pool.free_blocks(tuple(reversed(table)))
 
     def block_ids(self, request_id: str) -> Sequence[int]:

@@ -32,7 +32,7 @@ class RecomputePreemption:
         while not holds and request.status == RequestStatus.RUNNING:
             victim = choose_victim(running, **self.rule)
             running[:] = [other for other in running if other is not victim]
-            kv.free(victim)
+            kv.free(victim, victim.num_computed_tokens)
             victim.status = RequestStatus.PREEMPTED
             victim.num_computed_tokens = np.int64(0)
             victim.num_preemptions += 1

@@ -18,6 +18,6 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     request.num_preemptions = request.num_preemptions + 1
-    kv.free(request)
+    kv.free(request, request.num_computed_tokens)
     request.num_computed_tokens, request.status = 0, RequestStatus.PREEMPTED
     waiting.prepend_request(request)

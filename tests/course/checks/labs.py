@@ -8,7 +8,7 @@ from course.labtest.limits import seconds_for
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
@@ -88,7 +88,6 @@ def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:
     engine.add_request("A", list(range(num_prompt_tokens)), SamplingParams(max_tokens=max_tokens, ignore_eos=True))
     while engine.has_unfinished_requests():
         engine.step()
-    assert engine.recorder is not None
     return [record["total"] for record in engine.recorder.steps]
 
 

@@ -14,7 +14,7 @@ from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.seams.absent import NoPreemption
 from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase1_scheduler_step as phase1

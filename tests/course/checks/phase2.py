@@ -12,9 +12,9 @@ from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.core.request import Request
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.admission import require_servable
-from mini_vllm.engine.llm_engine import StalledError
-from mini_vllm.engine.trace_recorder import StepRecord
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.absent import NoPrefixCache, SlotReservation
 from mini_vllm.seams.interfaces import KVCacheManager
 from mini_vllm.seams.lineup import parse_lineup
@@ -38,7 +38,7 @@ def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, lis
         name, freed, num_new, hits = match.groups()
         request = requests.setdefault(name, make_request(name, 10_000))
         if freed:
-            kv.free(request)
+            kv.free(request, request.num_computed_tokens)
             continue
         hit_blocks = [int(block_id) for block_id in hits.split(",")] if hits else []
         answers.append(kv.allocate_slots(request, int(num_new), hit_blocks))
@@ -130,11 +130,9 @@ def stall(phases: str, num_gpu_blocks: int, block_size: int = 4) -> list[int]:
 def _freed_head_first() -> Iterator[None]:
     tail_first = PagedKVCacheManager.free
 
-    def free(self: PagedKVCacheManager, request: Request) -> None:
+    def free(self: PagedKVCacheManager, request: Request, num_computed_tokens: int) -> None:
         self.req_to_blocks.get(request.request_id, []).reverse()
-        request.num_computed_tokens, computed = 10_000, request.num_computed_tokens  # so that nothing is uncached
-        tail_first(self, request)
-        request.num_computed_tokens = computed
+        tail_first(self, request, 10_000)  # more than there are, so that every block stays cached
 
     with patch.object(PagedKVCacheManager, "free", free):
         yield

@@ -9,8 +9,8 @@ from course.labtest.support import make_request
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
@@ -39,7 +39,6 @@ def _drain(engine: LLMEngine) -> None:
 
 
 def _steps(engine: LLMEngine) -> list[StepRecord]:
-    assert engine.recorder is not None
     return engine.recorder.steps
 
 

@@ -12,8 +12,8 @@ from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.trace_recorder import StepRecord
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.absent import NoPreemption
 from mini_vllm.seams.build import build_engine
@@ -53,7 +53,6 @@ def _engine(settings: dict[str, Any]) -> LLMEngine:
 
 
 def _steps(engine: LLMEngine) -> list[StepRecord]:
-    assert engine.recorder is not None
     return engine.recorder.steps
 
 

@@ -110,7 +110,6 @@ def first_step_hits(num_tokens: int, block_size: int) -> list[int]:
     for name in "AB":
         engine.add_request(name, list(range(num_tokens)))
     engine.step()
-    assert engine.recorder is not None
     return [share.get("hit", 0) for share in engine.recorder.steps[0]["scheduled"]]
 
 

@@ -1,0 +1,43 @@
+"""The record of one step, in the format of the recorded vLLM traces.
+
+One `StepRecord` is one line of JSON; `course/parity/traces/README.md` explains every field. The visualiser,
+the parity replay and the comparison of two lineups all read this one format.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+
+class ScheduledRecord(TypedDict):
+    """One request's share of a step."""
+
+    id: str
+    kind: str
+    computed: int
+    n: int
+    hit: NotRequired[int]
+    new_blocks: list[int]
+    blocks: list[int]
+
+
+class StepRecord(TypedDict):
+    """One step of the scheduler."""
+
+    step: int
+    added: list[str]
+    aborted: list[str]
+    scheduled: list[ScheduledRecord]
+    total: int
+    preempted: list[tuple[str, str, int]]
+    evicted: list[int]
+    finished_sent: list[str]
+    free_after_schedule: int
+    sampled: dict[str, list[int]]
+    aborted_before_update: list[str]
+    update_of: int | None
+    output: list[tuple[str, list[int]]]
+    finished: list[tuple[str, str | None, int | str | None]]
+    drafts_given: dict[str, list[int]]
+    free_after_update: int
+    running_after: list[tuple[str, int, int, int]]
+    waiting_after: list[str]
+    detail: dict[str, Any]

@@ -1,0 +1,24 @@
+"""What an engine raises besides `ValueError`."""
+
+from mini_vllm.core.scheduler import Scheduler
+
+
+class StalledError(RuntimeError):
+    """Deadlock: every request that holds blocks is itself waiting for more."""
+
+    @classmethod
+    def of(cls, scheduler: Scheduler) -> "StalledError":
+        """Return the error with the numbers of a scheduler that scheduled nothing."""
+        kv = scheduler.kv
+        return cls(
+            f"nothing was scheduled, although {len(scheduler.running)} requests run and "
+            f"{len(scheduler.waiting)} wait: {kv.num_free_blocks} of {kv.num_usable_blocks} blocks are free"
+        )
+
+
+class RunnerError(RuntimeError):
+    """A runner returned something that does not answer its batch."""
+
+
+class QueueFullError(ValueError):
+    """`max_num_waiting` requests wait already. Try again after some have been admitted."""

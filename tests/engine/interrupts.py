@@ -1,0 +1,42 @@
+"""An exception at any line of the engine or of the reference, as Ctrl-C or a full memory raises it."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+WATCHED = (str(ROOT / "mini_vllm"), str(ROOT / "solutions"))
+
+
+class Interruption:
+    """Where the exception was raised: `function:line`, empty while it was not."""
+
+    place = ""
+
+
+@contextmanager
+def interrupted_at(line: int, error: BaseException) -> Iterator[Interruption]:
+    """Raise `error` once, when the `line`-th line of the engine's or the reference's code is about to run."""
+    seen, fired = 0, Interruption()
+
+    def on_line(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal seen
+        if event == "line" and not fired.place:
+            seen += 1
+            if seen == line:
+                fired.place = f"{frame.f_code.co_name}:{frame.f_lineno}"
+                raise error
+        return on_line
+
+    def on_call(frame: FrameType, event: str, argument: Any) -> Any:
+        return on_line if frame.f_code.co_filename.startswith(WATCHED) and not fired.place else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield fired
+    finally:
+        sys.settrace(before)
