@@ -38,7 +38,7 @@ def judge(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
     feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Tell the seed in the feedback.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False,
     no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False,
 ) -> None:
     """For teachers: grade submissions on secret situations, each phase alone, in jailed workers.
@@ -63,17 +63,17 @@ def judge(
     seed = seed or secrets.token_hex(16)
     grades: list[SubmissionGrade] = []
     report = Report(seed, situations, jail.is_a_jail, grades)
-    with progress(shown, len(taken)) as tell:
-        court = Judge(seed, jail, situations, seconds, numbers)
+    with progress(shown, len(taken)) as begin_bar:
+        grader = Judge(seed, jail, situations, seconds, numbers)
         for submission in taken:
-            court.say = tell(submission.name, court.num_situations)
-            grades.append(court.grade(submission))
+            grader.on_progress = begin_bar(submission.name, grader.num_situations)
+            grades.append(grader.grade(submission))
             write_files(report, json_file=json_file, csv_file=csv_file, folder=feedback, reveal=reveal)
     console = make_console()
     console.print(class_table(report))
-    told = "isolated" if jail.is_a_jail else "NOT isolated"
-    size = f"{situations} situations in each of {len(court.groups)} groups"
-    console.print(f"\n{size}, {told}. The same again: --seed {seed}", markup=False, soft_wrap=True)
+    isolation = "isolated" if jail.is_a_jail else "NOT isolated"
+    size = f"{situations} situations in each of {len(grader.groups)} groups"
+    console.print(f"\n{size}, {isolation}. The same again: --seed {seed}", markup=False, soft_wrap=True)
     for grade in grades:
         if grade.error:
             console.print(f"{grade.name}: {grade.error}", markup=False, style="red", soft_wrap=True)
@@ -91,17 +91,17 @@ class Bars:
         self._total = num_submissions
         self._all = bars.add_task("submissions", total=num_submissions, what="") if bars else None
 
-    def __call__(self, name: str, num_situations: int) -> "Say":
+    def __call__(self, name: str, num_situations: int) -> "ProgressBar":
         """Begin a submission; return what moves its bar."""
         self._number += 1
         if self._bars is None or self._all is None:
             self._console.print(f"{self._number}/{self._total} {name}", markup=False)
-            return Say(None, None)
+            return ProgressBar(None, None)
         self._bars.update(self._all, completed=self._number - 1)
-        return Say(self._bars, self._bars.add_task(name.replace("[", "("), total=num_situations, what=""))
+        return ProgressBar(self._bars, self._bars.add_task(name.replace("[", "("), total=num_situations, what=""))
 
 
-class Say:
+class ProgressBar:
     """Moves a bar."""
 
     def __init__(self, bars: Progress | None, task: object) -> None:

@@ -143,24 +143,24 @@ class ScenarioRun:
             clock=lambda: float(next(ticks)),
         )
         self._scenario = scenario
-        self._coming = list(scenario.arrivals)
+        self._arriving = list(scenario.arrivals)
         self._number = 0
 
     @property
     def finished(self) -> bool:
         """Whether everybody has come and gone."""
-        return not self._coming and not self.engine.has_unfinished_requests()
+        return not self._arriving and not self.engine.has_unfinished_requests()
 
     def step(self) -> StepRecord:
         """Let come who comes and go who goes, take one step, return its record."""
-        while self._coming and self._coming[0].step <= self._number:
-            new = self._coming.pop(0)
+        while self._arriving and self._arriving[0].arrival_time <= self._number:
+            new = self._arriving.pop(0)
             params = SamplingParams(
                 max_tokens=new.max_tokens, ignore_eos=True, stop_token_ids=new.stop_token_ids, seed=self._number
             )
             self.engine.add_request(
                 new.request_id,
-                new.prompt_token_ids,
+                list(new.prompt_token_ids),
                 params,
                 priority=new.priority,
                 cache_salt=new.cache_salt,

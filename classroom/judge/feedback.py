@@ -57,11 +57,11 @@ def show_phase(page: Console, phase: PhaseGrade) -> None:
 
 def show_group(page: Console, group: GroupGrade) -> None:
     """Print the first situation of a group that went wrong."""
-    trouble = group.first_trouble
-    if trouble is not None:
+    failure = group.first_failure
+    if failure is not None:
         page.print()
         page.print(f"  [{group.group.title}]", markup=False)
-        show_outcome(page, trouble)
+        show_outcome(page, failure)
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
@@ -70,17 +70,17 @@ def show_together(page: Console, grade: SubmissionGrade) -> None:
         return
     page.print()
     phases = f"Phases 1 to {grade.together_up_to}" if grade.together_up_to > 1 else "Phase 1"
-    trouble = next((outcome for outcome in grade.together if outcome.status != "right"), None)
-    if trouble is None:
+    failure = next((outcome for outcome in grade.together if outcome.status != "right"), None)
+    if failure is None:
         page.print(f"{phases} together in one engine: the reference's decisions in every step.")
         return
     page.print(f"{phases} together in one engine: not yet.")
-    show_outcome(page, trouble)
+    show_outcome(page, failure)
 
 
 def show_outcome(page: Console, outcome: Outcome) -> None:
     """Print what went wrong, the situation, and the steps of both sides."""
-    show_words(page, outcome.told)
+    show_words(page, outcome.message)
     if outcome.scenario is not None:
         page.print(settings_line(outcome.scenario), markup=False)
         page.print(arrivals_table(outcome.scenario))
@@ -130,7 +130,7 @@ def arrivals_table(scenario: Scenario) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold")
     for new in scenario.arrivals:
-        cells = [new.request_id, str(new.step), str(len(new.prompt_token_ids)), str(new.max_tokens)]
+        cells = [new.request_id, f"{new.arrival_time:g}", str(new.num_prompt_tokens), str(new.max_tokens)]
         cells += [str(new.priority)] * has_priority
         cells += [new.cache_salt or "-", new.adapter_id or "-"] if has_tenants else []
         cells += [str(aborts.get(new.request_id, "-"))] if aborts else []

@@ -13,7 +13,7 @@ from classroom.judge.engine import EVERYTHING, Mine, ScenarioRun
 from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5
 from classroom.judge.scenario import Features, Scenario, draw_scenario
 from classroom.judge.scenario_filters import (
-    Wanted,
+    ScenarioFilter,
     anything,
     evicts,
     hits,
@@ -51,8 +51,8 @@ class TestGroup:
     draws: tuple[Draw, ...]
 
 
-def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callable[[Random], EngineRun]:
-    """Return how to draw a scenario in which the reference does what is wanted."""
+def engine(mine: str | Mine, on: Features, shows: ScenarioFilter = anything) -> Callable[[Random], EngineRun]:
+    """Return how to draw a scenario in which the reference does what is shows."""
     parts = (mine,) if isinstance(mine, str) else mine
 
     def draw(rng: Random) -> EngineRun:
@@ -64,7 +64,7 @@ def engine(mine: str | Mine, on: Features, wanted: Wanted = anything) -> Callabl
                     play.step()
             except StalledError:  # a reluctant policy left nobody to compute
                 continue
-            if wanted(scenario, play.recorder.steps):
+            if shows(scenario, play.recorder.steps):
                 return EngineRun(scenario, parts, play.recorder.steps)
         raise RuntimeError(f"no scenario in {MOST_DRAWS} shows what it should: {on}")
 

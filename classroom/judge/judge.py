@@ -9,7 +9,7 @@ from typing import Any
 
 from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
-from classroom.judge.play import down, play
+from classroom.judge.play import outcome_of_error, play
 from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker, SubmissionDir
@@ -28,11 +28,11 @@ PARTS_OF_PHASE = {
     4: ("prefix cache",),
     5: ("num_new_tokens", "admits", "should_sample"),
 }
-Say = Callable[[str, int], None]
+OnProgress = Callable[[str, int], None]
 
 
 class Judge:
-    """Grades submissions. `say(what happens, number of situations played)` hears of the progress."""
+    """Grades submissions. `on_progress(what happens, number of situations played)` hears of the progress."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Judge:
         per_group: int,
         seconds: float,
         phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1),
-        say: Say = lambda what, done: None,
+        on_progress: OnProgress = lambda what, done: None,
     ) -> None:
         self.seed = seed
         self.jail = jail
@@ -50,7 +50,7 @@ class Judge:
         self.phases = phases
         self.groups = [group for group in TEST_GROUPS if group.phase in phases]
         self.num_situations = len(self.groups) * per_group
-        self.say = say
+        self.on_progress = on_progress
         self._drawn: dict[tuple[int, str, int], Any] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
@@ -61,7 +61,7 @@ class Judge:
             grade = SubmissionGrade(submission.name, phases, error=submission.error)
             up_to = written_in_a_row(phases)
             if up_to:
-                self.say("together", self.num_situations)
+                self.on_progress("together", self.num_situations)
                 outcomes = [self.play_together(number, up_to, submission_dir) for number in range(len(TOGETHER))]
                 grade = replace(grade, together=outcomes, together_up_to=up_to)
         return replace(grade, seconds=monotonic() - start)
@@ -86,7 +86,7 @@ class Judge:
         outcomes = list[Outcome]()
         for number in range(self.per_group):
             done = self.groups.index(group) * self.per_group + number
-            self.say(f"phase {group.phase}: {group.title}", done)
+            self.on_progress(f"phase {group.phase}: {group.title}", done)
             num_late = sum(outcome.status == "late" for outcome in outcomes)
             if session.error:
                 outcomes.append(Outcome("not played", session.error))
@@ -164,7 +164,7 @@ class PhaseSession:
         except PartError as error:
             self.error = f"The file cannot be loaded. {error}"
         except ChannelError as error:
-            self.error = f"The file cannot be loaded. {down(error, LOAD_SECONDS, worker, None).told}"
+            self.error = f"The file cannot be loaded. {outcome_of_error(error, LOAD_SECONDS, worker, None).message}"
         if self.error:
             worker.close()
             return None

@@ -41,10 +41,10 @@ def play(situation: Any, worker: JailedWorker, seconds: float) -> Outcome:
         status = "not written" if str(error).startswith(NOT_WRITTEN) else "stopped"
         return Outcome(status, str(error), scenario)  # type: ignore[arg-type]
     except ChannelError as error:
-        return down(error, seconds, worker, scenario)
+        return outcome_of_error(error, seconds, worker, scenario)
     except Exception as error:  # the reference's parts met an answer that nobody gives
-        told = f"The engine stopped with what your code gave back. {type(error).__name__}: {error}"
-        return Outcome("stopped", told[:2000], scenario)
+        message = f"The engine stopped with what your code gave back. {type(error).__name__}: {error}"
+        return Outcome("stopped", message[:2000], scenario)
 
 
 @contextmanager
@@ -74,14 +74,14 @@ def play_engine(run: EngineRun, worker: JailedWorker) -> Outcome:
     play, mine = ScenarioRun(run.scenario, worker.link, run.mine), list[Any]()
     for number, expected in enumerate(run.trace):
         if play.finished:
-            told = f"Your engine is done after {number} steps; the reference's goes on."
-            return Outcome("wrong", told, run.scenario)
+            message = f"Your engine is done after {number} steps; the reference's goes on."
+            return Outcome("wrong", message, run.scenario)
         mine.append(play.step())
         for field in COMPARED:
             if as_json(mine[-1][field]) != as_json(expected[field]):  # type: ignore[literal-required]
                 difference = Difference(number, field, run.trace[: number + 1], mine)
-                told = f"The first difference from the reference is in step {number}, {field!r}."
-                return Outcome("wrong", told, run.scenario, difference)
+                message = f"The first difference from the reference is in step {number}, {field!r}."
+                return Outcome("wrong", message, run.scenario, difference)
     if not play.finished:
         return Outcome("wrong", f"The reference is done after {len(run.trace)} steps; yours goes on.", run.scenario)
     return Outcome("right")
@@ -109,19 +109,19 @@ def play_generation(generation: Any, worker: JailedWorker) -> Outcome:
             said[request_id] += tokens
             expected = generation.truth[request_id][: len(said[request_id])]
             if said[request_id] != expected:
-                told = f"{request_id} should say the tokens {expected}, and says {said[request_id]}."
-                return Outcome("wrong", told, generation.scenario)
+                message = f"{request_id} should say the tokens {expected}, and says {said[request_id]}."
+                return Outcome("wrong", message, generation.scenario)
     return Outcome("right") if play.finished else Outcome("wrong", "The engine never comes to an end.")
 
 
-def down(error: ChannelError, seconds: float, worker: JailedWorker, scenario: Scenario | None) -> Outcome:
+def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, scenario: Scenario | None) -> Outcome:
     """Return what a worker's end means."""
     worker.close()
     if error.reason == "timeout":
         return Outcome("late", f"No answer within {seconds:g} seconds. Your code was still busy.", scenario)
     if error.reason == "malformed":
-        told = f"Your process sent what the judge cannot read: {error}."
-        return Outcome("stopped", told, scenario)
+        message = f"Your process sent what the judge cannot read: {error}."
+        return Outcome("stopped", message, scenario)
     return Outcome("stopped", "Your code ended the whole process (os._exit, a crash, or too much memory).", scenario)
 
 

@@ -22,10 +22,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one situation went. `told` is for the learner."""
+    """How one situation went. `message` is for the learner."""
 
     status: Status
-    told: str = ""
+    message: str = ""
     scenario: Scenario | None = None
     difference: Difference | None = None
 
@@ -47,7 +47,7 @@ class GroupGrade:
         return self.group.points * self.num_right / len(self.outcomes)
 
     @property
-    def first_trouble(self) -> Outcome | None:
+    def first_failure(self) -> Outcome | None:
         return next((outcome for outcome in self.outcomes if outcome.status != "right"), None)
 
 

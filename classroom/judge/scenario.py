@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.runner.fake_model_runner import LETTERS
 
@@ -12,15 +13,10 @@ LONGEST_PROMPT = 26
 MOST_NEW_TOKENS = 14
 
 
-@dataclass(frozen=True)
-class Coming:
-    """One request and when it comes."""
+@dataclass(frozen=True, slots=True)
+class ScenarioRequest(TimedRequest):
+    """A request of a scenario: it arrives before the step `arrival_time`."""
 
-    step: int
-    request_id: str
-    prompt_token_ids: list[int]
-    max_tokens: int
-    priority: int = 0
     cache_salt: str | None = None
     adapter_id: str | None = None
     stop_token_ids: tuple[int, ...] = ()
@@ -34,7 +30,7 @@ class Scenario:
     """
 
     config: EngineConfig
-    arrivals: tuple[Coming, ...]
+    arrivals: tuple[ScenarioRequest, ...]
     aborts: tuple[tuple[int, str], ...] = ()
     reluctant: bool = False
 
@@ -63,7 +59,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
     arrivals = draw_arrivals(rng, on, max_model_len)
-    needs = [-(-(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals]
+    needs = [-(-(min(new.num_prompt_tokens + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals]
     num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
     config = EngineConfig(
         max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),
@@ -78,7 +74,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
         admission_guard=on.guard,
     )
     leaving = [new for new in arrivals if on.aborts and rng.random() < 0.3]
-    aborts = tuple((new.step + rng.randrange(6), new.request_id) for new in leaving)
+    aborts = tuple((int(new.arrival_time) + rng.randrange(6), new.request_id) for new in leaving)
     return Scenario(config, arrivals, aborts, on.reluctant)
 
 
@@ -89,16 +85,16 @@ def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
     return rng.randrange(3, 8) if on.small_budget else rng.randrange(6, 34)
 
 
-def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Coming, ...]:
+def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[ScenarioRequest, ...]:
     """Draw the requests; with caching about two of three share a beginning."""
     beginnings = [[rng.randrange(256) for _ in range(rng.randrange(6, 18))] for _ in range(2)]
-    step, arrivals, names = 0, list[Coming](), name_maker(rng)
+    step, arrivals, names = 0, list[ScenarioRequest](), name_maker(rng)
     for _ in range(rng.randrange(5, 9)):
         own = [rng.randrange(256) for _ in range(rng.randrange(1, LONGEST_PROMPT - 17))]
         shares = on.caching and rng.random() < 0.7
         prompt = rng.choice(beginnings) + own * rng.choice((0, 1, 1)) if shares else own * rng.choice((1, 1, 2, 3))
         arrivals.append(
-            Coming(
+            ScenarioRequest(
                 step,
                 next(names),
                 (prompt or own)[: max_model_len - 2],

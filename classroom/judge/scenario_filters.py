@@ -8,7 +8,7 @@ from classroom.judge.engine import ScenarioRun
 from classroom.judge.scenario import Scenario
 from mini_vllm.core.step_record import StepRecord
 
-Wanted = Callable[[Scenario, Sequence[StepRecord]], object]
+ScenarioFilter = Callable[[Scenario, Sequence[StepRecord]], object]
 
 
 def preempts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
@@ -25,7 +25,7 @@ def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
 
 def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     """A victim finds blocks that hold what it has said itself."""
-    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
+    prompts = {new.request_id: new.num_prompt_tokens for new in scenario.arrivals}
     resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
     return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
 

@@ -58,7 +58,7 @@ class JailedWorker:
         arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
         command = jail.command(submission.path / "labs", arguments)
         self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path)
-        self.link = Link(self.process, 2, ("step", "list"), explain_engine)
+        self.link = Link(self.process, 2, ("step", "list"), engine_message)
         self.set_deadline(START_SECONDS)
 
     def __enter__(self) -> "JailedWorker":
@@ -81,7 +81,7 @@ class JailedWorker:
         self.process.close()
 
 
-def explain_engine(error: BaseException) -> str:
+def engine_message(error: BaseException) -> str:
     """Return an exception of the engine as a worker may see it: its text, and no path of the judge's files."""
     return str(error) or type(error).__name__
 

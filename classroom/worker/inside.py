@@ -70,7 +70,7 @@ def main() -> None:
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     sys.modules["solutions"] = None  # type: ignore[assignment]  # an accident, not a barrier: that is the jail
-    link = Link(channel, 1, ("request", "step", "dict", "list"), in_words, raise_builtin=True)
+    link = Link(channel, 1, ("request", "step", "dict", "list"), describe_error, raise_builtin=True)
     link.offer(LearnersFile(), "file", 0)
     try:
         link.serve()
@@ -78,7 +78,7 @@ def main() -> None:
         os._exit(0)
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what the learner should know of an exception."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == "starter.py":
         line = f"\n    {error.text.strip()}" if error.text else ""

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from course.grading.grader import Grader, Say
+from course.grading.grader import Grader, OnProgress
 from course.grading.plan import PlannedPhase, load_plan
 from course.grading.reports import as_json, as_junit
 from course.grading.view import show_grade
@@ -62,7 +62,7 @@ def require_this_checkout() -> None:
 
 
 @contextmanager
-def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[Say]:
+def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
     """Show a bar per phase while the block runs, if there is a terminal; yield what moves the bars."""
     if not is_live(console):
         yield lambda number, done, what: None

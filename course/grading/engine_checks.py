@@ -26,35 +26,35 @@ REAL_TOKENS = 16
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """What is wrong; `steps` are the last steps of both sides if two engines were compared."""
 
     message: str
     steps: dict[str, Any] | None = None
 
 
-def stack_trouble(mine: Lineup, reference: Lineup | None) -> Trouble | None:
+def stack_failure(mine: Lineup, reference: Lineup | None) -> Failure | None:
     """Run the toy engine: its words must be the true ones, its invariants hold, its plans the reference's."""
     for seed in SEEDS:
         arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
-        message = words_trouble(arrivals, config, mine)
+        message = output_problem(arrivals, config, mine)
         if message:
-            return Trouble(f"Workload {seed}: {message}")
+            return Failure(f"Workload {seed}: {message}")
         if reference is not None and (divergence := first_divergence(arrivals, config, mine, reference)) is not None:
-            return parting_trouble(seed, divergence)
+            return divergence_failure(seed, divergence)
     return None
 
 
-def oracle_trouble(mine: Lineup, reference: Lineup) -> Trouble | None:
+def oracle_failure(mine: Lineup, reference: Lineup) -> Failure | None:
     """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
     for seed in SEEDS:
         divergence = first_divergence(make_workload(seed, NUM_REQUESTS), settings_for(seed), mine, reference)
         if divergence is not None:
-            return parting_trouble(seed, divergence)
+            return divergence_failure(seed, divergence)
     return None
 
 
-def model_trouble(mine: Lineup) -> Trouble | None:
+def model_failure(mine: Lineup) -> Failure | None:
     """Run the embedded model: its words must be those of transformers' `generate`, token for token."""
     import torch
 
@@ -84,7 +84,7 @@ def model_trouble(mine: Lineup) -> Trouble | None:
         yours = output.outputs[0].token_ids
         if yours != truth:
             expected, got = (tokenizer.decode(tokens) for tokens in (truth, yours))
-            return Trouble(
+            return Failure(
                 f"The real model says other words than transformers' generate to {text!r}:\n"
                 f"  expected  {expected!r}\n  yours     {got!r}"
             )
@@ -99,7 +99,7 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
     return make_possible(config, lineup)[0]
 
 
-def words_trouble(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:
+def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:
     """Run a workload and return what is wrong with it, in words; empty if nothing is."""
     said: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
@@ -129,12 +129,12 @@ def words_trouble(arrivals: list[TimedRequest], config: EngineConfig, lineup: Li
     return ""
 
 
-def parting_trouble(seed: int, divergence: Divergence) -> Trouble:
+def divergence_failure(seed: int, divergence: Divergence) -> Failure:
     """Return the first difference between two engines in words and steps."""
     if divergence.error is not None:
-        told = explain(divergence.error, {})
-        return Trouble(f"Workload {seed}: in step {divergence.step} yours stops and the reference goes on. {told}")
-    told = (
+        message = explain(divergence.error, {})
+        return Failure(f"Workload {seed}: in step {divergence.step} yours stops and the reference goes on. {message}")
+    message = (
         f"Workload {seed}: the first difference from the reference is in step {divergence.step}, {divergence.field!r}."
     )
     steps = {
@@ -143,7 +143,7 @@ def parting_trouble(seed: int, divergence: Divergence) -> Trouble:
         "reference": divergence.reference[-2:],
         "mine": divergence.mine[-2:],
     }
-    return Trouble(told, steps)
+    return Failure(message, steps)
 
 
 def text_of(token_ids: list[int]) -> str:

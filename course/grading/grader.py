@@ -14,14 +14,14 @@ from course.grading.testrun import can_fork, run_tests
 from mini_vllm.seams.lineup import solutions_exist
 
 PHASES_AT_ONCE = 2
-Say = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 
 
 class Grader:
-    """Grades phases. `say(phase, number of tests done, what happens now)` hears of the progress."""
+    """Grades phases. `on_progress(phase, number of tests done, what happens now)` hears of the progress."""
 
-    def __init__(self, say: Say = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
-        self.say = say
+    def __init__(self, on_progress: OnProgress = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
+        self.on_progress = on_progress
         self.forks = can_fork() and os.environ.get("MINI_VLLM_GRADE_FORK") != "0" if forks is None else forks
         self.stop = threading.Event()
 
@@ -44,18 +44,22 @@ class Grader:
     def grade_phase(self, phase: PlannedPhase) -> PhaseGrade:
         """Grade one phase, alone and in the stack."""
         number, total = phase.number, len(phase.tests)
-        self.say(number, 0, "tests")
-        run = run_tests(phase, self.stop, forks=self.forks, progress=lambda done: self.say(number, done, "tests"))
+        self.on_progress(number, 0, "tests")
+
+        def report(num_done: int) -> None:
+            self.on_progress(number, num_done, "tests")
+
+        run = run_tests(phase, self.stop, forks=self.forks, on_progress=report)
         results = {result.id: result for result in run.complete()}
         tasks = [TaskGrade(task, [results[test] for test in task.tests]) for task in phase.tasks]
         grade = PhaseGrade(phase, run.sha256, tasks, run.error, run.missing)
         if grade.is_complete:
-            self.say(number, total, "oracle")
+            self.on_progress(number, total, "oracle")
             grade = replace(grade, oracle=oracle_check(number, self.stop))
         if grade.can_run:
-            self.say(number, total, "stack")
+            self.on_progress(number, total, "stack")
             grade = replace(grade, stack=stack_check(number, self.stop))
-        self.say(number, total, "done")
+        self.on_progress(number, total, "done")
         return grade
 
     def name_culprits(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:

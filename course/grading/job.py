@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from course.grading.engine_checks import Trouble, model_trouble, oracle_trouble, stack_trouble
+from course.grading.engine_checks import Failure, model_failure, oracle_failure, stack_failure
 from course.grading.events import send_event
 from course.grading.plan import PlannedPhase, load_plan
 from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
@@ -24,32 +24,32 @@ def main() -> None:
     watch = Watch(Path(order["trace"]))
     watch.start(order["seconds"])
     try:
-        trouble = do(order)
+        failure = do(order)
     except BaseException as error:
         status = "not yet" if is_not_written(error) else "failed"
         send_event(channel, "done", status=status, message=explain(error, {}), steps=None)
     else:
-        message, steps = ("", None) if trouble is None else (trouble.message, trouble.steps)
-        send_event(channel, "done", status="failed" if trouble else "passed", message=message, steps=steps)
+        message, steps = ("", None) if failure is None else (failure.message, failure.steps)
+        send_event(channel, "done", status="failed" if failure else "passed", message=message, steps=steps)
     watch.stop()
     send_event(channel, "end")
 
 
-def do(order: dict[str, Any]) -> Trouble | None:
+def do(order: dict[str, Any]) -> Failure | None:
     """Run the check that the order names."""
     mine = parse_lineup(order["mine"])
     for phase in load_plan():
         if mine[phase.number] == "starter" and (complaint := complaint_about_starter(phase)):
-            return Trouble(complaint)
+            return Failure(complaint)
     reference = parse_lineup(order["reference"]) if order["reference"] else None
     match order["kind"]:
         case "stack":
-            return stack_trouble(mine, reference)
+            return stack_failure(mine, reference)
         case "oracle":
             assert reference is not None
-            return oracle_trouble(mine, reference)
+            return oracle_failure(mine, reference)
         case "model":
-            return model_trouble(mine)
+            return model_failure(mine)
     raise ValueError(f"no check is called {order['kind']!r}")
 
 

@@ -43,16 +43,16 @@ def stack_step(grade: PhaseGrade) -> tuple[str, str]:
 
 def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
     """Return the command that runs the tests of one task on the learner's file."""
-    return f"{whose()}pytest {phase.folder} -m task{phase.number}_{task.number}"
+    return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
 
 
 def test_command(phase: PlannedPhase, test: str) -> str:
     """Return the command that runs one test on the learner's file."""
     name = f"{phase.folder}/{test}"
-    return f"{whose()}pytest " + (f"'{name}'" if any(mark in name for mark in "[] ") else name)
+    return f"{impl_prefix()}pytest " + (f"'{name}'" if any(mark in name for mark in "[] ") else name)
 
 
-def whose() -> str:
+def impl_prefix() -> str:
     """Return what makes pytest grade the learner's file where the reference would be graded otherwise."""
     return "LAB_IMPL=starter " if solutions_exist() else ""
 

@@ -84,23 +84,23 @@ def add_test(suite: ElementTree.Element, phase: PhaseGrade, task: TaskGrade, tes
         suite, "testcase", classname=f"task {name}", name=clean(test.id), time=f"{test.seconds:.3f}"
     )
     if phase.error:
-        tell(case, "error", phase.error)
+        add_outcome(case, "error", phase.error)
     elif test.outcome in ("crashed", "not run"):
-        tell(case, "error", test.message)
+        add_outcome(case, "error", test.message)
     elif test.outcome != "passed":
-        tell(case, "failure", test.message)
+        add_outcome(case, "failure", test.message)
 
 
 def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: Check) -> None:
     """Add the case of the oracle or the stack."""
     case = ElementTree.SubElement(suite, "testcase", classname=f"phase {phase.plan.number}", name=name)
     if check.status == "failed":
-        tell(case, "failure", check.message)
+        add_outcome(case, "failure", check.message)
     elif check.status != "passed":
-        tell(case, "skipped", check.message or check.status)
+        add_outcome(case, "skipped", check.message or check.status)
 
 
-def tell(case: ElementTree.Element, tag: str, message: str) -> None:
+def add_outcome(case: ElementTree.Element, tag: str, message: str) -> None:
     """Add a failure, an error or a skip with its words."""
     text = clean(message)
     ElementTree.SubElement(case, tag, message=text.partition("\n")[0]).text = text

@@ -40,10 +40,10 @@ class TaskGrade:
 
     @property
     def first_failure(self) -> TestResult | None:
-        """The first test that says something about the code; one that only says "not written" comes last."""
+        """The first failed test that is informative: one that only reaches an unwritten task comes last."""
         failures = [test for test in self.tests if test.outcome != "passed"]
-        told = [test for test in failures if test.outcome != "not started"]
-        return next(iter(told or failures), None)
+        informative = [test for test in failures if test.outcome != "not started"]
+        return next(iter(informative or failures), None)
 
 
 @dataclass(frozen=True)

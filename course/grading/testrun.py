@@ -24,8 +24,6 @@ MOST_WORKERS = 40
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
 OFF = ["cacheprovider", "faulthandler", "debugging"]
 
-Progress = Callable[[int], None]
-
 
 @dataclass
 class TestRun:
@@ -54,7 +52,9 @@ class TestRun:
         return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
 
 
-def run_tests(phase: PlannedPhase, stop: threading.Event, *, forks: bool, progress: Progress) -> TestRun:
+def run_tests(
+    phase: PlannedPhase, stop: threading.Event, *, forks: bool, on_progress: Callable[[int], None]
+) -> TestRun:
     """Run the tests of a phase. Raises `StoppedError` when `stop` is set."""
     run = TestRun(phase)
     run.error = complaint_about_file(run.starter)
@@ -63,14 +63,16 @@ def run_tests(phase: PlannedPhase, stop: threading.Event, *, forks: bool, progre
     run.sha256 = sha256(run.starter)
     deadline = time.monotonic() + SECONDS_PER_PHASE
     for _ in range(MOST_WORKERS):
-        if run_worker(run, stop, deadline, forks, progress) or run.error:
+        if run_worker(run, stop, deadline, forks, on_progress) or run.error:
             break
     else:
         charge_the_rest(run, f"Not run: Python ended {MOST_WORKERS} times in the tests before this one.")
     return run
 
 
-def run_worker(run: TestRun, stop: threading.Event, deadline: float, forks: bool, progress: Progress) -> bool:
+def run_worker(
+    run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
+) -> bool:
     """Run what has no result yet in one worker. Return whether that was the last one."""
     order = {
         "phase": run.phase.number,
@@ -89,7 +91,7 @@ def run_worker(run: TestRun, stop: threading.Event, deadline: float, forks: bool
     with GradingWorker([*PYTEST, *options, *run.phase.test_files], order) as worker:
         for event in receive_events(worker, SILENCE_SECONDS, deadline, stop):
             take(run, event)
-            progress(len(run.results))
+            on_progress(len(run.results))
             ended = ended or event["event"] == "end"
         if ended:
             return True

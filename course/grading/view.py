@@ -31,8 +31,8 @@ def show_grade(console: Console, grade: Grade) -> None:
     shown = {phase.plan.number for phase in grade.phases}
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # else the trouble of the phase at fault is shown
-            show_trouble(console, phase)
+        if not others & shown:  # else the failure of the phase at fault is shown
+            show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
     console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
@@ -84,11 +84,11 @@ def show_verdict(console: Console, phase: PhaseGrade) -> None:
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
         whose = "it is itself at fault" if own else f"your phase {names} is at fault"
-        told = f"Phase {phase.plan.number} passes alone, fails in the stack: {whose}."
-        console.print(told, style="red", soft_wrap=True)
+        message = f"Phase {phase.plan.number} passes alone, fails in the stack: {whose}."
+        console.print(message, style="red", soft_wrap=True)
 
 
-def show_trouble(console: Console, phase: PhaseGrade) -> None:
+def show_failure(console: Console, phase: PhaseGrade) -> None:
     """Print what failed first in a phase, in the test's own words."""
     if phase.error:
         heading(console, f"Phase {phase.plan.number} could not be graded")
@@ -113,8 +113,8 @@ def show_trouble(console: Console, phase: PhaseGrade) -> None:
 def with_missing_names(phase: PhaseGrade, message: str) -> str:
     """Return what a test says after the names that the file lacks, each of them told once."""
     first, _, rest = message.partition("\n")
-    told_already = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
-    return "\n".join([*phase.missing, *([rest] if told_already and rest else [] if told_already else [message])])
+    is_repeated = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
+    return "\n".join([*phase.missing, *([rest] if is_repeated and rest else [] if is_repeated else [message])])
 
 
 def heading(console: Console, text: str) -> None:

@@ -6,22 +6,22 @@ from course.notebook.measurements import measure
 from course.notebook.notice import Notice, show
 from course.notebook.panels import bench, engine_panel
 from course.notebook.pictures import answers, compare, recorded_workload, same_answers, watch, watch_blocks
-from course.notebook.step_text import tell, tell_each
+from course.notebook.step_text import as_text, each_as_text
 
 __all__ = [
     "Lab",
     "Notice",
     "answers",
+    "as_text",
     "bench",
     "compare",
+    "each_as_text",
     "engine_panel",
     "figures",
     "measure",
     "recorded_workload",
     "same_answers",
     "show",
-    "tell",
-    "tell_each",
     "watch",
     "watch_blocks",
 ]

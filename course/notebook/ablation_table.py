@@ -16,7 +16,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Bought:
+class AblationTable:
     """Stages of one workload, each with one phase more than the one before it."""
 
     stages: Sequence[LineupResult]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from course.notebook.jobs import Played
+from course.notebook.jobs import WorkloadRun
 from course.notebook.notice import Notice
 
 HEADINGS = ("run", "steps", "most at once", "largest step", "computed", "again", "from the cache", "preempted")
@@ -33,7 +33,7 @@ class Figures:
         return {"text/html": f"{table}<p><small>{LEGEND}</small></p>", "text/plain": repr(self)}
 
 
-def figures(runs: Mapping[str, Played | Notice]) -> Figures | Notice:
+def figures(runs: Mapping[str, WorkloadRun | Notice]) -> Figures | Notice:
     """Return the figures of some runs by their names, or the first of them that is a `Notice`."""
     rows = []
     for name, run in runs.items():
@@ -43,7 +43,7 @@ def figures(runs: Mapping[str, Played | Notice]) -> Figures | Notice:
     return Figures(rows)
 
 
-def row_of(name: str, run: Played) -> list[str]:
+def row_of(name: str, run: WorkloadRun) -> list[str]:
     """Return a run's row of the table."""
     steps = run.recording.steps
     state = run.recording.state(len(steps) - 1)

@@ -43,7 +43,7 @@ class FreshError(Exception):
 
 
 @dataclass(frozen=True)
-class Ending:
+class CallResult:
     """How the function ended: with a value, or with a description of the problem."""
 
     value: Any = None
@@ -57,7 +57,7 @@ def in_fresh_process(function: Callable[..., T], *arguments: object, seconds: fl
     `function` must be importable by its name. Raises `FreshError`, with a message for the learner, if it raises,
     takes longer than `seconds`, or ends the process.
     """
-    ending: Ending | None = None
+    ending: CallResult | None = None
     with Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES) as worker:
         worker.deadline = time.monotonic() + seconds
         try:
@@ -89,14 +89,14 @@ def receive(worker: Worker) -> Message:
 
 
 def serve_call() -> None:
-    """Be the new process: make the call that stdin holds and send its `Ending`."""
+    """Be the new process: make the call that stdin holds and send its `CallResult`."""
     channel = take_stdio(MAX_BYTES)
     function, arguments = unpack(channel.receive()["call"])
     limit_resources(limits_for(arguments))
     try:
-        ending = Ending(function(*arguments))
+        ending = CallResult(function(*arguments))
     except (Exception, SystemExit) as error:
-        ending = Ending(problem=describe(error), unwritten=is_not_written(error))
+        ending = CallResult(problem=describe(error), unwritten=is_not_written(error))
     sys.stdout.flush()
     channel.send({"ending": pack(ending)})
 

@@ -17,7 +17,7 @@ from mini_vllm.seams.lineup import Lineup
 
 
 @dataclass(frozen=True)
-class Played:
+class WorkloadRun:
     """A run: its recording, the tokens that each request said, and why it ended early if it did."""
 
     recording: Recording
@@ -26,7 +26,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class ChatRun:
     """A run of chats: its recording, the output for each question, and the text of each token id that came up."""
 
     recording: Recording
@@ -39,7 +39,7 @@ class Spoken:
         return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
-def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> Played:
+def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> WorkloadRun:
     """Run a workload on the fake model. Raises `ValueError` if the config cannot serve it."""
     run = Run(arrivals, config, lineup)
     stalled = ""
@@ -49,10 +49,10 @@ def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup
     except StalledError as error:
         stalled = str(error)
     recording = Recording.of(run.engine)
-    return Played(recording, tokens_said(recording), stalled)
+    return WorkloadRun(recording, output_tokens(recording), stalled)
 
 
-def tokens_said(recording: Recording) -> dict[str, list[int]]:
+def output_tokens(recording: Recording) -> dict[str, list[int]]:
     """Return the output tokens of each request."""
     said: dict[str, list[int]] = {}
     for record in recording.steps:
@@ -61,12 +61,12 @@ def tokens_said(recording: Recording) -> dict[str, list[int]]:
     return said
 
 
-def speak(
+def chat(
     questions: Sequence[str],
     config: EngineConfig,
     params: SamplingParams | Sequence[SamplingParams],
     lineup: Lineup,
-) -> Spoken:
+) -> ChatRun:
     """Ask all questions at once, of the embedded model if the lineup has phase 6, else of the toy."""
     from mini_vllm.llm import LLM
 
@@ -75,10 +75,10 @@ def speak(
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}
     token_ids = {i for output in outputs for i in (*output.prompt_token_ids, *output.outputs[0].token_ids)}
     texts = {token_id: llm.engine.tokenizer.decode([token_id]) for token_id in token_ids}
-    return Spoken(Recording.of(llm, titles), dict(zip(questions, outputs, strict=True)), texts)
+    return ChatRun(Recording.of(llm, titles), dict(zip(questions, outputs, strict=True)), texts)
 
 
-def draw_chain(
+def draw_hash_chain(
     prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
 ) -> Picture:
     """Hash prompts that come one after another with the lineup's phase 4, and draw what its cache finds."""

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, TypeVar
 
-from course.notebook.ablation_table import Bought
+from course.notebook.ablation_table import AblationTable
 from course.notebook.fresh import FreshError, in_fresh_process
 from course.notebook.graded_tests import GradedTests
-from course.notebook.jobs import Played, Spoken, draw_chain, play_workload, run_ablation, speak
+from course.notebook.jobs import ChatRun, WorkloadRun, chat, draw_hash_chain, play_workload, run_ablation
 from course.notebook.layout import Layout, film_of_batch, lay_out
 from course.notebook.notice import Notice, is_notice
 from course.starter_status import starter_path, unwritten_tasks
@@ -41,7 +41,7 @@ class Lab:
             raise ValueError(f"phase must be 1 to {len(PHASE_NAMES)}, got {phase}")
         self.phase = phase
         self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Whose code runs: {self.lineup().describe()}"
@@ -59,16 +59,16 @@ class Lab:
 
     def play(
         self, arrivals: Sequence[TimedRequest], config: EngineConfig | None = None, phases: int | None = None
-    ) -> Played | Notice:
+    ) -> WorkloadRun | Notice:
         """Run a workload on the fake model with phases 1 to `phases`.
 
         A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
         """
         lineup = self.lineup(min(5, self.phase if phases is None else phases))
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
-        played = self._ask(lineup, play_workload, arrivals, chosen, lineup)
-        if isinstance(played, Played):
-            self._say_once(remarks)
+        played = self._call(lineup, play_workload, arrivals, chosen, lineup)
+        if isinstance(played, WorkloadRun):
+            self._print_once(remarks)
             print(played.stalled, end="\n" if played.stalled else "")
         return played
 
@@ -78,19 +78,19 @@ class Lab:
             return Lab(self.phase, "solution")
         return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
 
-    def speak(
+    def chat(
         self,
         questions: Sequence[str],
         config: EngineConfig,
         params: SamplingParams | Sequence[SamplingParams],
         phases: int | None = None,
-    ) -> Spoken | Notice:
+    ) -> ChatRun | Notice:
         """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy.
 
         `params` are those of all questions, or one for each.
         """
         lineup = self.lineup(phases)
-        return self._ask(lineup, speak, questions, config, params, lineup)
+        return self._call(lineup, chat, questions, config, params, lineup)
 
     def hash_chain(
         self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
@@ -100,26 +100,26 @@ class Lab:
         `salts` gives some of them a `cache_salt`.
         """
         lineup = self.lineup()
-        return self._ask(lineup, draw_chain, prompts, block_size, salts or {}, lineup)
+        return self._call(lineup, draw_hash_chain, prompts, block_size, salts or {}, lineup)
 
-    def lay_out(self, spoken: Spoken | Notice, step: int) -> Layout | Notice:
+    def lay_out(self, spoken: ChatRun | Notice, step: int) -> Layout | Notice:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
         lineup = self.lineup()
-        return spoken if is_notice(spoken) else self._ask(lineup, lay_out, spoken, step, lineup)
+        return spoken if is_notice(spoken) else self._call(lineup, lay_out, spoken, step, lineup)
 
-    def watch_batch(self, spoken: Spoken | Notice, step: int) -> "Player | Notice":
+    def watch_batch(self, spoken: ChatRun | Notice, step: int) -> "Player | Notice":
         """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
         lineup = self.lineup()
         if is_notice(spoken):
             return spoken
-        film = self._ask(lineup, film_of_batch, spoken, step, lineup)
+        film = self._call(lineup, film_of_batch, spoken, step, lineup)
         return film if isinstance(film, Notice) else player(film)
 
-    def bought(self) -> Bought | Notice:
+    def ablation(self) -> AblationTable | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
         lineups = ablation_lineups(self.whole, min(5, self.phase))
-        stages = self._ask(lineups[-1], run_ablation, lineups)
-        return stages if isinstance(stages, Notice) else Bought(stages)
+        stages = self._call(lineups[-1], run_ablation, lineups)
+        return stages if isinstance(stages, Notice) else AblationTable(stages)
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
@@ -127,16 +127,16 @@ class Lab:
         `function` must be importable by its name, such as `simulate`.
         """
         lineup = self.lineup(phases)
-        return self._ask(lineup, function, *arguments, lineup)
+        return self._call(lineup, function, *arguments, lineup)
 
-    def _say_once(self, remarks: Sequence[str]) -> None:
+    def _print_once(self, remarks: Sequence[str]) -> None:
         """Print the remarks that this lab has not made before."""
         for remark in remarks:
-            if remark not in self._said:
+            if remark not in self._printed:
                 print(remark)
-        self._said.update(remarks)
+        self._printed.update(remarks)
 
-    def _ask(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
+    def _call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
         """Return the function's value, or words about what is missing in the lineup or broke."""
         missing = missing_task(lineup)
         if missing is not None:
@@ -145,7 +145,7 @@ class Lab:
             return in_fresh_process(function, *arguments)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The engine did not get through"
-            return Notice(title, f"{error}\n\n{whose_turn(lineup)}")
+            return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
 
 def missing_task(lineup: Lineup) -> Notice | None:
@@ -153,11 +153,11 @@ def missing_task(lineup: Lineup) -> Notice | None:
     for phase in range(1, len(PHASE_NAMES) + 1):
         tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
         if tasks:
-            return Notice(f"This needs phase {phase} ({PHASE_NAMES[phase - 1]})", what_to_do(phase, tasks[0]))
+            return Notice(f"This needs phase {phase} ({PHASE_NAMES[phase - 1]})", next_actions(phase, tasks[0]))
     return None
 
 
-def what_to_do(phase: int, task: str) -> str:
+def next_actions(phase: int, task: str) -> str:
     """Return what the learner does about a task that is not written."""
     folder = starter_path(phase).parent.name
     lines = [
@@ -167,16 +167,16 @@ def what_to_do(phase: int, task: str) -> str:
         "Then run this cell again.",
     ]
     if solutions_exist():
-        lines.append(f"To look on without writing it, borrow the reference: Lab(..., lineup={borrowed(phase)!r})")
+        lines.append(f"To run the reference instead: Lab(..., lineup={borrowed_lineup(phase)!r})")
     return "\n".join(lines)
 
 
-def borrowed(phase: int) -> str:
+def borrowed_lineup(phase: int) -> str:
     """Return a lineup in which `phase`, and all before it, are the reference's."""
     mine = f",starter:{phase + 1}-6" if phase < len(PHASE_NAMES) else ""
     return f"solution:1-{phase}{mine}" if phase > 1 else f"solution:1{mine}"
 
 
-def whose_turn(lineup: Lineup) -> str:
+def code_that_ran(lineup: Lineup) -> str:
     """Return whose code ran, and that the graded tests explain what is wrong with it."""
     return f"It ran with {lineup.describe()}.\nThe graded tests say more: lab.test()"

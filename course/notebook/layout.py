@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from course.notebook.jobs import Spoken
+from course.notebook.jobs import ChatRun
 from course.views.film import Film
 from course.views.paged_batch import paged_batch
 from mini_vllm.core.request import Request
@@ -40,7 +40,7 @@ class Layout:
         return {"text/html": page, "text/plain": repr(self)}
 
 
-def lay_out(spoken: Spoken, step: int, lineup: Lineup) -> Layout:
+def lay_out(spoken: ChatRun, step: int, lineup: Lineup) -> Layout:
     """Lay out a step of a run with the lineup's phase 6. Raises `ValueError` if the run has no such step."""
     from mini_vllm.seams.parts import runner_steps_for
 
@@ -61,7 +61,7 @@ def lay_out(spoken: Spoken, step: int, lineup: Lineup) -> Layout:
     return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
 
 
-def film_of_batch(spoken: Spoken, step: int, lineup: Lineup) -> Film:
+def film_of_batch(spoken: ChatRun, step: int, lineup: Lineup) -> Film:
     """Draw a step of a run token by token, in the numbers of the lineup's phase 6. Raises like `lay_out`."""
     from mini_vllm.seams.parts import runner_steps_for
 
@@ -70,7 +70,7 @@ def film_of_batch(spoken: Spoken, step: int, lineup: Lineup) -> Film:
     )
 
 
-def batch_of(spoken: Spoken, step: int) -> list[ScheduledRequest]:
+def batch_of(spoken: ChatRun, step: int) -> list[ScheduledRequest]:
     """Return what the runner was given in a step, made from the recording. Raises `ValueError` without such a step."""
     if not 0 <= step < len(spoken.recording.steps):
         raise ValueError(f"step must be 0 to {len(spoken.recording.steps) - 1}, got {step}")

@@ -10,7 +10,7 @@ from mini_vllm.seams.lineup import Lineup
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """All questions answered once."""
 
     seconds: float
@@ -29,7 +29,7 @@ class Measured:
 
 def measure(
     questions: Sequence[str], configs: Sequence[EngineConfig], params: SamplingParams, lineup: Lineup
-) -> list[Measured]:
+) -> list[Measurement]:
     """Ask all questions at once under each config. A first question that is not timed warms the model up."""
     from mini_vllm.llm import LLM
 
@@ -44,5 +44,5 @@ def measure(
         seconds = time.perf_counter() - start
         num_tokens = sum(output.metrics.num_output_tokens for output in outputs)
         texts = [output.outputs[0].text for output in outputs]
-        measured.append(Measured(seconds, num_tokens, len(recorder.steps) - num_before, texts))
+        measured.append(Measurement(seconds, num_tokens, len(recorder.steps) - num_before, texts))
     return measured

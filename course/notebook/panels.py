@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from course.notebook.jobs import Played
+from course.notebook.jobs import WorkloadRun
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.views.knobs import Choice, Knob, Slide, Switch
@@ -53,14 +53,14 @@ def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfi
     start = first
 
     @lru_cache(MOST_REMEMBERED)
-    def play(chosen: EngineConfig) -> Played:
-        return answered(lab.play(arrivals, chosen))
+    def play(chosen: EngineConfig) -> WorkloadRun:
+        return require_result(lab.play(arrivals, chosen))
 
     def draw(step: int, **values: Any) -> Picture:
         run = play(replace(config, **values))
         film = time_machine(run.recording)
         picture = film[min(step, len(film) - 1)]
-        return replace(picture, sentence=against(start, run))
+        return replace(picture, sentence=compared_with(start, run))
 
     return panel(engine_knobs(config, step), draw)
 
@@ -72,19 +72,19 @@ def bench(lab: Lab) -> "Panel | Notice":
         return first
 
     def hold(contest: Contest) -> list[Outcome]:
-        return answered(lab.run(hold_contest, contest))
+        return require_result(lab.run(hold_contest, contest))
 
     return policy_bench(hold)
 
 
-def answered(result: T | Notice) -> T:
+def require_result(result: T | Notice) -> T:
     """Return a result. Raises `ValueError` with the words of a `Notice`, which a panel shows to the reader."""
     if isinstance(result, Notice):
         raise ValueError(str(result))
     return result
 
 
-def against(first: Played, run: Played) -> str:
+def compared_with(first: WorkloadRun, run: WorkloadRun) -> str:
     """Return the counts of a run beside those of the first one, and whether they said the same."""
     pairs = zip(counts(run), counts(first), strict=True)
     told = ", ".join(f"{name} {now} (first {then})" for (name, now), (_, then) in pairs)
@@ -92,7 +92,7 @@ def against(first: Played, run: Played) -> str:
     return f"{told}. {run.stalled or same}"
 
 
-def counts(run: Played) -> list[tuple[str, int]]:
+def counts(run: WorkloadRun) -> list[tuple[str, int]]:
     """Return what a run is measured by."""
     steps = run.recording.steps
     state = run.recording.state(len(steps) - 1)

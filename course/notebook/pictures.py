@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from course.notebook.jobs import Played, Spoken, tokens_said
+from course.notebook.jobs import ChatRun, WorkloadRun, output_tokens
 from course.notebook.notice import Notice, show
 from course.traces.recording import Recording
 from course.views.block_life import block_life
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Recorded(Protocol):
-    """A run that keeps a recording: `Played`, `Spoken`, `ObservedRun`."""
+    """A run that keeps a recording: `WorkloadRun`, `ChatRun`, `ObservedRun`."""
 
     @property
     def recording(self) -> Recording: ...
 
 
-def recorded_workload() -> Played:
+def recorded_workload() -> WorkloadRun:
     """Return what a finished engine did with the small workload of phase 0."""
     recording = Recording.read(CHECKOUT / "labs" / "observed" / "all_phases.jsonl")
-    return Played(recording, tokens_said(recording))
+    return WorkloadRun(recording, output_tokens(recording))
 
 
 def watch(run: Recorded | Notice, step: int = 0) -> "Player | Notice":
@@ -36,14 +36,14 @@ def watch(run: Recorded | Notice, step: int = 0) -> "Player | Notice":
     return picture
 
 
-def watch_blocks(run: Played | Spoken | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
+def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
     """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
     picture: Player | Notice = show(lambda run: player(block_life(run.recording, blocks), step), run)
     return picture
 
 
 def compare(
-    first: Played | Spoken | Notice, second: Played | Spoken | Notice, names: tuple[str, str], step: int = 0
+    first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice, names: tuple[str, str], step: int = 0
 ) -> "Player | Notice":
     """Return two runs of one workload, one below the other, with the first difference marked."""
     picture: Player | Notice = show(
@@ -52,29 +52,29 @@ def compare(
     return picture
 
 
-def answers(run: Spoken | Notice) -> str | Notice:
+def answers(run: ChatRun | Notice) -> str | Notice:
     """Return each question with its answer, and the time from one token to the next."""
     words: str | Notice = show(_questions_and_answers, run)
     return words
 
 
-def _questions_and_answers(run: Spoken) -> str:
-    return "\n\n".join(f"{question}\n    {_told(output)}" for question, output in run.outputs.items())
+def _questions_and_answers(run: ChatRun) -> str:
+    return "\n\n".join(f"{question}\n    {_answer_text(output)}" for question, output in run.outputs.items())
 
 
-def _told(output: RequestOutput) -> str:
+def _answer_text(output: RequestOutput) -> str:
     between = output.metrics.inter_token_latency
     pace = "" if between is None else f", {1e3 * between:.1f} ms per token"
     return f"{output.outputs[0].text.strip()}\n    ({output.metrics.num_output_tokens} tokens{pace})"
 
 
-def same_answers(first: Played | Spoken | Notice, second: Played | Spoken | Notice) -> str | Notice:
+def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> str | Notice:
     """Return in words whether two runs said the same tokens, for the requests that both had."""
-    words: str | Notice = show(_in_words, first, second)
+    words: str | Notice = show(_comparison, first, second)
     return words
 
 
-def _in_words(first: Played | Spoken, second: Played | Spoken) -> str:
+def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> str:
     both = first.token_ids.keys() & second.token_ids.keys()
     different = [name for name in first.token_ids if name in both and first.token_ids[name] != second.token_ids[name]]
     if not both:

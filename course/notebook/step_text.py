@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from course.notebook.jobs import Played, Spoken
+from course.notebook.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, show
 from course.terminal.step_line import LineWriter
 from course.traces.recording import Recording
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Told:
+class StepText:
     """Lines of text; a cell that ends in it shows them as they are."""
 
     lines: tuple[str, ...]
@@ -23,9 +23,9 @@ class Told:
         return "\n".join(self.lines)
 
 
-def tell(run: Played | Spoken | Notice) -> Told | Notice:
+def as_text(run: WorkloadRun | ChatRun | Notice) -> StepText | Notice:
     """Return a line for each step of a run, and one for several steps in which the same requests only decode."""
-    told: Told | Notice = show(lambda run: Told(tuple(step_lines(run.recording))), run)
+    told: StepText | Notice = show(lambda run: StepText(tuple(step_lines(run.recording))), run)
     return told
 
 
@@ -40,12 +40,12 @@ def step_lines(recording: Recording) -> list[str]:
     return lines
 
 
-def tell_each(results: Mapping[str, T | Notice], say: Callable[[T], object]) -> Told | Notice:
-    """Return each name with what `say` makes of its result, or the first of the results that is a `Notice`."""
+def each_as_text(results: Mapping[str, T | Notice], describe: Callable[[T], object]) -> StepText | Notice:
+    """Return each name with what `describe` makes of its result, or the first of the results that is a `Notice`."""
     width = max(map(len, results), default=0)
     lines = []
     for name, result in results.items():
         if isinstance(result, Notice):
             return result
-        lines.append(f"{name:{width}}  {say(result)}")
-    return Told(tuple(lines))
+        lines.append(f"{name:{width}}  {describe(result)}")
+    return StepText(tuple(lines))

@@ -37,13 +37,13 @@ def is_not_written(error: BaseException) -> bool:
 def explain(error: BaseException, names: Mapping[str, str]) -> str:
     """Return what an exception in a graded test means. `names` are the phase's names with their parameters."""
     if is_not_written(error):
-        return f"Not written yet: {said_by(error)}"
+        return f"Not written yet: {message_of(error)}"
     if isinstance(error, UnusableAnswerError | StarterNotLoadedError):
-        return said_by(error) + notes_of(error)
+        return message_of(error) + notes_of(error)
     if missing := missing_name(error):
         return f"{missing} is missing from starter.py.{notes_of(error)}"
-    lines = [headline(error), *whereabouts(error)]
-    if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(said_by(error))):
+    lines = [headline(error), *location(error)]
+    if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(message_of(error))):
         matches = [name for name in names if name == found["name"] or name.endswith(f".{found['name']}")]
         lines += [f"  expected: {name}{names[name]}" for name in matches]
     hint = hint_for(error)
@@ -52,7 +52,7 @@ def explain(error: BaseException, names: Mapping[str, str]) -> str:
 
 def headline(error: BaseException) -> str:
     """Return in one line what happened."""
-    kind, text = type(error).__name__, said_by(error)
+    kind, text = type(error).__name__, message_of(error)
     if isinstance(error, OutOfTime):
         return f"Your code was {text}."
     if isinstance(error, RecursionError):
@@ -66,7 +66,7 @@ def headline(error: BaseException) -> str:
     return f"{kind}: {text}" if text else kind
 
 
-def whereabouts(error: BaseException) -> list[str]:
+def location(error: BaseException) -> list[str]:
     """Return the learner's line that the exception came from, its variables, and the call that led there."""
     frames = learners_frames(error.__traceback__)
     if not frames:
@@ -99,7 +99,7 @@ def notes_of(error: BaseException) -> str:
     return "".join(f"\n{note}" for note in getattr(error, "__notes__", []))
 
 
-def said_by(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the exception's text, even if it cannot say it."""
     try:
         return str(error)

@@ -3,6 +3,7 @@
 An import of everything that the tests need costs more than the tests of a phase.
 """
 
+import importlib
 import json
 import os
 import subprocess
@@ -37,9 +38,8 @@ def forked(checkout: Checkout, jobs: Sequence[tuple[int, str]], *options: str) -
 
 def serve(options: Sequence[str]) -> None:
     """Do the jobs in this folder; print the output of each as a line of JSON."""
-    import pytest_timeout  # noqa: F401  (the forked processes have it then)
-
-    import course.labtest.reports  # noqa: F401
+    for name in ("pytest_timeout", "course.labtest.reports"):
+        importlib.import_module(name)  # so that the forked processes have it
 
     checkout = Checkout.at(Path.cwd())
     for phase, text in json.loads(Path("jobs.json").read_text(encoding="utf-8")):

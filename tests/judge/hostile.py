@@ -72,7 +72,7 @@ max = lambda *numbers: Equal(7)
 
 @dataclass(frozen=True)
 class Hostile:
-    """An attack that `clamp` makes, and what the first group's trouble then says ("" for no trouble)."""
+    """An attack that `clamp` makes, and what the first group's failure then says ("" for no failure)."""
 
     name: str
     code: str

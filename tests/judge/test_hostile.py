@@ -35,12 +35,12 @@ def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
 
 def check(attack: Hostile, phase: PhaseGrade) -> None:
     clamp, *others = phase.groups
-    trouble = clamp.first_trouble
+    failure = clamp.first_failure
     if attack.words:
-        assert trouble is not None
-        assert attack.words in trouble.told
+        assert failure is not None
+        assert attack.words in failure.message
     else:
-        assert trouble is None, trouble
+        assert failure is None, failure
     assert phase.error == ""
     assert all(group.num_right == 1 for group in others), "what clamp does must cost nothing else"
 
@@ -74,7 +74,7 @@ def test_a_queue_of_any_length_is_refused() -> None:
     judge = Judge(SECRET, Jail(), per_group=1, seconds=5, phases=[1])
     judge.groups = judge.groups[1:2]
     (phase,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).phases
-    assert "a queue of more than 10,000 requests" in phase.groups[0].outcomes[0].told
+    assert "a queue of more than 10,000 requests" in phase.groups[0].outcomes[0].message
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:

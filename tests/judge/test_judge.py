@@ -64,14 +64,14 @@ def judge_of(phase: int) -> Judge:
 @pytest.mark.parametrize(("phase", "name"), FAIR)
 def test_a_fair_alternative_gets_all_points(phase: int, name: str) -> None:
     (graded,) = judge_of(phase).grade(Submission(name, {phase: fair_texts(phase)[name].encode()})).phases
-    troubles = [group.first_trouble for group in graded.groups if group.first_trouble]
-    assert (graded.points, troubles) == (graded.max_points, [])
+    failures = [group.first_failure for group in graded.groups if group.first_failure]
+    assert (graded.points, failures) == (graded.max_points, [])
 
 
 def test_the_same_seed_gives_the_same_report(judge: Judge) -> None:
     wrong = solved(2, 3, phase2=mutant(2, "append forgets to count"), phase3="x = ")
     again = Judge(SEED, Jail(), per_group=2, seconds=10)
-    first, second = (Report(SEED, 2, False, [court.grade(wrong)]).as_json() for court in (judge, again))
+    first, second = (Report(SEED, 2, False, [each.grade(wrong)]).as_json() for each in (judge, again))
     assert first == second
     assert first["submissions"][0]["phases"][2]["error"].startswith("The file cannot be loaded")
 

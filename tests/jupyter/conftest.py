@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.notebook.files import read
 from tools.jupyter.course import copy_course
 from tools.jupyter.screen import Screen, write_notebook
 from tools.jupyter.server import jupyterlab
@@ -56,5 +57,5 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
 
 
 def cells_of(path: Path) -> Sequence[nbformat.NotebookNode]:
-    cells: Sequence[nbformat.NotebookNode] = nbformat.read(path, as_version=4).cells
+    cells: Sequence[nbformat.NotebookNode] = read(path).cells
     return cells

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from course.notebook import Lab
-from course.notebook.jobs import Played
+from course.notebook.jobs import WorkloadRun
 from course.views.film import Film
 from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest
@@ -34,7 +34,7 @@ def film() -> Film:
     requests = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
     played = Lab(1, "solution").play(requests, config)
-    assert isinstance(played, Played)
+    assert isinstance(played, WorkloadRun)
     return time_machine(played.recording)
 
 

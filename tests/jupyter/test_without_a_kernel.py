@@ -1,14 +1,14 @@
 """Widgets where they cannot run: in an exported page without network, and in a notebook that nobody trusts yet."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
 from tests.jupyter.conftest import Opener
+from tests.notebook.files import read, write
 
 CELLS = """
 from course.notebook import Lab, watch
@@ -38,10 +38,10 @@ def saved(opened: Opener, course: Path) -> Path:
 
 @pytest.fixture
 def changed(saved: Path, tmp_path: Path) -> Path:
-    """The same, changed by somebody else: its signature is gone."""
-    notebook = nbformat.read(saved, as_version=4)
-    notebook.cells[0].source += "\n# from somebody else"
-    nbformat.write(notebook, tmp_path / "changed.ipynb")
+    """The same, changed by another user: its signature is gone."""
+    notebook = read(saved)
+    notebook.cells[0].source += "\n# from another user"
+    write(notebook, tmp_path / "changed.ipynb")
     return tmp_path / "changed.ipynb"
 
 
@@ -61,7 +61,8 @@ def assert_a_picture_of_step_5(page: Any) -> None:
 
 
 def test_an_exported_page_shows_its_pictures_offline(saved: Path, offline: Any, tmp_path: Path) -> None:
-    page, _ = HTMLExporter().from_filename(str(saved))
+    make_exporter: Callable[[], HTMLExporter] = HTMLExporter
+    page, _ = make_exporter().from_filename(str(saved))
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     offline.goto((tmp_path / "page.html").as_uri())
     offline.screenshot(path=tmp_path / "page.png")

@@ -4,18 +4,13 @@ import ast
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from mini_vllm.seams.lineup import CHECKOUT
+from tests.notebook.files import read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
 OF_PHASES = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "02", "03", "04", "05", "06")]
-
-
-def read(path: Path) -> Any:
-    """Return a committed notebook."""
-    return nbformat.read(path, as_version=4)
 
 
 def notebook_of(phase: int) -> Path:

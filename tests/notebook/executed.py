@@ -8,6 +8,7 @@ import pytest
 from nbclient import NotebookClient
 
 from mini_vllm.seams.lineup import CHECKOUT
+from tests.notebook.files import new_code_cell, read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
 WHERE = "import mini_vllm\nprint(mini_vllm.__file__)"
@@ -15,8 +16,8 @@ WHERE = "import mini_vllm\nprint(mini_vllm.__file__)"
 
 def executed(path: Path, lineup: str) -> nbformat.NotebookNode:
     """Return the notebook with its outputs, errors among them, run beside its own file with `LAB_IMPL=lineup`."""
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells.append(nbformat.v4.new_code_cell(WHERE))
+    notebook = read(path)
+    notebook.cells.append(new_code_cell(WHERE))
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LAB_IMPL", lineup)
         environment.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)

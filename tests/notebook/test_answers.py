@@ -8,6 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.notebook.files import read
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 MISSING = re.compile(r"This needs |The engine did not get through")
 ONE_WAY = {  # what a learner writes in cells that ask for it
@@ -93,7 +95,7 @@ SAID = {
 def test_the_answers_are_what_the_cells_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_IMPL", "solution")
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOKS.parent))
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    notebook = read(NOTEBOOKS / f"{name}.ipynb")
     for cell in notebook.cells:
         for asked, written in ONE_WAY.get(name, {}).items():
             cell.source = cell.source.replace(asked, written)

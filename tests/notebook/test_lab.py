@@ -9,11 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook import Lab, Notice, compare, figures, same_answers, show, tell, tell_each, watch, watch_blocks
-from course.notebook.ablation_table import Bought
+from course.notebook import (
+    Lab,
+    Notice,
+    as_text,
+    compare,
+    each_as_text,
+    figures,
+    same_answers,
+    show,
+    watch,
+    watch_blocks,
+)
+from course.notebook.ablation_table import AblationTable
 from course.notebook.figures import Figures
-from course.notebook.jobs import Played
-from course.notebook.step_text import Told
+from course.notebook.jobs import WorkloadRun
+from course.notebook.step_text import StepText
 from course.starter_status import starter_path
 from course.views.picture import Picture
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
@@ -46,7 +57,7 @@ def test_a_phase_that_is_none_is_refused() -> None:
 def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
     lab = Lab(5, "solution")
     played = lab.play(WORKLOAD)
-    assert isinstance(played, Played)
+    assert isinstance(played, WorkloadRun)
     assert list(played.recording.steps) == run_workload(WORKLOAD, SMALL_POOL, lab.lineup())
     assert played.token_ids.keys() == {arrival.request_id for arrival in WORKLOAD}
 
@@ -54,8 +65,8 @@ def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
 def test_more_phases_change_the_steps_and_not_the_answers() -> None:
     lab = Lab(5, "solution")
     first, last = lab.play(WORKLOAD, phases=1), lab.play(WORKLOAD)
-    assert isinstance(first, Played)
-    assert isinstance(last, Played)
+    assert isinstance(first, WorkloadRun)
+    assert isinstance(last, WorkloadRun)
     assert first.token_ids == last.token_ids
     assert first.recording.steps != last.recording.steps
 
@@ -63,7 +74,7 @@ def test_more_phases_change_the_steps_and_not_the_answers() -> None:
 def test_a_config_is_taken_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     growing = [TimedRequest(0, name, [ord(name)] * 4, max_tokens=9, priority=0) for name in "ABC"]
     played = Lab(2, "solution").play(growing, replace(SMALL_POOL, num_gpu_blocks=5, max_num_batched_tokens=128))
-    assert isinstance(played, Played)
+    assert isinstance(played, WorkloadRun)
     assert played.recording.info.num_blocks == 4
     assert "0 of 4 blocks are free" in played.stalled
     assert played.stalled in capsys.readouterr().out
@@ -77,7 +88,10 @@ def test_a_config_that_the_phases_cannot_serve_is_refused_in_words() -> None:
 
 def test_runs_are_set_side_by_side_in_figures() -> None:
     lab = Lab(4, "solution")
-    runs = {"<roomy>": lab.play(WORKLOAD), "stalled": Played(Lab(2, "solution").play(WORKLOAD).recording, {}, "why")}
+    small, large = Lab(2, "solution").play(WORKLOAD), lab.play(WORKLOAD)
+    assert isinstance(small, WorkloadRun)
+    assert isinstance(large, WorkloadRun)
+    runs = {"<roomy>": large, "stalled": WorkloadRun(small.recording, {}, "why")}
     table = figures(runs)
     assert isinstance(table, Figures)
     roomy, stalled = table.rows
@@ -122,7 +136,7 @@ def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     untouched, written, broken = re.split("written:|broken:", printed)
     assert "Phase 1, task 1: clamp" in untouched
-    assert "Played" in written
+    assert "WorkloadRun" in written
     assert "starter.py, line 1 cannot be read" in broken
 
 
@@ -137,8 +151,8 @@ def test_a_task_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.Mon
 
 
 def test_what_each_phase_bought_is_said_in_rows_and_sentences() -> None:
-    bought = Lab(3, "solution").bought()
-    assert isinstance(bought, Bought)
+    bought = Lab(3, "solution").ablation()
+    assert isinstance(bought, AblationTable)
     assert [row[0] for row in bought.rows()] == ["1", "1-2", "1-3"]
     assert "preemptions" in bought.sentences()[-1]
     bundle = bought._repr_mimebundle_()
@@ -163,15 +177,15 @@ def test_pictures_of_runs_and_of_what_is_missing() -> None:
 
 def test_other_answers_are_named() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
-    assert isinstance(run, Played)
-    other = Played(run.recording, {**run.token_ids, "r1": [0]})
+    assert isinstance(run, WorkloadRun)
+    other = WorkloadRun(run.recording, {**run.token_ids, "r1": [0]})
     assert "DIFFERENT answers of r1" in str(same_answers(run, other))
 
 
 def test_only_requests_of_both_runs_are_compared() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
-    assert isinstance(run, Played)
-    one, nobody = Played(run.recording, {"r1": run.token_ids["r1"]}), Played(run.recording, {})
+    assert isinstance(run, WorkloadRun)
+    one, nobody = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
     assert same_answers(one, run) == "The request said the same tokens in both runs."
     assert same_answers(run, nobody) == "The two runs have no request in common."
 
@@ -197,15 +211,15 @@ def test_all_phases_have_a_starter_to_name() -> None:
 
 
 def test_a_run_is_told_a_line_a_step() -> None:
-    told = tell(Lab(5, "solution").play(WORKLOAD))
-    assert isinstance(told, Told)
+    told = as_text(Lab(5, "solution").play(WORKLOAD))
+    assert isinstance(told, StepText)
     assert repr(told).splitlines()[0].startswith("step 0 ")
     assert any("PREEMPTED" in line or "done" in line for line in told.lines)
     notice = Notice("missing", "phase 4")
-    assert tell(notice) is notice
+    assert as_text(notice) is notice
 
 
 def test_results_are_told_by_name_unless_one_is_missing() -> None:
     notice = Notice("missing", "phase 4")
-    assert repr(tell_each({"a": [1, 2], "bcd": [3]}, len)) == "a    2\nbcd  1"
-    assert tell_each({"a": [1, 2], "b": notice}, len) is notice
+    assert repr(each_as_text({"a": [1, 2], "bcd": [3]}, len)) == "a    2\nbcd  1"
+    assert each_as_text({"a": [1, 2], "b": notice}, len) is notice

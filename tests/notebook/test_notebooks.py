@@ -7,20 +7,18 @@ import pytest
 
 from course.notebook import Notice
 from course.notebook.figures import HEADINGS
-from course.notebook.jobs import Played
+from course.notebook.jobs import WorkloadRun
 from course.terminal.step_line import step_line
 from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
-from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, read, run_cells
-
-BY_NAME = {"argvalues": NOTEBOOKS, "ids": [path.stem for path in NOTEBOOKS]}
-PHASES_BY_NAME = {"argvalues": OF_PHASES, "ids": [path.stem for path in OF_PHASES]}
+from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, run_cells
+from tests.notebook.files import read
 
 
 def test_every_phase_has_a_notebook() -> None:
     assert [path.stem[:2] for path in OF_PHASES] == ["01", "02", "03", "04", "05", "06"]
 
 
-@pytest.mark.parametrize("path", **BY_NAME)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_outputs_are_committed_and_cell_ids_are_unique(path: Path) -> None:
     cells = read(path).cells
     assert len({cell.id for cell in cells}) == len(cells)
@@ -30,7 +28,7 @@ def test_no_outputs_are_committed_and_cell_ids_are_unique(path: Path) -> None:
             assert cell.execution_count is None, cell.id
 
 
-@pytest.mark.parametrize("path", **PHASES_BY_NAME)
+@pytest.mark.parametrize("path", OF_PHASES, ids=lambda path: path.stem)
 def test_the_reference_gives_no_notice(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,18 +39,18 @@ def test_the_reference_gives_no_notice(
     assert "This needs" not in printed
 
 
-def lines(run: Played) -> list[str]:
+def lines(run: WorkloadRun) -> list[str]:
     """Return each step in words."""
     states = (run.recording.state(step) for step in range(len(run.recording.steps)))
     return [" ".join(step_line(state).split()) for state in states]
 
 
-def table(run: Played, step: int, request: str) -> list[int]:
+def table(run: WorkloadRun, step: int, request: str) -> list[int]:
     """Return a request's blocks as they were in a step."""
     return next(share["blocks"] for share in run.recording.steps[step]["scheduled"] if share["id"] == request)
 
 
-def first_token_step(run: Played, request: str) -> int:
+def first_token_step(run: WorkloadRun, request: str) -> int:
     """Return the step in which a request says its first token."""
     return next(record["step"] for record in run.recording.steps if request in record["sampled"])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from course.notebook import Lab, Notice, bench, engine_panel, measure
-from course.notebook.panels import MOST_STEPS, answered, engine_knobs
+from course.notebook.panels import MOST_STEPS, engine_knobs, require_result
 from course.views.widgets import Panel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
@@ -73,15 +73,15 @@ def test_without_an_engine_there_are_no_knobs(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_notice_becomes_words_in_a_panel() -> None:
-    assert answered(3) == 3
+    assert require_result(3) == 3
     with pytest.raises(ValueError, match="missing\nphase 4"):
-        answered(Notice("missing", "phase 4"))
+        require_result(Notice("missing", "phase 4"))
 
 
 def test_measured_runs_say_the_same_in_fewer_steps() -> None:
     configs = [replace(SMALL_POOL, max_num_seqs=n, max_model_len=128, num_gpu_blocks=120) for n in (1, 2)]
     params = SamplingParams(max_tokens=3, ignore_eos=True)
-    one, two = answered(Lab(6, "solution").run(measure, ["Hello.", "Who are you?"], configs, params, phases=6))
+    one, two = require_result(Lab(6, "solution").run(measure, ["Hello.", "Who are you?"], configs, params, phases=6))
     assert one.texts == two.texts
     assert one.num_output_tokens == two.num_output_tokens == 6
     assert one.num_steps > two.num_steps

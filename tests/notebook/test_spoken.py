@@ -3,7 +3,7 @@
 import pytest
 
 from course.notebook import Lab, Notice, answers
-from course.notebook.jobs import Spoken
+from course.notebook.jobs import ChatRun
 from course.notebook.layout import Layout
 from course.views.widgets import Player
 from mini_vllm import EngineConfig, SamplingParams
@@ -20,13 +20,13 @@ def lab() -> Lab:
 
 
 @pytest.fixture(scope="module")
-def spoken(lab: Lab) -> Spoken:
-    asked = lab.speak(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
-    assert isinstance(asked, Spoken)
+def spoken(lab: Lab) -> ChatRun:
+    asked = lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
+    assert isinstance(asked, ChatRun)
     return asked
 
 
-def test_answers_come_with_their_question_and_pace(spoken: Spoken) -> None:
+def test_answers_come_with_their_question_and_pace(spoken: ChatRun) -> None:
     told = str(answers(spoken))
     assert f"{QUESTIONS[1]}\n    The capital of Norway is Oslo." in told
     assert "(2 tokens, " in told
@@ -34,7 +34,7 @@ def test_answers_come_with_their_question_and_pace(spoken: Spoken) -> None:
     assert list(spoken.token_ids) == QUESTIONS
 
 
-def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: Spoken) -> None:
+def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: ChatRun) -> None:
     layout = lab.lay_out(spoken, 1)
     assert isinstance(layout, Layout)
     blocks = dict(layout.block_tables)
@@ -47,7 +47,7 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: Spoken) -> None
     assert "block table of B: [" in layout._repr_mimebundle_()["text/html"]
 
 
-def test_a_step_is_played_token_by_token(lab: Lab, spoken: Spoken) -> None:
+def test_a_step_is_played_token_by_token(lab: Lab, spoken: ChatRun) -> None:
     """B's last token, the last of the row, reads all of its request up to itself."""
     player = lab.watch_batch(spoken, 1)
     assert isinstance(player, Player)
@@ -56,7 +56,7 @@ def test_a_step_is_played_token_by_token(lab: Lab, spoken: Spoken) -> None:
     assert f"It reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
 
 
-def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: Spoken) -> None:
+def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: ChatRun) -> None:
     refused = lab.lay_out(spoken, len(spoken.recording.steps))
     assert isinstance(refused, Notice)
     assert f"step must be 0 to {len(spoken.recording.steps) - 1}" in refused.text

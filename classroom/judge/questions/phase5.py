@@ -27,9 +27,9 @@ def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
     computed = rng.choice((num_tokens - 1, rng.randrange(num_tokens)))
     if request.status is RequestStatus.RUNNING:  # who waits has computed nothing: `computed` is its hit
         request.num_computed_tokens = computed
-    wanted = num_tokens - computed
-    asked = min(wanted, threshold or wanted)
-    return request, computed, rng.choice((rng.randrange(1, 24), wanted, asked, asked + 1, max(1, asked - 1)))
+    shows = num_tokens - computed
+    asked = min(shows, threshold or shows)
+    return request, computed, rng.choice((rng.randrange(1, 24), shows, asked, asked + 1, max(1, asked - 1)))
 
 
 def sampling_cases(rng: Random) -> Trial:

@@ -43,5 +43,5 @@ def apply_tokens(
     alive = {request.request_id: request for request in requests if int(request.request_id[1:]) not in gone}
     kept = file.update_from_output(step, sampled, alive, running, max_model_len=max_model_len, kv=kv)
     states = [[list(request.all_token_ids), int(request.status), request.stop_reason] for request in requests]
-    told = [[name, list(tokens)] for name, tokens in kept.items()]
-    return [told, [request.request_id for request in running], kv.freed, states]
+    outputs = [[name, list(tokens)] for name, tokens in kept.items()]
+    return [outputs, [request.request_id for request in running], kv.freed, states]

@@ -27,7 +27,7 @@ def free_queue(file: Any, num_blocks: int, operations: list[Operation]) -> Resul
 
 
 class EvictionLog(NoPrefixCache):
-    """A prefix cache that only notes which blocks it was told to forget."""
+    """A prefix cache that records which blocks it is called to drop."""
 
     def __init__(self) -> None:
         self.evicted: list[int] = []
@@ -48,7 +48,7 @@ def block_pool(file: Any, num_blocks: int, operations: list[Operation]) -> Resul
 
 
 class CommitLog(EvictionLog):
-    """A prefix cache that notes what it is told: evictions in order, the others without order."""
+    """A prefix cache that records its calls: evictions in order, the others unordered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,17 +69,17 @@ class CommitLog(EvictionLog):
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         self.uncached |= set(map(int, block_ids))
 
-    def told(self) -> Result:
+    def calls(self) -> Result:
         """Return what was noted since the last time."""
-        told = [self.evicted, self.pinned, sorted(self.committed), sorted(self.uncached)]
+        calls = [self.evicted, self.pinned, sorted(self.committed), sorted(self.uncached)]
         self.evicted, self.pinned, self.committed, self.uncached = [], [], set(), set()
-        return told
+        return calls
 
 
 def block_tables(
     file: Any, num_blocks: int, block_size: int, prompts: list[list[int]], operations: list[Operation]
 ) -> Result:
-    """Allocate and free; note the answers, the tables, the free queue, and what the prefix cache was told."""
+    """Allocate and free; note the answers, the tables, the free queue, and the calls of the prefix cache."""
     requests = [Request(f"r{number}", prompt) for number, prompt in enumerate(prompts)]
     log, seen = CommitLog(), Result()
     manager = file.PagedKVCacheManager(num_blocks, block_size, log)
@@ -94,5 +94,5 @@ def block_tables(
             seen.append(None if taken is None else list(taken))
         tables = [list(manager.block_ids(other.request_id)) for other in requests]
         counts = sorted(manager.ref_counts().items())
-        seen.append([tables, list(manager.free_block_ids()), counts, round(manager.usage, 6), log.told()])
+        seen.append([tables, list(manager.free_block_ids()), counts, round(manager.usage, 6), log.calls()])
     return seen
