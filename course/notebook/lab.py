@@ -102,17 +102,17 @@ class Lab:
         lineup = self.lineup()
         return self._call(lineup, draw_hash_chain, prompts, block_size, salts or {}, lineup)
 
-    def lay_out(self, spoken: ChatRun | Notice, step: int) -> Layout | Notice:
+    def lay_out(self, chats: ChatRun | Notice, step: int) -> Layout | Notice:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
         lineup = self.lineup()
-        return spoken if is_notice(spoken) else self._call(lineup, lay_out, spoken, step, lineup)
+        return chats if is_notice(chats) else self._call(lineup, lay_out, chats, step, lineup)
 
-    def watch_batch(self, spoken: ChatRun | Notice, step: int) -> "Player | Notice":
+    def watch_batch(self, chats: ChatRun | Notice, step: int) -> "Player | Notice":
         """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
         lineup = self.lineup()
-        if is_notice(spoken):
-            return spoken
-        film = self._call(lineup, film_of_batch, spoken, step, lineup)
+        if is_notice(chats):
+            return chats
+        film = self._call(lineup, film_of_batch, chats, step, lineup)
         return film if isinstance(film, Notice) else player(film)
 
     def ablation(self) -> AblationTable | Notice:

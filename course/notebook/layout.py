@@ -40,42 +40,42 @@ class Layout:
         return {"text/html": page, "text/plain": repr(self)}
 
 
-def lay_out(spoken: ChatRun, step: int, lineup: Lineup) -> Layout:
+def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
     """Lay out a step of a run with the lineup's phase 6. Raises `ValueError` if the run has no such step."""
     from mini_vllm.seams.parts import runner_steps_for
 
-    batch, block_size = batch_of(spoken, step), spoken.recording.info.block_size
+    batch, block_size = batch_of(chats, step), chats.recording.info.block_size
     phase6 = runner_steps_for(lineup.runner)
     token_ids, positions, query_start_loc = phase6.flatten_tokens(batch)
     slots = phase6.compute_slot_mapping(batch, block_size)
     with_logits = set(phase6.select_logits_rows(batch))
-    owners = [spoken.recording.info.label(row.request.request_id) for row in batch]
+    owners = [chats.recording.info.label(row.request.request_id) for row in batch]
     rows = []
     for request, (first, end) in enumerate(pairwise(query_start_loc)):
         for row in range(first, end):
             block, place = divmod(slots[row], block_size)
             numbers = [str(positions[row]), str(slots[row]), str(block), str(place)]
-            text = spoken.texts.get(token_ids[row])
+            text = chats.texts.get(token_ids[row])
             word = repr(text) if text else f"token {token_ids[row]}"
             rows.append([str(row), owners[request], word, *numbers, "yes" if row in with_logits else ""])
     return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
 
 
-def film_of_batch(spoken: ChatRun, step: int, lineup: Lineup) -> Film:
+def film_of_batch(chats: ChatRun, step: int, lineup: Lineup) -> Film:
     """Draw a step of a run token by token, in the numbers of the lineup's phase 6. Raises like `lay_out`."""
     from mini_vllm.seams.parts import runner_steps_for
 
     return paged_batch(
-        batch_of(spoken, step), spoken.recording.info.block_size, functions=runner_steps_for(lineup.runner)
+        batch_of(chats, step), chats.recording.info.block_size, functions=runner_steps_for(lineup.runner)
     )
 
 
-def batch_of(spoken: ChatRun, step: int) -> list[ScheduledRequest]:
+def batch_of(chats: ChatRun, step: int) -> list[ScheduledRequest]:
     """Return what the runner was given in a step, made from the recording. Raises `ValueError` without such a step."""
-    if not 0 <= step < len(spoken.recording.steps):
-        raise ValueError(f"step must be 0 to {len(spoken.recording.steps) - 1}, got {step}")
-    outputs = {output.request_id: output for output in spoken.outputs.values()}
-    record = spoken.recording.steps[step]
+    if not 0 <= step < len(chats.recording.steps):
+        raise ValueError(f"step must be 0 to {len(chats.recording.steps) - 1}, got {step}")
+    outputs = {output.request_id: output for output in chats.outputs.values()}
+    record = chats.recording.steps[step]
     batch = []
     for share in record["scheduled"]:
         output, end = outputs[share["id"]], share["computed"] + share["n"]

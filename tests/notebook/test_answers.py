@@ -41,7 +41,7 @@ SAID = {
         "again =": ["B:4p\\+12hit", "C:2p\\+16hit"],
         "shared =": ["B:5p\\+16hit"],
         "freed =": ["blocks of B: 4 3"],
-        "tell(lab.play([ask": ["A:12p\n(.*A:12p\n){2}.*A:4p"],
+        "as_text(lab.play([ask": ["A:12p\n(.*A:12p\n){2}.*A:4p"],
         "mixed =": [
             "64(?s:.*)step 3 .* A:12p B:4p(?s:.*) 0 (?s:.*)step 3 .* A:12p B:4p",
             "threshold 8(?s:.*)step 0 .* B:4p(?s:.*)step 3 .* B done(?s:.*)step 7 .* A:4p",

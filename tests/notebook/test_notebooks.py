@@ -154,16 +154,16 @@ def test_answers_of_chunked_prefill(cells: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("cells", [6], indirect=True)
 def test_answers_of_the_gpu_runner(cells: dict[str, Any]) -> None:
-    assert "A:16p B:8p+8hit" in lines(cells["spoken"])[0]
-    first, second = (cells["lab"].lay_out(cells["spoken"], step) for step in (0, 1))
+    assert "A:16p B:8p+8hit" in lines(cells["chats"])[0]
+    first, second = (cells["lab"].lay_out(cells["chats"], step) for step in (0, 1))
     assert [len(first.rows), {line[-1] for line in first.rows}] == [24, {""}]
     assert first.rows[16][3:5] == ["8", "24"]
     assert [[line[4], line[-1]] for line in second.rows] == [["32", ""], ["33", "yes"], ["40", ""], ["41", "yes"]]
     tight = lines(cells["tight"])
     assert "B PREEMPTED for itself" in tight[16]
     assert ["B:16p+8hit" in tight[41], "B:9p" in tight[42]] == [True, True]
-    assert [len(lines(cells["spoken"])), len(tight)] == [41, 67]
-    assert cells["tight"].token_ids == cells["spoken"].token_ids
+    assert [len(lines(cells["chats"])), len(tight)] == [41, 67]
+    assert cells["tight"].token_ids == cells["chats"].token_ids
     question = cells["questions"][0]
     assert cells["alone"].token_ids[question] == cells["beside"].token_ids[question]
-    assert cells["alone"].token_ids[question] != cells["spoken"].token_ids[question][:30]
+    assert cells["alone"].token_ids[question] != cells["chats"].token_ids[question][:30]

@@ -20,22 +20,22 @@ def lab() -> Lab:
 
 
 @pytest.fixture(scope="module")
-def spoken(lab: Lab) -> ChatRun:
+def chats(lab: Lab) -> ChatRun:
     asked = lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
     assert isinstance(asked, ChatRun)
     return asked
 
 
-def test_answers_come_with_their_question_and_pace(spoken: ChatRun) -> None:
-    told = str(answers(spoken))
+def test_answers_come_with_their_question_and_pace(chats: ChatRun) -> None:
+    told = str(answers(chats))
     assert f"{QUESTIONS[1]}\n    The capital of Norway is Oslo." in told
     assert "(2 tokens, " in told
     assert "ms per token)" in told
-    assert list(spoken.token_ids) == QUESTIONS
+    assert list(chats.token_ids) == QUESTIONS
 
 
-def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: ChatRun) -> None:
-    layout = lab.lay_out(spoken, 1)
+def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, chats: ChatRun) -> None:
+    layout = lab.lay_out(chats, 1)
     assert isinstance(layout, Layout)
     blocks = dict(layout.block_tables)
     assert [line[1] for line in layout.rows] == ["A"] * 2 + ["B"] * 7
@@ -47,19 +47,19 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, spoken: ChatRun) -> Non
     assert "block table of B: [" in layout._repr_mimebundle_()["text/html"]
 
 
-def test_a_step_is_played_token_by_token(lab: Lab, spoken: ChatRun) -> None:
+def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
     """B's last token, the last of the row, reads all of its request up to itself."""
-    player = lab.watch_batch(spoken, 1)
+    player = lab.watch_batch(chats, 1)
     assert isinstance(player, Player)
     assert len(player.pictures) == 9
-    share = spoken.recording.steps[1]["scheduled"][1]
+    share = chats.recording.steps[1]["scheduled"][1]
     assert f"It reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
 
 
-def test_a_step_that_was_not_is_refused_in_words(lab: Lab, spoken: ChatRun) -> None:
-    refused = lab.lay_out(spoken, len(spoken.recording.steps))
+def test_a_step_that_was_not_is_refused_in_words(lab: Lab, chats: ChatRun) -> None:
+    refused = lab.lay_out(chats, len(chats.recording.steps))
     assert isinstance(refused, Notice)
-    assert f"step must be 0 to {len(spoken.recording.steps) - 1}" in refused.text
+    assert f"step must be 0 to {len(chats.recording.steps) - 1}" in refused.text
 
 
 def test_what_is_missing_is_passed_on(lab: Lab) -> None:
