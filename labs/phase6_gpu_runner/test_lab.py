@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -484,7 +485,8 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
 def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     vocab_size = rng.choice([5, 12, 40])
-    rows, expected = [], []
+    rows: list[Any] = []
+    expected: list[int] = []
     while len(rows) < 60:
         row = random_row(rng, vocab_size)
         token = naive_sample(*row)

@@ -3,7 +3,7 @@
 vLLM: `CpuGpuBuffer` in `v1/utils.py`, of which `GPUModelRunner` has one per tensor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import accumulate
 from math import prod
 
@@ -45,4 +45,4 @@ class StepBuffer:
 
 def _shape(part: Numbers) -> tuple[int, ...]:
     first = part[0] if len(part) else 0
-    return (len(part), len(first)) if isinstance(first, Sequence) else (len(part),)
+    return (len(part), len(first)) if isinstance(first, Sized) else (len(part),)

@@ -1,8 +1,7 @@
 """What all tests of the command line use."""
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from course.cli.main import app
 

@@ -23,7 +23,7 @@ def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatc
             raise metadata.PackageNotFoundError(name)
         return real(name)
 
-    monkeypatch.setattr(checks.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     shown = mini_vllm("info", exit_code=1).output
     assert "Not ready: transformers." in shown
     assert "pip install -c constraints.txt" in " ".join(shown.split())

@@ -75,7 +75,8 @@ REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
 def random_model(config: PreTrainedConfig) -> Any:
     """A model with random weights, large enough that attention and positions decide about tokens."""
     torch.manual_seed(7)
-    model = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_config(deepcopy(config), dtype=torch.float32)  # type: ignore[no-untyped-call]
+    model.eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 2 and "embed" not in name:
@@ -86,13 +87,18 @@ def random_model(config: PreTrainedConfig) -> Any:
 def random_llama() -> LoadedModel:
     """A Llama: grouped-query attention, tied embeddings."""
     torch.manual_seed(7)
-    return describe_model(LlamaForCausalLM(deepcopy(SERVED["llama"])).eval())
+    return described(LlamaForCausalLM, "llama")
 
 
 def random_qwen3() -> LoadedModel:
     """A Qwen3: norms on queries and keys, heads whose sizes do not add up to the hidden size."""
     torch.manual_seed(8)
-    return describe_model(Qwen3ForCausalLM(deepcopy(SERVED["qwen3"])).eval())
+    return described(Qwen3ForCausalLM, "qwen3")
+
+
+def described(architecture: Any, name: str) -> LoadedModel:
+    """Make a model of `SERVED[name]` with the weights that torch's seed gives."""
+    return describe_model(architecture(deepcopy(SERVED[name])).eval())
 
 
 def save(loaded: LoadedModel, directory: Path) -> Path:

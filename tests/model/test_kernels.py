@@ -15,8 +15,13 @@ STEPS = runner_steps_for("solution")
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
 
-def no_function(*arguments: Any) -> Any:
+def no_function(*arguments: Any, **named: Any) -> Any:
     raise AssertionError("not to be called")
+
+
+def returns(value: Any) -> Any:
+    """Return a function of anything that returns `value`."""
+    return lambda *arguments: value
 
 
 def test_a_cpu_never_asks_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,9 +43,10 @@ def test_kernels_that_are_not_written_are_not_taken() -> None:
 
 @pytest.mark.parametrize(("query_lens", "called"), [([1, 1], "kernel"), ([1, 2], "torch")])
 def test_only_steps_of_decodes_attend_by_the_kernel(query_lens: list[int], called: str) -> None:
-    torch_steps = replace(STEPS, paged_attention=lambda *arguments: "torch")
-    steps = with_kernels(torch_steps, TritonKernels(no_function, lambda *arguments: "kernel"))  # type: ignore[arg-type, return-value]
+    torch_steps = replace(STEPS, paged_attention=returns("torch"))
+    steps = with_kernels(torch_steps, TritonKernels(no_function, returns("kernel")))
     rows = [row_of(name, 0, n, [block]) for name, n, block in zip("AB", query_lens, (1, 2), strict=True)]
     batch = naive_flat_batch(rows, 4)
     caches = torch.zeros(3, 4, 1, 8)
-    assert steps.paged_attention(torch.zeros(sum(query_lens), 2, 8), caches, caches, batch, 1.0) == called
+    result: object = steps.paged_attention(torch.zeros(sum(query_lens), 2, 8), caches, caches, batch, 1.0)
+    assert result == called

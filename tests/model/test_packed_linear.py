@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.engine.tokenizer import Message
 from mini_vllm.runner import packed_linear
 from mini_vllm.runner.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
 from tests.model.shapes import SERVED, random_model
@@ -23,8 +24,8 @@ QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a 
 
 def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:
     llm = LLM(config=config, lineup=parse_lineup("solution"))
-    conversations = [[{"role": "user", "content": question}] for question in QUESTIONS]
-    outputs = llm.chat(conversations, SamplingParams(max_tokens=30))  # type: ignore[arg-type]
+    conversations: list[list[Message]] = [[{"role": "user", "content": question}] for question in QUESTIONS]
+    outputs = llm.chat(conversations, SamplingParams(max_tokens=30))
     return llm, [output.outputs[0].token_ids for output in outputs]
 
 

@@ -1,5 +1,8 @@
 """A step's numbers lie in memory that the next step uses again, and arrive as they were given."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -31,6 +34,11 @@ def test_a_step_that_fits_takes_no_new_memory() -> None:
     assert second.data_ptr() == first.data_ptr()
     assert first.tolist() == [*range(20, 30), 5, 6, 7, *range(13, 20)]
     assert table.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+
+
+def test_numpy_arrays_are_staged_as_lists_are() -> None:
+    parts: list[Any] = [np.arange(3), np.arange(6).reshape(2, 3), tuple(np.arange(2))]
+    assert [part.tolist() for part in StepBuffer(CPU).stage(parts)] == [[0, 1, 2], [[0, 1, 2], [3, 4, 5]], [0, 1]]
 
 
 @pytest.mark.parametrize("ragged", [[[1, 2], [3]], [[1], [2, 3]], [[], [1]]])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
@@ -118,7 +119,7 @@ def parallel_model(engine: LLMEngine) -> TensorParallelModel:
 
 
 @pytest.mark.parametrize("make", [random_llama, random_qwen3], ids=["llama", "qwen3"])
-def test_two_processes_say_what_transformers_says(make: type[LoadedModel], tmp_path: Path) -> None:
+def test_two_processes_say_what_transformers_says(make: Callable[[], LoadedModel], tmp_path: Path) -> None:
     loaded, rng = make(), random.Random(3)
     beginning = [rng.randrange(VOCAB_SIZE) for _ in range(24)]
     prompts = [
@@ -197,7 +198,7 @@ def test_a_worker_does_not_outlive_its_engine() -> None:
 
 def is_alive(pid: int) -> bool:
     """Return whether a process runs. One that has ended and waits for its new parent to look does not count."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return psutil.pid_exists(pid) and str(psutil.Process(pid).status()) != str(psutil.STATUS_ZOMBIE)
 
 
 def test_the_toy_model_cannot_be_split() -> None:

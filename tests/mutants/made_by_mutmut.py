@@ -75,4 +75,5 @@ def _mutations(original: str) -> Iterator[tuple[str, str]]:
         function = mutation.contained_by_top_level_function
         if isinstance(function, cst.FunctionDef):
             mutated = module.deep_replace(mutation.original_node, mutation.mutated_node)
+            assert isinstance(mutated, cst.Module)
             yield function.name.value, mutated.code

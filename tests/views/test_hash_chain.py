@@ -9,6 +9,7 @@ import pytest
 from course.views.hash_chain import chain_panel, hash_chain, hits_of
 from course.views.hash_chain.chains import ROOT_HASH, chains_of, faults
 from course.views.picture import Picture
+from mini_vllm.seams.interfaces import HashBlock
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.drawing import SVG, is_sound, layers, texts, tooltips, tree
 
@@ -96,17 +97,17 @@ def test_hits_are_those_of_the_handout(num_tokens: int) -> None:
     assert frames(picture, "mv-found") == 1
 
 
-def forgets_the_parent(parent: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None]) -> bytes:
+def forgets_the_parent(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
     return hash_block(ROOT_HASH, token_ids, extra_keys)
 
 
-def forgets_the_salt(parent: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None]) -> bytes:
-    return hash_block(parent, token_ids)
+def forgets_the_salt(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
+    return hash_block(parent_hash, token_ids)
 
 
-def counts_calls() -> object:
+def counts_calls() -> HashBlock:
     calls = iter(range(1000))
-    return lambda parent, token_ids, extra_keys: hashlib.sha256(str(next(calls)).encode()).digest()
+    return lambda parent_hash, token_ids, extra_keys=(): hashlib.sha256(str(next(calls)).encode()).digest()
 
 
 def test_a_wrong_hash_is_seen_wrong() -> None:
@@ -120,7 +121,7 @@ def test_a_wrong_hash_is_seen_wrong() -> None:
     assert "wrong: block 2 of E" in picture.twin
     salted = chains_of({"A": A, "C": A}, 4, forgets_the_salt, SALTS, {})
     assert [fault.place for fault in faults(salted)] == [0, 1, 2]
-    changing = chains_of({"A": A, "B": A}, 4, counts_calls(), {}, {})  # type: ignore[arg-type]
+    changing = chains_of({"A": A, "B": A}, 4, counts_calls(), {}, {})
     assert ["another hash" in fault.words for fault in faults(changing)] == [True] * 3
 
 
@@ -132,7 +133,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         (({"A": A}, 4, lambda *_: 7), "returned 7, but a hash is bytes"),
     ):
         with pytest.raises(ValueError, match=problem):
-            hash_chain(*arguments)  # type: ignore[arg-type]
+            hash_chain(*arguments)
     with pytest.raises(ValueError, match="name B, but the prompts are A"):
         hash_chain({"A": A}, 4, salts={"B": "x"})
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         ((alone(), 4, functions(flatten_tokens=lambda *_: [1])), "three lists"),
     ):
         with pytest.raises(ValueError, match=problem):
-            paged_batch(*arguments)  # type: ignore[arg-type]
+            paged_batch(*arguments)
 
 
 def test_the_picture_needs_no_torch() -> None:

@@ -20,7 +20,8 @@ OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 def play(seed: int, **settings: object) -> tuple[LLMEngine, list[dict[str, object]]]:
     """Run a workload, with an abort in it; return what the engine really had at the end of each step."""
     engine = make_engine(small_config(**(TIGHT | settings)), record=True)
-    pending, truth = make_workload(seed, 8), []
+    pending = make_workload(seed, 8)
+    truth: list[dict[str, object]] = []
     for number in range(500):
         while pending and pending[0].step <= number:
             add(engine, pending.pop(0))
@@ -44,7 +45,8 @@ def play(seed: int, **settings: object) -> tuple[LLMEngine, list[dict[str, objec
 
 def told(recording: Recording) -> list[dict[str, object]]:
     """Return the same from the records alone."""
-    state, out = RunState(recording.info), []
+    state = RunState(recording.info)
+    out: list[dict[str, object]] = []
     for record in recording.steps:
         state.advance(record)
         running = [request_id for request_id, *_ in record["running_after"]]

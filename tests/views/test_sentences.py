@@ -7,12 +7,13 @@ import pytest
 from course.traces.recording import Recording
 from course.traces.sentences import describe_step, is_in_front
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.config import Policy
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.seams.lineup import parse_lineup
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_a_victim_waits_in_front_or_at_its_place(policy: str) -> None:
+def test_a_victim_waits_in_front_or_at_its_place(policy: Policy) -> None:
     """FCFS puts a victim in front; by priority somebody more urgent may stand before it."""
     config = replace(SMALL_POOL, policy=policy)
     places: set[bool] = set()

@@ -51,7 +51,7 @@ def lines(picture: Picture) -> dict[str, str]:
 
 def numbers(words: str) -> list[int]:
     """Return the numbers behind `ranges`."""
-    found = []
+    found: list[int] = []
     for word in words.split():
         first, _, last = word.partition("-")
         if first.isdigit():

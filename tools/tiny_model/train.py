@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from tools.tiny_model.corpus import Document, corpus
 
@@ -57,7 +57,7 @@ def make_tokenizer(documents: Iterable[Document]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     tokenizer.train_from_iterator(("".join(text for text, _ in pieces(made)) for made in documents), trainer)
-    fast = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         bos_token=END_OF_TEXT,
         eos_token=TURN_END,
@@ -146,7 +146,7 @@ def train(
         cosine = 0.02 + 0.49 * (1 + math.cos(math.pi * step / steps))
         optimizer.param_groups[0]["lr"] = peak_rate * min(1.0, step / 100) * cosine
         loss = loss_of(model, ids, weights)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -156,13 +156,13 @@ def train(
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, loss: float, made_by: str) -> None:
     """Write weights, tokenizer and the README that says how they came about."""
-    model.generation_config = GenerationConfig(
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=[tokenizer.eos_token_id, tokenizer.bos_token_id],
         pad_token_id=tokenizer.pad_token_id,
         do_sample=False,
     )
-    model.to(torch.bfloat16).save_pretrained(out)
+    model.bfloat16().save_pretrained(out)
     tokenizer.save_pretrained(out)
     weights = out / "model.safetensors"
     weights.chmod(0o644)
@@ -197,7 +197,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(arguments.seed)
     if arguments.init:
-        tokenizer = AutoTokenizer.from_pretrained(arguments.init)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.init)
         model = LlamaForCausalLM.from_pretrained(arguments.init, dtype=torch.float32)
     else:
         tokenizer = make_tokenizer(corpus(arguments.seed, arguments.characters // 4))

@@ -35,7 +35,7 @@ def schedule_step(
         if kv.allocate_slots(request, wanted) is None:
             refused = np.True_
             if not preemption.make_room(request, wanted, running, waiting, scheduler_output, kv):
-                if request.status == RequestStatus.PREEMPTED:
+                if request.status == RequestStatus.PREEMPTED:  # type: ignore[comparison-overlap]
                     break
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = wanted

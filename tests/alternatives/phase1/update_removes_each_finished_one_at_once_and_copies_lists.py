@@ -9,7 +9,7 @@ def update_from_output(scheduler_output, sampled_token_ids, requests, running, *
     Goes through the requests in the order of the step. A request that is not in `requests` any more
     is passed over. Returns request id to the tokens that were kept: none after a stop.
     """
-    result = {}
+    result: dict[str, list[int]] = {}
     for request_id in list(scheduler_output.num_scheduled_tokens):
         if request_id not in requests:
             continue

@@ -53,7 +53,7 @@ class PagedKVCacheManager:
             self.cache.pin(request, tuple(hit_blocks), self.pool)
             self.tables[request.request_id] = _Table(hit_blocks)
         table = self.tables[request.request_id].ids
-        new = []
+        new: list[int] = []
         while len(new) < need:
             new.extend(self.pool.get_new_blocks(1))
         table.extend(new)

@@ -1,8 +1,13 @@
 """Queue with nodes of its own."""
 
+from typing import Any
+
 
 class _Node:
     __slots__ = ("block", "left", "right")
+    block: Any
+    left: Any
+    right: Any
 
 
 class FreeKVCacheBlockQueue:

@@ -2,6 +2,7 @@
 
 import functools
 import heapq
+from typing import Any
 
 from mini_vllm.core.request import Request
 
@@ -26,7 +27,7 @@ class PriorityRequestQueue:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, float, str, Request]] = []
+        self._heap: list[Any] = []
 
     def add_request(self, request):
         """Put a request where its priority belongs."""

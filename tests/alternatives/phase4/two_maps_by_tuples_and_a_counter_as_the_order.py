@@ -27,7 +27,7 @@ class HashPrefixCache:
     def find_longest_cache_hit(self, request):
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
         self.update_block_hashes(request)
-        out = []
+        out: list[int] = []
         for h in request.block_hashes:
             if (len(out) + 1) * self.block_size >= request.num_tokens:
                 break

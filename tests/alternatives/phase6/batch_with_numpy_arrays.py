@@ -13,7 +13,8 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[np.ndarray, np.nd
     query_start_loc = np.concatenate([[0], counts.cumsum()])
     positions = np.arange(counts.sum()) - np.repeat(query_start_loc[:-1] - starts, counts)
     owners = np.repeat(np.arange(len(batch)), counts)
-    input_ids = np.array([batch[i].request.all_token_ids[p] for i, p in zip(owners, positions, strict=True)])
+    pairs = zip(owners.tolist(), positions.tolist(), strict=True)
+    input_ids = np.array([batch[i].request.all_token_ids[p] for i, p in pairs])
     return input_ids, positions, query_start_loc
 
 

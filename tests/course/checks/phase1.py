@@ -107,7 +107,7 @@ def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) 
 
 
 def _trace(
-    overtake: bool, by_length: bool = False, check_invariants: bool = False, **settings: int
+    overtake: bool, by_length: bool = False, check_invariants: bool = False, **settings: Any
 ) -> list[StepRecord]:
     """Return what `mini-vllm trace --lineup starter:1 --requests 30` shows."""
     lineup = parse_lineup("solution:1")
