@@ -33,10 +33,7 @@ PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax
 # What proves an installation and the engine: the graded tests on the reference, the engine and its equality with
 # vLLM's recorded decisions and with transformers, the course's texts and commands, and one whole notebook.
 FIRST_TESTS = ["labs", "tests/engine", "tests/model", "tests/course", "tests/cli", "notebooks/00_tour.ipynb"]
-OTHER_TESTS = [
-    *("tests/bench", "tests/grading", "tests/judge", "tests/jupyter", "tests/mutants", "tests/notebook"),
-    *("tests/simulator", "tests/tools", "tests/views", "notebooks"),
-]
+OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TESTS)]
 # end
 
 COMMANDS = {

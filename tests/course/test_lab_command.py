@@ -100,15 +100,11 @@ def test_a_cpu_build_that_was_asked_for_and_cannot_be_had_is_an_error(
         lab.install_cpu_torch(is_required=True)
 
 
-def test_every_folder_of_tests_runs_in_test_all_and_once(lab: ModuleType) -> None:
-    listed = [*lab.FIRST_TESTS, *lab.OTHER_TESTS]
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
-    assert {name for name in listed if name.startswith("tests")} == folders
-    assert len(set(listed)) == len(listed)
-    assert all((ROOT / name).exists() for name in listed)
+def test_test_all_is_test_and_the_rest_and_the_mutants(lab: ModuleType) -> None:
     first, rest, mutants = lab.COMMANDS["test-all"]
     assert [first] == lab.COMMANDS["test"]
-    assert rest[-len(lab.OTHER_TESTS) :] == lab.OTHER_TESTS
+    assert all((ROOT / path).exists() for path in lab.FIRST_TESTS)
+    assert rest[-len(lab.OTHER_TESTS) :] == ["tests", "notebooks", *(f"--ignore={path}" for path in lab.FIRST_TESTS)]
     assert mutants == ["-m", "tests.mutants"]
 
 

@@ -138,6 +138,12 @@ def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, ed
     assert '"test": [["-m", "course", "grade"]]' in edition["lab.py"].decode()
 
 
+def test_its_code_is_formatted_and_linted(student: Path) -> None:
+    for arguments in (("check", "--no-cache"), ("format", "--check", "--no-cache")):
+        done = run(student, "ruff", *arguments)
+        assert done.returncode == 0, done.stdout
+
+
 def test_the_readme_and_the_assistants_rules_name_only_what_is_there(student: Path) -> None:
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     for name in ("README.md", "AGENTS.md"):
