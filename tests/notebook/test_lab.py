@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,12 +163,18 @@ def test_what_each_phase_bought_is_said_in_rows_and_sentences() -> None:
             assert cell in bundle["text/plain"]
 
 
+def text_of(widget: Any) -> str:
+    """Return the text alternative of a widget."""
+    data, _ = widget._repr_mimebundle_()
+    return str(data["text/plain"])
+
+
 def test_pictures_of_runs_and_of_what_is_missing() -> None:
     lab = Lab(4, "solution")
     before, after = lab.play(WORKLOAD, phases=3), lab.play(WORKLOAD)
-    assert "step 2 of" in watch(after, 2)._repr_mimebundle_()[0]["text/plain"]
-    assert "before" in compare(before, after, ("before", "after"))._repr_mimebundle_()[0]["text/plain"]
-    assert "step 2 of" in watch_blocks(after, 2)._repr_mimebundle_()[0]["text/plain"]
+    assert "step 2 of" in text_of(watch(after, 2))
+    assert "before" in text_of(compare(before, after, ("before", "after")))
+    assert "step 2 of" in text_of(watch_blocks(after, 2))
     assert same_answers(before, after) == "All 4 requests said the same tokens in both runs."
     notice = Notice("missing", "phase 4")
     assert watch(notice) is notice
@@ -221,5 +228,7 @@ def test_a_run_is_told_a_line_a_step() -> None:
 
 def test_results_are_told_by_name_unless_one_is_missing() -> None:
     notice = Notice("missing", "phase 4")
-    assert repr(each_as_text({"a": [1, 2], "bcd": [3]}, len)) == "a    2\nbcd  1"
-    assert each_as_text({"a": [1, 2], "b": notice}, len) is notice
+    results: dict[str, list[int] | Notice] = {"a": [1, 2], "bcd": [3]}
+    assert repr(each_as_text(results, len)) == "a    2\nbcd  1"
+    results["b"] = notice
+    assert each_as_text(results, len) is notice
