@@ -4,9 +4,11 @@
 """
 
 import os
+import re
 import sys
 from collections.abc import Generator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +22,7 @@ from course.sandbox.errors import OutOfTime, StarterNotLoadedError
 from course.starter_status import starter_path
 from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, lineup_from_env
 
+TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
 FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(PHASE_NAMES, 1))
 
 
@@ -39,6 +42,22 @@ def import_starter(phase: int) -> ModuleType:
         return import_module(f"labs.{FOLDERS[phase - 1]}.starter")
     except (Exception, SystemExit, OutOfTime) as error:
         raise StarterNotLoadedError(complaint_about_import(error, starter_path(phase))) from None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a marker for each task, `task2_1` for `labs/phase2_*/test_task2_1_*.py`."""
+    for path in sorted(Path(__file__).parent.glob("phase*/test_task*.py")):
+        if task := TASK_FILE.match(path.name):
+            config.addinivalue_line(
+                "markers", f"task{task[1]}_{task[2]}: graded test of phase {task[1]}, task {task[2]}"
+            )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each graded test the marker of its file."""
+    if task := TASK_FILE.match(item.path.name):
+        item.add_marker(f"task{task[1]}_{task[2]}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -114,7 +114,7 @@ def test_a_phase_whose_file_was_not_loaded_is_an_error(checkout: Checkout) -> No
 
 def test_a_test_of_the_plan_that_does_not_exist_is_not_run(checkout: Checkout) -> None:
     checkout.solve(1)
-    path = checkout.starter(1).with_name("test_lab.py")
+    path = checkout.starter(1).with_name("test_task1_1_clamp.py")
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("def test_clamp_chunks_and_budgets", "def clamp_chunks_and_budgets"), encoding="utf-8")
     (first,) = checkout.grade("--phase", "1")["phases"]

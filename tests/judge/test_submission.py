@@ -35,7 +35,7 @@ def read(path: Path) -> Submission:
         ("phase_6.py", 6),
         ("labs/phase7_x/starter.py", None),
         ("starter.py", None),
-        ("labs/phase3_preemption/test_lab.py", None),
+        ("labs/phase3_preemption/test_task3_1_priority_queue.py", None),
         ("__MACOSX/labs/phase3_preemption/starter.py", None),
     ],
 )

@@ -1,0 +1,169 @@
+"""Graded tests of task 1.4."""
+
+import random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from course.labtest.phase1.cases import NUM_STATES, SEEDS
+from course.labtest.phase1.reference_model import plain_update
+from course.labtest.phase1.situations import (
+    EOS,
+    Update,
+    caught_up,
+    random_update,
+)
+from course.labtest.support import difference, fail_with_smallest
+
+
+def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
+    Update([caught_up("A"), caught_up("B", 3)], {"B": [12], "A": [11]}).check(
+        phase1,
+        "Every sampled token is appended to its request, and returned as kept.",
+        "which list of the request holds prompt and outputs together?",
+        returned={"A": [11], "B": [12]},
+        running="A B",
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_kwargs", "max_model_len", "token_id", "reason", "stop_reason"),
+    [
+        ({}, 1000, EOS, "stop", None),
+        ({"ignore_eos": True}, 1000, EOS, None, None),
+        ({"stop_token_ids": (8, 9)}, 1000, 9, "stop", 9),
+        ({"stop_token_ids": (EOS,), "ignore_eos": True}, 1000, EOS, "stop", EOS),
+        ({"max_tokens": 3}, 1000, 11, "length", None),
+        ({"max_tokens": 4}, 1000, 11, None, None),
+        ({}, 7, 11, "length", None),
+        ({}, 8, 11, None, None),
+        ({"max_tokens": 3}, 7, EOS, "stop", None),
+        ({"max_tokens": 3, "stop_token_ids": (8,)}, 1000, 8, "stop", 8),
+    ],
+    ids=[
+        "EOS",
+        "EOS ignored",
+        "stop token",
+        "EOS ignored but a stop token",
+        "max_tokens reached",
+        "one below max_tokens",
+        "max_model_len reached",
+        "one below max_model_len",
+        "EOS goes before length",
+        "stop token goes before length",
+    ],
+)
+def test_every_way_to_end(
+    phase1: ModuleType,
+    request_kwargs: dict[str, Any],
+    max_model_len: int,
+    token_id: int,
+    reason: str | None,
+    stop_reason: int | None,
+) -> None:
+    request = caught_up("A", 2, num_prompt=4, **request_kwargs)
+    Update([request, caught_up("B", num_prompt=1)], {"A": [token_id], "B": [11]}, max_model_len=max_model_len).check(
+        phase1,
+        "check_stop says whether a request is over. If it is: its status is final, its last token is kept, its "
+        "blocks are freed and it leaves RUNNING. If it is not: it goes on.",
+        "do you ask check_stop after each token, with the max_model_len that you were given?",
+        returned={"A": [token_id], "B": [11]},
+        running="A B" if reason is None else "B",
+        finished={} if reason is None else {"A": reason},
+        freed="" if reason is None else "A",
+        stop_reasons={} if stop_reason is None else {"A": stop_reason},
+    )
+
+
+def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
+    running = [caught_up("A"), caught_up("B", max_tokens=2), caught_up("C")]
+    Update(running, {"A": [11, EOS, 12, EOS], "B": [11, 12, 13], "C": [11, 12, 13]}).check(
+        phase1,
+        "A step may sample several tokens of a request. Those behind the one that ends it never happened, and a "
+        "request is freed once.",
+        "do you append all tokens first and look for a stop afterwards, or look after each one?",
+        returned={"A": [11, EOS], "B": [11, 12], "C": [11, 12, 13]},
+        running="C",
+        finished={"A": "stop", "B": "length"},
+        freed="A B",
+    )
+
+
+def test_requests_end_in_the_order_of_the_step(phase1: ModuleType) -> None:
+    running = [caught_up(name) for name in "ABCD"]
+    sampled = {"A": [EOS], "B": [EOS], "C": [11], "D": [EOS]}
+    Update(running, sampled, planned="DCBA").check(
+        phase1,
+        "The requests are gone through in the order of the step, so their blocks come back in that order.",
+        "over which of the dictionaries does your loop go?",
+        returned=sampled,
+        running="C",
+        finished={"A": "stop", "B": "stop", "D": "stop"},
+        freed="D B A",
+    )
+
+
+def test_neighbors_end_together_and_the_order_stays(phase1: ModuleType) -> None:
+    running = [caught_up(name) for name in "DBEAC"]
+    sampled = {"B": [EOS], "D": [11], "E": [EOS], "C": [11], "A": [11]}
+    Update(running, sampled).check(
+        phase1,
+        "The finished requests leave RUNNING, in the very list that was passed in; the others keep their order.",
+        "do you remove from a list while you go through it? Do you change the caller's list or make a new one?",
+        returned=sampled,
+        running="D A C",
+        finished={"B": "stop", "E": "stop"},
+        freed="B E",
+    )
+
+
+def test_a_gone_request_is_passed_over(phase1: ModuleType) -> None:
+    Update([caught_up("B")], {"A": [11], "B": [12]}, planned="AB", gone="A").check(
+        phase1,
+        "A request that is not in `requests` any more is passed over: its token is nobody's.",
+        "what does your code do with an id of the step that `requests` does not know?",
+        returned={"B": [12]},
+        running="B",
+    )
+
+
+def test_who_got_no_token_is_not_in_the_answer(phase1: ModuleType) -> None:
+    running = [caught_up("A"), caught_up("B"), caught_up("C")]
+    Update(running, {"B": [11], "C": []}).check(
+        phase1,
+        "A request in the middle of its prompt gets no token: it is left alone and is not in the answer.",
+        "neither A nor C sampled. What does `sampled_token_ids` say about the one, and what about the other?",
+        returned={"B": [11]},
+        running="A B C",
+    )
+
+
+def test_nothing_sampled_changes_nothing(phase1: ModuleType) -> None:
+    Update([caught_up("A"), caught_up("B")], {}).check(
+        phase1,
+        "A step in which nobody samples returns an empty dictionary and changes nothing.",
+        "what do you return when no request got a token?",
+        returned={},
+        running="A B",
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_updates_agree_with_a_slow_model(phase1: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    reports = []
+    for _ in range(NUM_STATES):
+        update = random_update(rng)
+        expected = plain_update(update)
+        update.apply(phase1)
+        reports.append(
+            difference(
+                "A random update does not follow the numbered rules in the starter.",
+                before=update.before,
+                expected=expected,
+                yours=update.outcome(),
+                hint="take the requests in the order of the step and their tokens one by one: where do you part?",
+            )
+        )
+    fail_with_smallest(reports)

@@ -1,0 +1,89 @@
+"""Graded tests of task 6.1."""
+
+import random
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+import pytest
+import torch
+
+from course.labtest.phase6.reference_attention import (
+    describe_rows,
+    naive_flat_batch,
+    random_rows,
+    row_of,
+)
+from course.labtest.phase6.symptoms import symptom_of_flat
+from course.labtest.support import as_ints, expect_equal, expect_rows
+from mini_vllm.core.step import ScheduledRequest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def check_flat(
+    phase6: ModuleType, batch: Sequence[ScheduledRequest], input_ids: list[int], positions: list[int], starts: list[int]
+) -> None:
+    yours = [as_ints(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
+    better_hint = symptom_of_flat(batch, yours, (input_ids, positions, starts))
+    expect_rows(
+        {
+            "input_ids": (yours[0], input_ids),
+            "positions": (yours[1], positions),
+            "query_start_loc": (yours[2], starts),
+        },
+        rule="The row has request by request the tokens of this step, each with its position in its request.",
+        situation=describe_rows(batch),
+        hint=better_hint
+        or "a position is a fact about the token in its sequence: does it start again at 0 in a new chunk?",
+    )
+
+
+def check_logits_rows(phase6: ModuleType, batch: Sequence[ScheduledRequest], expected: list[int]) -> None:
+    expect_equal(
+        as_ints(phase6.select_logits_rows(batch), "select_logits_rows"),
+        expected,
+        rule="Logits are taken behind the last token of each request that samples, counted in the step's row.",
+        situation=describe_rows(batch),
+        hint="how many tokens of the row stand before and in this request, the ones that do not sample included?",
+    )
+
+
+def test_flatten_one_request(phase6: ModuleType) -> None:
+    check_flat(phase6, [row_of("A", 0, 4, [5])], [100, 101, 102, 103], [0, 1, 2, 3], [0, 4])
+    second_chunk = row_of("A", 3, 4, [5, 6], num_more=2, samples=False)
+    check_flat(phase6, [second_chunk], [103, 104, 105, 106], [3, 4, 5, 6], [0, 4])
+    decode = row_of("A", 6, 1, [5, 6], num_outputs=3)  # 4 prompt tokens, 3 generated ones
+    check_flat(phase6, [decode], [152], [6], [0, 1])
+    resumed = row_of("A", 2, 5, [5, 6], num_outputs=3)
+    check_flat(phase6, [resumed], [102, 103, 150, 151, 152], [2, 3, 4, 5, 6], [0, 5])
+
+
+def test_flatten_keeps_the_requests_apart_and_in_order(phase6: ModuleType) -> None:
+    batch = [row_of("B", 3, 2, [5, 6]), row_of("A", 7, 1, [1, 2], num_outputs=2), row_of("C", 0, 3, [4])]
+    check_flat(phase6, batch, [203, 204, 151, 300, 301, 302], [3, 4, 7, 0, 1, 2], [0, 2, 3, 6])
+
+
+def test_logits_rows_are_those_of_requests_that_sample(phase6: ModuleType) -> None:
+    chunk = row_of("A", 4, 4, [1, 2], num_more=9, samples=False)
+    decode, prompt = row_of("B", 6, 1, [3, 4]), row_of("C", 0, 3, [5])
+    check_logits_rows(phase6, [chunk, decode, prompt], [4, 7])
+    check_logits_rows(phase6, [decode, chunk, prompt], [0, 7])
+    check_logits_rows(phase6, [prompt, decode, chunk], [2, 3])
+    check_logits_rows(phase6, [chunk], [])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_batches_flat(phase6: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        batch = random_rows(rng, block_size=4)
+        flat = naive_flat_batch(batch, block_size=4)
+        check_flat(phase6, batch, flat.input_ids.tolist(), flat.positions.tolist(), flat.query_start_loc.tolist())
+        check_logits_rows(phase6, batch, flat.logits_indices.tolist())

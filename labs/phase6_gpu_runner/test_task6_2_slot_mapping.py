@@ -1,0 +1,86 @@
+"""Graded tests of task 6.2."""
+
+import random
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+import pytest
+import torch
+
+from course.labtest.phase6.reference_attention import (
+    describe_rows,
+    naive_flat_batch,
+    random_rows,
+    row_of,
+)
+from course.labtest.support import as_ints, expect_equal
+from mini_vllm.core.step import ScheduledRequest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[int]) -> None:
+    expect_equal(
+        as_ints(phase6.compute_slot_mapping(batch, block_size), "compute_slot_mapping"),
+        expected,
+        rule="The token at position p goes to place p % block_size of block number p // block_size of its table.",
+        situation=describe_rows(batch, block_size),
+        hint="a slot is a fact about memory: which block of the table holds this position, and where in it?",
+    )
+
+
+def check_tables(
+    phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[list[int]]
+) -> None:
+    given = [list(row.block_ids) for row in batch]
+    yours = [as_ints(table, "pad_block_tables") for table in phase6.pad_block_tables(batch, block_size)]
+    situation = describe_rows(batch, block_size)
+    expect_equal(
+        yours,
+        expected,
+        rule="Each table is cut to the blocks that hold tokens after this step, then filled with block 0.",
+        situation=situation,
+        hint="how many blocks do num_computed + n tokens need, and which table needs the most?",
+    )
+    expect_equal(
+        [list(row.block_ids) for row in batch],
+        given,
+        rule="Padding leaves the requests' own block tables as they are.",
+        situation=f"block_ids of the batch after the call\n{situation}",
+        hint="does `+=` on a list make a new list?",
+    )
+
+
+def test_slots_follow_the_block_table(phase6: ModuleType) -> None:
+    check_slots(phase6, [row_of("A", 0, 6, [7, 2])], 4, [28, 29, 30, 31, 8, 9])
+    check_slots(phase6, [row_of("A", 3, 4, [7, 2, 9], num_more=3)], 4, [31, 8, 9, 10])
+    check_slots(phase6, [row_of("A", 8, 1, [7, 2, 9, 4])], 4, [36])
+    check_slots(phase6, [row_of("A", 1, 3, [7, 2, 9, 4])], 1, [2, 9, 4])
+    check_slots(phase6, [row_of("A", 2, 5, [7, 2, 9])], 3, [23, 6, 7, 8, 27])
+    check_slots(phase6, [row_of("B", 4, 2, [3, 1]), row_of("A", 0, 2, [5])], 4, [4, 5, 20, 21])
+
+
+def test_tables_are_cut_then_padded(phase6: ModuleType) -> None:
+    long, short = row_of("A", 8, 1, [7, 2, 9]), row_of("B", 0, 3, [4])
+    check_tables(phase6, [long, short], 4, [[7, 2, 9], [4, 0, 0]])
+    first_chunk = row_of("C", 0, 4, [5, 1, 6], num_more=8)
+    check_tables(phase6, [first_chunk, short], 4, [[5], [4]])
+    check_tables(phase6, [short, row_of("D", 4, 1, [8, 3, 10])], 4, [[4, 0], [8, 3]])
+    check_tables(phase6, [row_of("E", 2, 2, [8, 3, 10, 6])], 1, [[8, 3, 10, 6]])
+
+
+@pytest.mark.parametrize(("seed", "block_size"), [(0, 1), (1, 2), (2, 4), (3, 3), (4, 16)])
+def test_random_batches_in_blocks(phase6: ModuleType, seed: int, block_size: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        batch = random_rows(rng, block_size)
+        flat = naive_flat_batch(batch, block_size)
+        check_slots(phase6, batch, block_size, flat.slot_mapping.tolist())
+        check_tables(phase6, batch, block_size, flat.block_tables.tolist())

@@ -1,0 +1,209 @@
+"""Graded tests of task 6.5."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+import pytest
+import torch
+
+from course.labtest.phase6.reference_sampler import naive_sample, random_row
+from course.labtest.support import as_ints, expect_equal, expect_rows
+from mini_vllm.sampling_params import SamplingParams
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def sampled(phase6: ModuleType, rows: Sequence[tuple[Sequence[float], SamplingParams, float]]) -> list[int]:
+    logits = torch.tensor([list(row[0]) for row in rows])
+    return as_ints(phase6.sample(logits, [row[1] for row in rows], [row[2] for row in rows]), "sample")
+
+
+def logs(*probabilities: float) -> list[float]:
+    return [math.log(probability) for probability in probabilities]
+
+
+def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
+    logits = [[1.0, 3.0, 2.0, -1.0], [-5.0, -7.0, -4.0, -3.5], [8.9990, 9.0, 8.9999, 8.9998]]
+    params = [SamplingParams(), SamplingParams(top_k=3), SamplingParams(top_p=0.5)]
+    for draw in (0.0, 0.5, 0.999999):
+        expect_equal(
+            sampled(phase6, [(row, settings, draw) for row, settings in zip(logits, params, strict=True)]),
+            [1, 3, 1],
+            rule="With temperature 0 the likeliest token comes, whatever the draw and the filters.",
+            situation=f"logits {logits}, all draws {draw}",
+            hint="what is the limit of dividing by an ever smaller temperature?",
+        )
+    tied = sampled(phase6, [([1.0, 4.0, 0.0, 4.0], SamplingParams(), 0.7)])
+    expect_equal(
+        tied[0] in (1, 3),
+        True,
+        rule="With temperature 0 and a tie, one of the likeliest tokens comes.",
+        situation=f"logits [1, 4, 0, 4]; yours chose token {tied[0]}",
+        hint="which tokens have the highest logit?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        # Token 2 has probability 0.5, token 0 0.3, token 3 0.15, token 1 0.05.
+        ({}, [2, 2, 0, 0, 3, 1]),
+        ({"top_k": 1}, [2, 2, 2, 2, 2, 2]),
+        ({"top_k": 2}, [2, 2, 2, 0, 0, 0]),  # 0.625 and 0.375
+        ({"top_k": 3}, [2, 2, 0, 0, 3, 3]),
+        ({"top_k": 99}, [2, 2, 0, 0, 3, 1]),
+        ({"top_p": 0.001}, [2, 2, 2, 2, 2, 2]),
+        ({"top_p": 0.45}, [2, 2, 2, 2, 2, 2]),
+        ({"top_p": 0.6}, [2, 2, 2, 0, 0, 0]),  # 0.5 does not reach 0.6; the token that crosses it stays
+        ({"top_p": 0.9}, [2, 2, 0, 0, 3, 3]),
+        ({"top_p": 0.99}, [2, 2, 0, 0, 3, 1]),
+        ({"top_k": 2, "top_p": 0.62}, [2, 2, 2, 2, 2, 2]),  # of the two, token 2 has 0.625
+        ({"top_k": 3, "top_p": 0.7}, [2, 2, 2, 0, 0, 0]),
+    ],
+    ids=str,
+)
+def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str, float], expected: list[int]) -> None:
+    draws = [0.0, 0.45, 0.55, 0.77, 0.93, 0.999999]
+    logits = logs(0.3, 0.05, 0.5, 0.15)
+    params = SamplingParams(temperature=1.0, **settings)  # type: ignore[arg-type]
+    yours = sampled(phase6, [(logits, params, draw) for draw in draws])
+    expect_rows(
+        {f"draw {draw}": pair for draw, pair in zip(draws, zip(yours, expected, strict=True), strict=True)},
+        rule="First top_k, then top_p, each time scaled to 1; then walk from the likeliest on until over the draw.",
+        situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
+        hint="which tokens are kept, what are their shares of what is kept, and where in these does the draw fall?",
+    )
+
+
+def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
+    # 0.6 and 0.4: at temperature 0.5 their squares, 0.692 and 0.308; at 2 their roots, 0.551 and 0.449.
+    rows = [(logs(0.4, 0.6), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
+    yours = sampled(phase6, rows)
+    expected = [1, 1, 1, 0, 0, 0]
+    expect_rows(
+        {
+            f"temperature {row[1].temperature}, draw {row[2]}": pair
+            for row, pair in zip(rows, zip(yours, expected, strict=True), strict=True)
+        },
+        rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
+        situation="two tokens with probabilities 0.4 and 0.6 at temperature 1",
+        hint="is the temperature applied before the softmax or after it, and by which operation?",
+    )
+
+
+def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
+    # 0.6, 0.3, 0.1 become 0.783, 0.196, 0.022 at temperature 0.5: one token reaches 0.7.
+    params = SamplingParams(temperature=0.5, top_p=0.7)
+    expect_equal(
+        sampled(phase6, [(logs(0.6, 0.3, 0.1), params, 0.95)]),
+        [0],
+        rule="top_p counts probabilities after the temperature.",
+        situation="probabilities 0.6, 0.3, 0.1 at temperature 1; temperature 0.5, top_p 0.7, draw 0.95",
+        hint="in which order does the docstring name the steps?",
+    )
+
+
+def test_a_probability_that_is_just_top_p_reaches_it(phase6: ModuleType) -> None:
+    draws = [0.1, 0.9]
+    params = SamplingParams(temperature=1.0, top_p=0.5)
+    yours = sampled(phase6, [([0.0, -1000.0, 0.0], params, draw) for draw in draws])
+    expect_equal(
+        len(set(yours)),
+        1,
+        rule="top_p keeps the fewest tokens whose probabilities reach it: just as much is enough.",
+        situation=f"probabilities 0.5, 0, 0.5; top_p=0.5; draws {draws}; yours chose {yours}; counted: different ones",
+        hint="with the first 0.5 kept, how much is missing to top_p?",
+    )
+
+
+def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
+    draws = [0.0, 0.25, 0.5, 0.75]
+    yours = sampled(phase6, [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in draws])
+    expect_equal(
+        len(set(yours)),
+        4,
+        rule="The walk goes on until the probabilities add up to more than the draw, not to as much.",
+        situation=f"four equal tokens, draws {draws}; yours chose {yours}; counted: different tokens",
+        hint="with the draw 0.25, is 0.25 more than the draw?",
+    )
+
+
+def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(2000, generator=generator)
+    largest = 1 - 2**-53  # the largest number that random() gives
+    three_best = sorted(logits.topk(3).indices.tolist())
+    yours = sampled(
+        phase6,
+        [
+            (logits.tolist(), SamplingParams(temperature=1.0), largest),
+            (logits.tolist(), SamplingParams(temperature=1.0, top_k=3), largest),
+            (logits.tolist(), SamplingParams(temperature=1.0, top_p=1e-6), largest),
+        ],
+    )
+    expect_rows(
+        {
+            "no filter: a token of the vocabulary": (0 <= yours[0] < 2000, True),
+            "top_k=3: one of the three likeliest": (yours[1] in three_best, True),
+            "tiny top_p: the likeliest": (yours[2], int(logits.argmax())),
+        },
+        rule="The last kept token comes even if rounding leaves the sum below the draw.",
+        situation=f"2000 tokens, draw {largest}; yours chose {yours}",
+        hint="what does your walk do when it has passed the last token?",
+    )
+
+
+def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleType) -> None:
+    logits = logs(0.3, 0.05, 0.5, 0.15)
+    rows = [
+        (logits, SamplingParams(temperature=1.0), 0.999999),
+        (logits, SamplingParams(), 0.999999),
+        (logits[::-1], SamplingParams(temperature=1.0, top_k=2), 0.8),
+        (logits[::-1], SamplingParams(), 0.8),
+        (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
+    ]
+    expect_rows(
+        {
+            "five rows": (sampled(phase6, rows), [1, 2, 3, 1, 2]),
+            "no rows": (as_ints(phase6.sample(torch.zeros(0, 4), [], []), "sample"), []),
+        },
+        rule="Each row is sampled with its own settings and its own draw; a step in which nobody samples gives [].",
+        situation="greedy rows between random ones; then logits of the shape [0, 4]",
+        hint="which of your operations look at more than one row?",
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    vocab_size = rng.choice([5, 12, 40])
+    rows, expected = list[tuple[list[float], SamplingParams, float]](), list[int]()
+    while len(rows) < 60:
+        row = random_row(rng, vocab_size)
+        token = naive_sample(*row)
+        if token is not None:
+            rows.append(row)
+            expected.append(token)
+    yours = sampled(phase6, rows)
+    wrong = [index for index in range(60) if yours[index : index + 1] != expected[index : index + 1]]
+    if wrong:
+        logits, params, draw = rows[wrong[0]]
+        likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
+        expect_equal(
+            yours[wrong[0] : wrong[0] + 1],
+            [expected[wrong[0]]],
+            rule="Temperature, top_k, top_p, then the walk: in this order.",
+            situation=f"row {wrong[0]} of 60; temperature={params.temperature} top_k={params.top_k} "
+            f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
+            f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",
+            hint="work this row out by hand: what is kept, and where does the draw fall?",
+        )
