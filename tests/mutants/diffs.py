@@ -7,11 +7,17 @@
 A line of `#` starts a mutant and names its mistake. Below it every line is one of the reference that goes
 (`-`), one that comes (`+`), or one that stays and says where (a space). `@@` separates two places.
 What goes and what stays must occur in the reference exactly once, as whole lines: a diff has no line
-numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change.
+numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change. Comment lines
+are ignored in the reference and in the diffs.
 """
 
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+
+
+def without_comments(text: str) -> str:
+    """Return a module without the lines that hold nothing but a comment."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
 class DiffError(ValueError):
@@ -76,7 +82,7 @@ def _places(name: str, body: list[str]) -> tuple[Place, ...]:
     for is_separator, group in groupby(body, key="@@".__eq__):
         if is_separator:
             continue
-        lines = list(group)
+        lines = [line for line in group if not line[1:].lstrip().startswith("#")]
         old = tuple(line[1:] for line in lines if line[0] != "+")
         new = tuple(line[1:] for line in lines if line[0] != "-")
         if not old or old == new:
