@@ -1,19 +1,41 @@
-"""Small parts that the graded tests put around the learner's code. Nothing here is to be filled in."""
+"""Small parts that the graded tests put around the learner's code. Nothing here is to be filled in.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+`expect.py` has the assertions; the names of before at the end of this file go when no test uses them any more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import NoReturn
 
 import pytest
 
-from course.sandbox.errors import OutOfTime
+from course.labtest.expect import (
+    as_ints,
+    difference_report,
+    expect_equal,
+    explained,
+    fail_with_smallest,
+    lab_failure,
+)
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
-MOST_LINES = 12
+__all__ = [
+    "ClampChunks",
+    "SlotCountingKV",
+    "as_ints",
+    "compare",
+    "difference",
+    "expect_equal",
+    "expect_rows",
+    "explained",
+    "fail_with_smallest",
+    "fields_of",
+    "lab_failure",
+    "make_request",
+    "waiting_queue",
+]
 
 
 def make_request(
@@ -110,53 +132,11 @@ class ClampChunks:
         return num_computed_tokens == request.num_tokens
 
 
-def expect_equal(yours: object, expected: object, *, rule: str, situation: str, hint: str) -> None:
-    """Go on if the two are equal; else end the test with a message that explains itself."""
-    if yours != expected:
-        lab_failure(rule=rule, situation=situation, expected=expected, yours=yours, hint=hint)
-
-
 def expect_rows(rows: Mapping[str, tuple[object, object]], *, rule: str, situation: str, hint: str) -> None:
-    """Go on if each row's two values, yours and expected, are equal; else show all rows as a table."""
+    """Old name: `expect_equal` with two dictionaries."""
     yours = {what: row[0] for what, row in rows.items()}
     expected = {what: row[1] for what, row in rows.items()}
     expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
-
-
-def lab_failure(*, rule: str, situation: str, expected: object, yours: object, hint: str) -> NoReturn:
-    """End the test: the rule that broke, the situation, expected beside yours, and a question."""
-    indented = "\n".join(f"  {line}" for line in situation.strip().splitlines())
-    if isinstance(expected, Mapping) and isinstance(yours, Mapping):
-        comparison = _table(expected, yours)
-    else:
-        comparison = f"  expected   {expected}\n  yours      {yours}"
-    pytest.fail(f"{rule}\n\n{indented}\n\n{comparison}\nHint: {hint}", pytrace=False)
-
-
-def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> str:
-    """Return one line per entry of either mapping, with a mark where they differ."""
-    lines = [("", "expected", "yours", "")]
-    for key in (*expected, *(key for key in yours if key not in expected)):
-        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
-        lines.append((str(key), str(ours), str(theirs), "" if ours == theirs else "<-- differs"))
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return "\n".join(
-        f"  {key:<{widths[0]}}   {ours:<{widths[1]}}   {theirs:<{widths[2]}}  {mark}".rstrip()
-        for key, ours, theirs, mark in lines
-    )
-
-
-def as_ints(result: object, function: str) -> list[int]:
-    """Return the numbers in a result, whatever sequence they came in; explain a result that has none."""
-    if not isinstance(result, Iterable):
-        lab_failure(
-            rule=f"{function} must return a list of numbers.",
-            situation="It returned something that cannot be read as a list.",
-            expected="a list",
-            yours=repr(result),
-            hint="does every way through your function end in a `return`?",
-        )
-    return [int(number) for number in result]
 
 
 def difference(
@@ -168,29 +148,9 @@ def difference(
     hint: str,
     calls: Sequence[str] = (),
 ) -> str:
-    """Compare `yours` with `expected`, label by label; return a report for the learner, empty if all are equal."""
-    if all(yours[label] == expected[label] for label in expected):
-        return ""
-    table = _table({key: expected[key] for key in expected}, {key: yours[key] for key in expected})
-    if max(len(line) for line in table.splitlines()) > 120:
-        table = _stack(expected, yours)
-    lines = [rule, "", *(f"  {line}" for line in before), "", table]
-    if calls:
-        lines += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
-    return "\n".join([*lines, f"Hint: {hint}"])
-
-
-def _stack(expected: Mapping[str, object], yours: Mapping[str, object]) -> str:
-    """Return what `_table` does for values that are too long to stand side by side."""
-    width = max(len(label) for label in expected)
-    lines: list[str] = []
-    for label, wanted in expected.items():
-        if yours[label] == wanted:
-            lines.append(f"  {label:{width}}  as expected  {wanted}")
-        else:
-            lines.append(f"  {label:{width}}  expected     {wanted}")
-            lines.append(f"  {'':{width}}  yours        {yours[label]}    <-- differs")
-    return "\n".join(lines)
+    """Old name: `difference_report`, for the entries that are expected."""
+    selected = {label: yours[label] for label in expected}
+    return difference_report(selected, dict(expected), rule=rule, situation=before, hint=hint, calls=calls)
 
 
 def compare(
@@ -202,35 +162,7 @@ def compare(
     hint: str,
     calls: Sequence[str] = (),
 ) -> None:
-    """Fail with the report of `difference` if there is one."""
+    """Old name: `expect_equal`, for the entries that are expected."""
     report = difference(rule, before=before, expected=expected, yours=yours, hint=hint, calls=calls)
     if report:
         pytest.fail(report, pytrace=False)
-
-
-def fail_with_smallest(reports: Iterable[str]) -> None:
-    """Fail with the shortest of the reports that are not empty, so that the learner reads the simplest case."""
-    failures = [report for report in reports if report]
-    if failures:
-        count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
-        pytest.fail(count + min(failures, key=len), pytrace=False)
-
-
-@contextmanager
-def explained(before: Sequence[str], calls: Sequence[str] = (), hint: str = "") -> Iterator[None]:
-    """Let an exception of the learner's code carry the situation in which it happened, and perhaps a hint.
-
-    The hint is for a `ValueError` or `IndexError`; other exceptions have their own.
-    """
-    try:
-        yield
-    except NotImplementedError:
-        raise
-    except (Exception, OutOfTime) as error:
-        lines = ["The situation:", *before[-MOST_LINES:]]
-        if calls:
-            lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
-        error.add_note("\n  ".join(lines))
-        if hint and isinstance(error, ValueError | IndexError):
-            error.add_note(f"Hint: {hint}")
-        raise

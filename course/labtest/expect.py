@@ -1,0 +1,124 @@
+"""How a graded test compares and fails: one small set of functions for all phases."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pytest
+
+from course.sandbox.errors import OutOfTime
+
+MOST_LINES = 12
+MOST_COLUMNS = 120
+
+
+def expect_equal(
+    yours: object, expected: object, *, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
+) -> None:
+    """End the test with the report of `difference_report` unless the two are equal."""
+    report = difference_report(yours, expected, rule=rule, situation=situation, hint=hint, calls=calls)
+    if report:
+        pytest.fail(report, pytrace=False)
+
+
+def difference_report(
+    yours: object, expected: object, *, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
+) -> str:
+    """Compare; return a report for the learner, empty if the two are equal.
+
+    Two mappings are shown as a table with one row per entry. `situation` is how things stood before the learner's
+    code was called, `calls` are the calls that it made.
+    """
+    if yours == expected:
+        return ""
+    return _report(yours, expected, rule, situation, hint, calls)
+
+
+def lab_failure(*, rule: str, situation: str | Sequence[str], expected: object, yours: object, hint: str) -> NoReturn:
+    """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
+    pytest.fail(_report(yours, expected, rule, situation, hint), pytrace=False)
+
+
+def fail_with_smallest(reports: Iterable[str]) -> None:
+    """Fail with the shortest of the reports that are not empty, so that the learner reads the simplest case."""
+    failures = [report for report in reports if report]
+    if failures:
+        count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
+        pytest.fail(count + min(failures, key=len), pytrace=False)
+
+
+@contextmanager
+def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "") -> Iterator[None]:
+    """Add the situation to an exception of the learner's code, and a hint if there is one.
+
+    The hint is for a `ValueError`, `IndexError` or `KeyError`; other exceptions have their own.
+    """
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except (Exception, OutOfTime) as error:
+        lines = ["The situation:", *situation[-MOST_LINES:]]
+        if calls:
+            lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
+        error.add_note("\n  ".join(lines))
+        if hint and isinstance(error, ValueError | IndexError | KeyError):
+            error.add_note(f"Hint: {hint}")
+        raise
+
+
+def as_ints(result: object, function: str) -> list[int]:
+    """Return the numbers in a result, whichever sequence holds them; explain a result that is no sequence."""
+    if not isinstance(result, Iterable):
+        lab_failure(
+            rule=f"{function} must return a list of numbers.",
+            situation="It returned something that cannot be read as a list.",
+            expected="a list",
+            yours=repr(result),
+            hint="does every path through your function end in a `return`?",
+        )
+    return [int(number) for number in result]
+
+
+def _report(
+    yours: object, expected: object, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
+) -> str:
+    if isinstance(expected, Mapping) and isinstance(yours, Mapping):
+        comparison = _table(expected, yours)
+        if max(len(line) for line in comparison) > MOST_COLUMNS:
+            comparison = _stack(expected, yours)
+    else:
+        comparison = [f"  expected   {expected}", f"  yours      {yours}"]
+    lines = situation.strip().splitlines() if isinstance(situation, str) else situation
+    parts = [rule, "", *(f"  {line}" for line in lines), "", *comparison]
+    if calls:
+        parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
+    return "\n".join([*parts, f"Hint: {hint}"])
+
+
+def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
+    """Return one line per entry of either mapping, with a mark where they differ."""
+    rows = [("", "expected", "yours", "")]
+    for key in (*expected, *(key for key in yours if key not in expected)):
+        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
+        rows.append((str(key), str(ours), str(theirs), "" if ours == theirs else "<-- differs"))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        f"  {key:<{widths[0]}}   {ours:<{widths[1]}}   {theirs:<{widths[2]}}  {mark}".rstrip()
+        for key, ours, theirs, mark in rows
+    ]
+
+
+def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
+    """Return what `_table` does for values that are too long to stand side by side."""
+    keys = [*expected, *(key for key in yours if key not in expected)]
+    width = max(len(str(key)) for key in keys)
+    lines: list[str] = []
+    for key in keys:
+        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
+        if ours == theirs:
+            lines.append(f"  {key!s:{width}}  as expected  {ours}")
+        else:
+            lines.append(f"  {key!s:{width}}  expected     {ours}")
+            lines.append(f"  {'':{width}}  yours        {theirs}    <-- differs")
+    return lines
