@@ -27,8 +27,10 @@ for command in (demo, generate, trace, stages, simulate, calibrate, parity, grad
 app.command(hidden=not solutions_exist())(oracle)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
     from classroom.cli.judge import judge
+    from classroom.cli.one_file import one_file
     from classroom.cli.release import release
 
+    app.command("one-file")(one_file)
     app.command()(release)
     app.command()(judge)
 app.add_typer(bench_app, name="bench")

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Numbers = NDArray[np.int64]
+Integers = NDArray[np.int64]
 MOST_SLOTS = 4096
 """What one group copies out of the KV cache should still lie in the processor's own cache when it is attended to."""
 MOST_QUERIES = 128
@@ -39,10 +39,10 @@ class RequestGroup:
 class _Pieces:
     """Chunks of at most MOST_QUERIES tokens: whose they are, where in the flat row, and the blocks they look at."""
 
-    owners: Numbers
-    starts: Numbers
-    lengths: Numbers
-    blocks: Numbers
+    owners: Integers
+    starts: Integers
+    lengths: Integers
+    blocks: Integers
 
 
 def group_requests(
@@ -64,7 +64,7 @@ def group_requests(
     return groups
 
 
-def _cut(queries: Numbers, seq_lens: Numbers, block_size: int) -> _Pieces:
+def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
     """Cut long chunks; what is short is one piece."""
     counts = -(-queries // MOST_QUERIES)
     owners = np.repeat(np.arange(len(queries)), counts)
@@ -74,7 +74,7 @@ def _cut(queries: Numbers, seq_lens: Numbers, block_size: int) -> _Pieces:
     return _Pieces(owners, (np.cumsum(queries) - queries)[owners] + offsets, lengths, -(-num_seen // block_size))
 
 
-def _similar(pieces: _Pieces, most_blocks: int, most_waste: float) -> Iterator[Numbers]:
+def _similar(pieces: _Pieces, most_blocks: int, most_waste: float) -> Iterator[Integers]:
     """Yield the numbers of pieces that go together: the longest first, as many as fit and waste little."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):

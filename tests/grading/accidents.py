@@ -93,7 +93,7 @@ ACCIDENTS = (
     Accident(
         "renamed function",
         3,
-        replaced("preempt(", "preempt_it("),
+        replaced(" preempt(", " preempt_it("),
         "preempt is missing from starter.py",
         spared=(1, 2, 4),
         charged=(3,),

@@ -1,0 +1,1 @@
+"""The reference engine as one file, made from the sources."""
