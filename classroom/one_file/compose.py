@@ -121,7 +121,8 @@ class Part:
 
 def first_line(node: ast.stmt) -> int:
     """Return the first line of a statement, decorators included."""
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def defined(node: ast.stmt) -> Iterator[str]:
