@@ -13,7 +13,7 @@ from mini_vllm.seams.lineup import Lineup, lineup_from_env
 
 
 class LLM:
-    """A model, an engine, and a lineup that says whose code the engine is made of.
+    """A model and an engine over it, assembled from the code that a lineup names.
 
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
     defaults to `LAB_IMPL`. `tensor_parallel_size` replaces the config's, as in vLLM. `record` keeps a trace of

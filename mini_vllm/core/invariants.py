@@ -69,7 +69,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
 
 
 def check_request(request: Request, scheduler: Scheduler) -> None:
-    """The counters are in range, and the block table is as long as they say."""
+    """The counters are in range, and the block table has the length that they require."""
     name, computed, kv = request.request_id, request.num_computed_tokens, scheduler.kv
     require(
         0 <= computed <= request.num_tokens <= scheduler.max_model_len,
@@ -87,7 +87,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
 
 
 def check_pool(scheduler: Scheduler) -> None:
-    """Every block is either free or held by as many requests as its reference count says."""
+    """Every block is either free or held by `ref_cnt` requests."""
     kv = scheduler.kv
     holders: Counter[int] = Counter()
     for request_id in scheduler.requests:
@@ -119,7 +119,7 @@ def check_sharing(scheduler: Scheduler) -> None:
 
 
 def check_cache(scheduler: Scheduler) -> None:
-    """A cached block that somebody holds is full and computed, and equal hashes mean equal prefixes."""
+    """A cached block that a request holds is full and computed, and equal hashes mean equal prefixes."""
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
     for request in scheduler.running:

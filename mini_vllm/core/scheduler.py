@@ -118,7 +118,7 @@ class Scheduler:
     ) -> Request | None:
         """End a request from outside, wherever it is; return it, or None if it is not alive.
 
-        `num_computed_tokens` says how many of its tokens have usable K and V (default: all that were scheduled).
+        `num_computed_tokens` of its tokens have usable K and V (default: all that were scheduled).
         """
         request = self.requests.get(request_id)
         if request is None:

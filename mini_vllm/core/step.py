@@ -1,4 +1,4 @@
-"""What goes around in one step: the plan, each request's share of it, and the runner's answer."""
+"""What is passed around in one step: the plan, each request's share of it, and the runner's output."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from mini_vllm.core.request import Request
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: who lost its blocks, for whom, and how many tokens came back to the budget."""
+    """One preemption: the victim, the request that needed its blocks, and the tokens returned to the budget."""
 
     victim_id: str
     cause_id: str
@@ -44,7 +44,7 @@ class ScheduledRequest:
 
 @dataclass(slots=True)
 class ModelRunnerOutput:
-    """What a forward pass gives back: new tokens by request id, and requests whose logits are unusable."""
+    """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits."""
 
     sampled_token_ids: dict[str, list[int]]
     errors: dict[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: KVCacheManager) -> None:
-    """Raise `ValueError` that says why this engine can never serve the request, and with which numbers."""
+    """Raise `ValueError` with the reason and the numbers if this engine can never serve the request."""
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
     if request.num_prompt_tokens > max_model_len - 1:

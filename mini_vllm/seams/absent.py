@@ -9,7 +9,7 @@ from mini_vllm.seams.interfaces import BlockPool, Clamp, KVCacheManager, Request
 
 
 class SlotReservation:
-    """Phase 2 absent: one slot per token, and a request reserves all it may ever need when it comes in.
+    """Phase 2 absent: one slot per token, and a request reserves all it may ever need on admission.
 
     To the rest of the engine a slot is a block of one token, so that the same runner works on both.
     Slot 0 stays unused, as block 0 does.
@@ -60,7 +60,7 @@ class SlotReservation:
 
 
 class NoPreemption:
-    """Phase 3 absent: nobody is evicted, so who gets no memory sits this step out."""
+    """Phase 3 absent: no request is preempted; a request that gets no memory skips this step."""
 
     def make_room(
         self,

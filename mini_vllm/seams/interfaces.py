@@ -1,7 +1,7 @@
 """The six seams: what each phase's code must offer to the rest of the engine.
 
 Each `Protocol` is written by one phase (its number stands in the docstring), has a do-nothing version
-in `absent.py`, and is handed to its users by `assembly.py`. Nothing here has behavior.
+in `absent.py`, and is handed to its users by `build.py`. Nothing here has behaviour.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class RequestQueue(Protocol):
 
 
 class KVCacheManager(Protocol):
-    """Phase 2: who holds which block."""
+    """Phase 2: the block tables of the requests, and the pool of free blocks."""
 
     @property
     def block_size(self) -> int:
@@ -73,7 +73,7 @@ class KVCacheManager(Protocol):
         ...
 
     def ref_counts(self) -> dict[int, int]:
-        """Return block id to number of holders, for the blocks somebody holds."""
+        """Return block id to number of holders, for the blocks in use."""
         ...
 
 
@@ -86,7 +86,7 @@ class BlockPool(Protocol):
 
 
 class Preemption(Protocol):
-    """Phase 3: who gives way when memory is short."""
+    """Phase 3: which request to preempt when KV blocks run out."""
 
     def make_room(
         self,
@@ -102,7 +102,7 @@ class Preemption(Protocol):
         Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
         `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: they are not, because `request` was its own last victim
-        (it is PREEMPTED now) or because nobody may be evicted (it is RUNNING still).
+        (it is PREEMPTED now) or because no request may be preempted (it is still RUNNING).
         """
         ...
 
@@ -137,7 +137,7 @@ class PrefixCache(Protocol):
         ...
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return block id to block hash for every block in the cache. For pictures and checks."""
+        """Return block id to block hash for every block in the cache. For pictures and checks, not for the hot path."""
         ...
 
     def hit_rate(self) -> float:
@@ -164,7 +164,7 @@ class ChunkPolicy(Protocol):
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
-        """Return whether a waiting request may come in now, as far as later chunks are concerned."""
+        """Return whether a waiting request may be admitted now, considering the memory that later chunks need."""
         ...
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:

@@ -84,7 +84,7 @@ def lineup_from_env() -> Lineup:
 def parse_lineup(text: str) -> Lineup:
     """Read a lineup such as `starter`, `solution:1-4` or `starter:1-3,solution:4-6`.
 
-    Raises `ValueError` that says which part is wrong and what would be right.
+    Raises `ValueError` naming the wrong part and the legal forms.
     """
     if text.strip() in ("starter", "solution"):
         return Lineup(*[_impl(text)] * len(PHASE_NAMES))
