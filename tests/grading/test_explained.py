@@ -75,7 +75,7 @@ def test_a_loop_that_nothing_ends_ends_pytest_with_words(checkout: Checkout) -> 
 
 
 def test_without_a_wish_the_course_sets_the_limit(checkout: Checkout) -> None:
-    program = "import time; t = time.monotonic()\n        while time.monotonic() < t + 11: turn = 7"
+    program = "import time; t = time.process_time()\n        while time.process_time() < t + 11: turn = 7"
     said = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "10-0-4")
     assert "still running after 10 seconds" in said
 
