@@ -10,10 +10,11 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, 
 
 
 def clamp(num_new: int, budget: int, threshold: int) -> int:
-    """Return how many of `num_new` tokens one request may compute now.
+    """Return how many of `num_new` tokens one request may compute in this step.
 
     At most `threshold` (0 means no such limit), at most what is left of `budget`, never below 0.
     """
+    # A threshold of 0 switches the limit off: `min` alone would read it as "no tokens at all".
     if 0 < threshold < num_new:
         num_new = threshold
     return max(0, min(num_new, budget))
@@ -29,14 +30,17 @@ def schedule_step(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> SchedulerOutput:
-    """Plan one step: serve the running requests in order, then admit waiting ones.
+    """Plan one step: schedule the running requests in order, then admit waiting ones.
 
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
+    # The budget lives in the plan, not in a local variable, because `make_room` returns tokens to it.
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
-    if everybody_got_memory:
+    memory_sufficed = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
+    # A refusal closes admission for the whole step, even if preemption freed blocks afterwards: the running requests
+    # need those blocks for their next tokens, and a victim would walk straight back in.
+    if memory_sufficed:
         _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
     return scheduler_output
 
@@ -49,24 +53,31 @@ def _serve_running(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> bool:
-    everybody_got_memory = True
+    """Schedule the running requests in order; return whether no request was refused memory."""
+    memory_sufficed = True
+    # A copy, because `make_room` removes victims from `running` while the loop walks it.
     for request in tuple(running):
         if scheduler_output.token_budget == 0:
             break
         if request.status is not RequestStatus.RUNNING:
-            continue  # it gave way to somebody earlier in this loop
+            continue  # preempted earlier in this loop
         num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if num_new_tokens == 0:
             continue
+        # Memory first, plan second: a refused request leaves no trace in the plan or the budget.
         if kv.allocate_slots(request, num_new_tokens) is None:
-            everybody_got_memory = False
+            memory_sufficed = False
             if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
+                    # No `continue` here. Under FCFS the request was the last one anyway; under PRIORITY vLLM ends the
+                    # loop as well, and the requests behind it are served in the next step.
                     break  # it was its own victim
+                # Refused but still RUNNING: without phase 3 no request is preempted. A request behind it may have
+                # room in its last block and needs no new one.
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
         scheduler_output.token_budget -= num_new_tokens
-    return everybody_got_memory
+    return memory_sufficed
 
 
 def _admit_waiting(
@@ -77,7 +88,10 @@ def _admit_waiting(
     kv: KVCacheManager,
     chunks: ChunkPolicy,
 ) -> None:
+    """Admit waiting requests from the front of the queue until one of them cannot be admitted."""
+    # Slots are counted in RUNNING and not in the plan: a running request that was skipped keeps its slot.
     while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
+        # Look first, take out last: a request that is refused must stay first in line, unchanged.
         request = waiting.peek_request()
         hit_blocks = kv.get_computed_blocks(request)
         num_hit_tokens = len(hit_blocks) * kv.block_size
@@ -85,6 +99,7 @@ def _admit_waiting(
         if num_new_tokens == 0 or not chunks.admits(request, hit_blocks, running, kv):
             break
         if kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
+            # Head-of-line blocking on purpose: a stream of small requests must not starve a large one.
             break
         running.append(waiting.pop_request())
         request.admit(num_hit_tokens)
@@ -101,26 +116,30 @@ def update_from_output(
     max_model_len: int,
     kv: KVCacheManager,
 ) -> dict[str, list[int]]:
-    """Append the sampled tokens, end what is over, and free it.
+    """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the step. A request that is not in `requests` any more
-    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns request id to the tokens that were kept: none behind a stop.
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []
     for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
         new_token_ids = sampled_token_ids.get(request_id)
+        # None: aborted while the forward pass ran. No tokens: a chunk that ends inside the prompt samples nothing.
         if request is None or not new_token_ids:
             continue
+        # One by one, because each token may be the last: what follows a stop was never generated.
         for num_kept, token_id in enumerate(new_token_ids, start=1):
             request.all_token_ids.append(token_id)
             if check_stop(request, max_model_len):
                 new_token_ids = new_token_ids[:num_kept]
                 finished.append(request)
+                # At once, not at the end of the step, so that blocks return to the pool in the order of the plan.
                 kv.free(request, request.num_computed_tokens)
                 break
         kept[request_id] = new_token_ids
+    # In place, because the scheduler holds this very list; once, because each `remove` would search it again.
     if finished:
         running[:] = [request for request in running if not request.is_finished]
     return kept

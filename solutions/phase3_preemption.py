@@ -1,4 +1,4 @@
-"""Phase 3, reference: who gives way when memory is short.
+"""Phase 3, reference: which request to preempt when KV blocks run out.
 
 vLLM: the allocate-or-preempt loop of `Scheduler.schedule`, `Scheduler._preempt_request`, and
 `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
@@ -14,32 +14,34 @@ from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
 
 class PriorityRequestQueue:
-    """Waiting requests by (priority, arrival time, request id): the smallest first.
+    """Waiting requests ordered by (priority, arrival time, request id), smallest first.
 
-    There is no front to go back to: a preempted request finds its place by the same rule.
+    There is no front to return to: a preempted request is ordered by the same rule.
     """
 
     def __init__(self) -> None:
+        # The id makes every tuple different, so that two requests are never compared with each other.
         self._heap: list[tuple[int, float, str, Request]] = []
 
     def add_request(self, request: Request) -> None:
-        """Put a request where its priority belongs."""
+        """Insert a request in its order of service."""
         heapq.heappush(self._heap, (request.priority, request.arrival_time, request.request_id, request))
 
     def prepend_request(self, request: Request) -> None:
-        """Put a preempted request where its priority belongs."""
+        """Insert a preempted request in its order of service; it does not jump the queue."""
         self.add_request(request)
 
     def peek_request(self) -> Request:
-        """Return the most urgent request and leave it where it is."""
+        """Return the most urgent request without removing it."""
         return self._heap[0][-1]
 
     def pop_request(self) -> Request:
-        """Take the most urgent request out and return it."""
+        """Remove the most urgent request and return it."""
         return heapq.heappop(self._heap)[-1]
 
     def remove_request(self, request: Request) -> None:
-        """Take out a request from anywhere in the queue."""
+        """Remove a request from anywhere in the queue."""
+        # O(n), but only an abort gets here; a lazy deletion would have to hide its entry from every other method.
         self._heap = [entry for entry in self._heap if entry[-1] is not request]
         heapq.heapify(self._heap)
 
@@ -47,29 +49,35 @@ class PriorityRequestQueue:
         return len(self._heap)
 
     def __iter__(self) -> Iterator[Request]:
-        """Go through the requests in the order in which they would be looked at."""
+        """Yield the requests in order of service, without removing any."""
+        # The list of a heap is ordered only at its front, so it has to be sorted to be read.
         return (entry[-1] for entry in sorted(self._heap))
 
 
 def choose_victim(running: list[Request], policy: Policy) -> Request:
-    """Return the running request that gives way: the last one (`fcfs`), or the least urgent (`priority`).
+    """Return the running request to preempt: the last one (`fcfs`), or the least urgent one (`priority`).
 
-    Least urgent is the largest (priority, arrival time); of several, the first in running order.
+    The least urgent request has the largest (priority, arrival time); of several, the first in running order.
     """
     if policy == "priority":
+        # `max` returns the first of equal requests, as vLLM's does. Searched, not sorted: the order of `running` is
+        # the order of service and must stay.
         return max(running, key=lambda request: (request.priority, request.arrival_time))
+    # The last one admitted has computed least, and preempting it keeps the order of arrival.
     return running[-1]
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
-    """Take the blocks of a request and send it back to wait. Its tokens stay, their K and V go."""
+    """Free the blocks of a request and return it to the waiting queue. Its tokens stay, their K and V are lost."""
+    # First, while the counter still tells which of the blocks were computed: those stay findable in the prefix cache.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
+    # To the front: it arrived before every waiting request. At the back, newcomers could overtake it indefinitely.
     waiting.prepend_request(request)
 
 
 class RecomputePreemption:
-    """Preemption by recomputation: a victim starts again from its first token, or from its prefix hit."""
+    """Preemption by recomputation: a victim starts again at its first token, or behind its prefix hit."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -85,17 +93,21 @@ class RecomputePreemption:
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
-        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
-        True: the slots are held. False: `request` was its own last victim.
+        Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
+        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
+        Return True if `request` holds its slots, False if it was its own last victim.
         """
+        # Ask the memory again after each victim instead of counting its blocks: shared blocks are not freed with it.
         while kv.allocate_slots(request, num_new_tokens) is None:
             victim = choose_victim(running, self.policy)
             running.remove(victim)
             preempt(victim, waiting, kv)
+            # Under PRIORITY the victim may have been scheduled earlier in this step. Left in the plan, it would write
+            # into blocks that another request holds by then.
             num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += num_returned
             scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            # Last, because a request that preempts itself is a victim like any other: freed, queued and recorded.
             if victim is request:
                 return False
         return True

@@ -49,7 +49,7 @@ def schedule_step(
     set to its prefix hit when it is admitted, and otherwise left alone.
     """
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
-    everybody_got_memory = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
-    if everybody_got_memory:
+    memory_sufficed = _serve_running(running, waiting, scheduler_output, kv, preemption, chunks)
+    if memory_sufficed:
         _admit_waiting(running, waiting, scheduler_output, max_num_seqs, kv, chunks)
     return scheduler_output
