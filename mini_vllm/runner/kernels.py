@@ -3,12 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps, WriteKV
-from mini_vllm.seams.lineup import Impl
-from mini_vllm.seams.parts import runner_steps_for, triton_kernels_for
 
 
 class PagedDecodeAttention(Protocol):
@@ -45,10 +42,3 @@ def with_kernels(steps: RunnerSteps, kernels: TritonKernels) -> RunnerSteps:
         return kernels.paged_decode_attention(query, key_cache, value_cache, batch.block_tables, batch.seq_lens, scale)
 
     return replace(steps, write_kv=kernels.reshape_and_cache, paged_attention=paged_attention)
-
-
-def steps_on(device: torch.device, impl: Impl) -> RunnerSteps:
-    """Return phase 6 for a device: with the kernels on a GPU where they can be had, else in torch alone."""
-    steps = runner_steps_for(impl)
-    kernels = triton_kernels_for(impl) if device.type == "cuda" else None
-    return steps if kernels is None else with_kernels(steps, kernels)

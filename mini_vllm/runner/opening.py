@@ -4,8 +4,8 @@ from typing import Protocol
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.graphs import with_graphs
-from mini_vllm.runner.kernels import steps_on
 from mini_vllm.runner.loading import load_model, pick_device
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.paged_model import ForwardPass, PagedModel

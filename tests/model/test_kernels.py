@@ -1,4 +1,4 @@
-"""Which functions the runner takes: kernels on a GPU where they can be had, torch's else."""
+"""Which functions the runner uses: Triton kernels on a GPU where they are available, else torch."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from course.labtest.phase6.reference_attention import naive_flat_batch, row_of
-from mini_vllm.runner import kernels
-from mini_vllm.runner.kernels import TritonKernels, steps_on, with_kernels
+from mini_vllm.runner import device_steps
+from mini_vllm.runner.device_steps import steps_on
+from mini_vllm.runner.kernels import TritonKernels, with_kernels
 from mini_vllm.seams.parts import runner_steps_for, triton_kernels_for
 
 STEPS = runner_steps_for("solution")
@@ -25,15 +26,15 @@ def returns(value: Any) -> Any:
 
 
 def test_a_cpu_never_asks_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "triton_kernels_for", no_function)
+    monkeypatch.setattr(device_steps, "triton_kernels_for", no_function)
     assert steps_on(CPU, "solution") == STEPS
 
 
 def test_a_gpu_takes_them_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = TritonKernels(no_function, no_function)
-    monkeypatch.setattr(kernels, "triton_kernels_for", lambda impl: mine)
+    monkeypatch.setattr(device_steps, "triton_kernels_for", lambda impl: mine)
     assert steps_on(GPU, "solution").write_kv is no_function
-    monkeypatch.setattr(kernels, "triton_kernels_for", lambda impl: None)
+    monkeypatch.setattr(device_steps, "triton_kernels_for", lambda impl: None)
     assert steps_on(GPU, "solution") == STEPS
 
 

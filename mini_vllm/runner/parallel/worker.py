@@ -9,7 +9,7 @@ from typing import IO
 
 import torch
 
-from mini_vllm.runner.kernels import steps_on
+from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.packed_linear import pack_linear_layers
