@@ -1,4 +1,4 @@
-"""Phase 2, reference: blocks, who holds them, and who gets them next.
+"""Phase 2, reference: KV cache blocks, which requests hold them, and which one is handed out next.
 
 vLLM: `FreeKVCacheBlockQueue` in `v1/core/kv_cache_utils.py`, `BlockPool` in `v1/core/block_pool.py`,
 `KVCacheManager` in `v1/core/kv_cache_manager.py`.
@@ -7,19 +7,20 @@ vLLM: `FreeKVCacheBlockQueue` in `v1/core/kv_cache_utils.py`, `BlockPool` in `v1
 from collections.abc import Sequence
 
 from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.seams.interfaces import PrefixCache
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks: take from the front, put at the back, remove from anywhere.
+    """A doubly linked list of free blocks: pop from the front, append at the back, remove from anywhere.
 
-    Every operation takes the same time, however long the queue is. Two sentinels stand before the first
-    and behind the last block, so that no block is a special case.
+    Every operation but `block_ids` takes constant time, however long the queue is.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
+        # Two sentinels: even the first and the last block then have two neighbours, so no block is a special case.
         self._head = KVCacheBlock(block_id=-1)
         self._tail = KVCacheBlock(block_id=-1)
         self._head.next_free_block = self._tail
@@ -28,7 +29,7 @@ class FreeKVCacheBlockQueue:
             self.append(block)
 
     def append(self, block: KVCacheBlock) -> None:
-        """Put a block at the back."""
+        """Append a block at the back."""
         last = self._tail.prev_free_block
         assert last is not None
         last.next_free_block = block
@@ -38,17 +39,18 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks += 1
 
     def remove(self, block: KVCacheBlock) -> None:
-        """Take a block out, wherever it lies. Raises `ValueError` if it is not in the queue."""
+        """Remove a block from any position. Raises `ValueError` if it is not in the queue."""
         before, after = block.prev_free_block, block.next_free_block
         if before is None or after is None:
             raise ValueError(f"block {block.block_id} is not in the free queue")
         before.next_free_block = after
         after.prev_free_block = before
+        # Without links it is out of the queue: a second removal raises instead of cutting out its old neighbours.
         block.prev_free_block = block.next_free_block = None
         self.num_free_blocks -= 1
 
     def popleft(self) -> KVCacheBlock:
-        """Take the block at the front. Raises `ValueError` if there is none."""
+        """Remove and return the block at the front. Raises `ValueError` if the queue is empty."""
         first = self._head.next_free_block
         if first is None or first is self._tail:
             raise ValueError("there is no free block")
@@ -68,7 +70,7 @@ class FreeKVCacheBlockQueue:
 class BlockPool:
     """All blocks of the KV cache, their reference counts and the free queue.
 
-    Block 0 is the null block: a valid id for padding, held by nobody and never free.
+    Block 0 is the null block: a valid id for padding, never held and never free.
     """
 
     def __init__(self, num_gpu_blocks: int, prefix_cache: PrefixCache) -> None:
@@ -77,33 +79,40 @@ class BlockPool:
         self.prefix_cache = prefix_cache
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
-        """Hand out the `num_blocks` blocks that have been free longest; what they held is forgotten."""
+        """Take the `num_blocks` blocks that have been free longest; the prefix cache forgets their content."""
         new_blocks: list[int] = []
         for _ in range(num_blocks):
             block = self.free_queue.popleft()
+            # Not when the block was freed, but now: until this moment a request with the same prefix could hit it.
             self.prefix_cache.evict(block.block_id)
             block.ref_cnt = 1
             new_blocks.append(block.block_id)
         return new_blocks
 
     def touch(self, block_id: int) -> None:
-        """Add a holder to a block; out of the free queue with it if it lay there."""
+        """Add a holder to a block; a free block leaves the free queue."""
         block = self.blocks[block_id]
         if block.ref_cnt == 0:
+            # A hit on a free block: it can be anywhere in the queue, which is why the queue is linked both ways.
             self.free_queue.remove(block)
         block.ref_cnt += 1
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Take one holder off each block, in this order; those without a holder go to the back."""
+        """Remove one holder from each block, in this order; a block without a holder goes to the back of the queue.
+
+        Raises `ValueError` if a block has no holder: freed twice, it would be handed out twice.
+        """
         for block_id in block_ids:
             block = self.blocks[block_id]
+            if block.ref_cnt == 0:
+                raise ValueError(f"block {block_id} is freed, but no request holds it")
             block.ref_cnt -= 1
             if block.ref_cnt == 0:
                 self.free_queue.append(block)
 
 
 class PagedKVCacheManager:
-    """Block tables of the requests, over one pool."""
+    """The block table of each request, over one pool."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
         self.block_size = block_size
@@ -119,13 +128,19 @@ class PagedKVCacheManager:
 
     @property
     def usage(self) -> float:
-        """Share of the usable blocks that somebody holds, 0 to 1."""
+        """Share of the usable blocks that requests hold, 0 to 1."""
         return 1 - self.num_free_blocks / self.num_usable_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes nothing."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no block."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
+    # What a block table covers, in tokens:
+    #
+    #   | computed | hit | new | lookahead |
+    #                    ^     ^           ^ blocks are allocated up to here, rounded up
+    #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
+    #                    `num_computed_tokens`: blocks that are full up to here are in it already
     def allocate_slots(
         self,
         request: Request,
@@ -133,35 +148,43 @@ class PagedKVCacheManager:
         hit_blocks: Sequence[int] = (),
         num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
-        """Give the request blocks for `num_new_tokens` more tokens: all of them or none.
+        """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
-        the request's last block had room. None is a refusal, and nothing has changed.
+        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success: the
+        blocks that the request holds had room. None is a refusal, and nothing has changed.
         """
         table = self.req_to_blocks.get(request.request_id)
         num_held = len(hit_blocks) if table is None else len(table)
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
-        num_needed = -(-(num_tokens + num_lookahead_tokens) // self.block_size) - num_held
+        num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
+        # All or nothing, checked before anything changes: a request with half of its blocks could not run, and
+        # would keep them from the requests that can. Pinning takes free hit blocks from the queue, so they count.
         if num_needed > 0 or hit_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
                 return None
         if table is None:
+            # Pin before taking: a free hit block might be at the front of the queue, and be handed out as a new one.
             self.prefix_cache.pin(request, hit_blocks, self.block_pool)
             table = self.req_to_blocks[request.request_id] = list(hit_blocks)
         new_blocks = self.block_pool.get_new_blocks(num_needed)
         table += new_blocks
         num_cached_blocks = num_computed_tokens // self.block_size
+        # At most `num_tokens` of the request: a slot whose token is not sampled yet has nothing to hash.
         num_full_blocks = min(num_tokens, request.num_tokens) // self.block_size
+        # Before the forward pass, as vLLM does: an equal prompt in the same step then hits these blocks already.
         if num_full_blocks > num_cached_blocks:
             self.prefix_cache.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
+        """Take back all blocks, last one first; those not full by `num_computed_tokens` leave the prefix cache."""
         table = self.req_to_blocks.pop(request.request_id, [])
+        # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
+        # garbage under valid hashes. nano-vllm hashes after the pass and needs no such line.
         self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
+        # Tail first: a prefix is worth nothing without its first block, so that one is to be overwritten last.
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:
@@ -169,9 +192,9 @@ class PagedKVCacheManager:
         return self.req_to_blocks.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
-        """Return the free queue, front first. For pictures and checks, not for the hot path."""
+        """Return the ids in the free queue, front first. Walks the whole queue: for views and checks only."""
         return self.block_pool.free_queue.block_ids()
 
     def ref_counts(self) -> dict[int, int]:
-        """Return block id to number of holders, for the blocks somebody holds."""
+        """Return the number of holders of each held block, by block id."""
         return {block.block_id: block.ref_cnt for block in self.block_pool.blocks if block.ref_cnt}

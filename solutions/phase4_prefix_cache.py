@@ -17,84 +17,96 @@ ROOT_HASH = bytes(32)
 
 
 def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
-    """Return the SHA-256 of a full block: its parent's hash, its tokens, and what else it depends on.
+    """Return the SHA-256 (32 bytes) of a full block: its parent's hash, its token ids and its extra keys.
 
-    Chaining makes one hash stand for the whole prefix, so `extra_keys` (tenant salt, adapter id) are
-    needed in the first block only, whose parent is `ROOT_HASH`.
+    `extra_keys` are the request's cache salt and adapter id. A key that is None does not count.
     """
+    # The parent's hash goes in, because K and V of a token depend on every token before it: equal hashes then
+    # mean equal prefixes, not just equal blocks. 8 bytes a token: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
+    # JSON, because it quotes: salt "a", adapter "bc" must not look like salt "ab", adapter "c".
     if any(key is not None for key in extra_keys):
         content += json.dumps(list(extra_keys)).encode()
+    # Nothing compares the tokens after a match, so the hash must not collide. Python's `hash` has 64 bits, is easy
+    # to collide on purpose, and for text changes from process to process.
     return hashlib.sha256(parent_hash + content).digest()
 
 
 class HashPrefixCache:
-    """A map from block hash to the blocks that hold it. The blocks' holders are phase 2's business."""
+    """A map from block hash to the blocks with that content. Which requests hold a block is phase 2's business."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.num_query_tokens = 0
         self.num_hit_tokens = 0
+        # Several blocks can have the same content. A dict of them, used as an ordered set: the first cached is first.
         self._blocks_of_hash: dict[bytes, dict[int, None]] = {}
         self._hash_of_block: dict[int, bytes] = {}
 
     def update_block_hashes(self, request: Request) -> None:
-        """Append to `request.block_hashes` the hashes of the blocks that its tokens have filled since."""
+        """Append to `request.block_hashes` the hashes of the blocks that became full since the last call."""
         hashes, size = request.block_hashes, self.block_size
+        # From the first block without a hash on: this runs in every step, over prompts of 100,000 tokens.
         for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
             token_ids = request.all_token_ids[start : start + size]
             if hashes:
                 hashes.append(hash_block(hashes[-1], token_ids))
             else:
+                # Salt and adapter only here: the chain carries them into every later hash.
                 hashes.append(hash_block(ROOT_HASH, token_ids, (request.cache_salt, request.adapter_id)))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
         self.update_block_hashes(request)
+        # The last token is always computed: its logits are what the next token is sampled from.
         max_num_blocks = (request.num_tokens - 1) // self.block_size
         hit_blocks: list[int] = []
         for block_hash in request.block_hashes[:max_num_blocks]:
             blocks = self._blocks_of_hash.get(block_hash)
             if blocks is None:
                 break
+            # The first one cached, as vLLM does: requests share one copy, and the later ones become free.
             hit_blocks.append(next(iter(blocks)))
         return hit_blocks
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
-        """Pin the hit blocks of a request that is being admitted, and count the hit."""
+        """Add a holder to each hit block of a request that is being admitted, and count the hit."""
         for block_id in block_ids:
             pool.touch(block_id)
+        # Counted here and not at the lookup: a waiting request is looked up in every step, but admitted once.
         self.num_query_tokens += request.num_tokens
         self.num_hit_tokens += len(block_ids) * self.block_size
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
+        """Cache blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table, `block_ids`."""
         self.update_block_hashes(request)
         for index in range(num_cached_blocks, num_full_blocks):
             block_id, block_hash = block_ids[index], request.block_hashes[index]
+            # Equal blocks stay side by side. Merging them would change a block table that a running step may read.
             self._blocks_of_hash.setdefault(block_hash, {})[block_id] = None
             self._hash_of_block[block_id] = block_hash
 
     def evict(self, block_id: int) -> bool:
-        """Forget what a block holds, because it is being handed out. True if it was in the cache."""
+        """Forget a block's content because the block is handed out. Returns whether it was in the cache."""
         block_hash = self._hash_of_block.pop(block_id, None)
         if block_hash is None:
             return False
         blocks = self._blocks_of_hash[block_hash]
         del blocks[block_id]
+        # Without this, a server would keep an empty entry for every block that it ever cached.
         if not blocks:
             del self._blocks_of_hash[block_hash]
         return True
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were entered in the cache but never computed."""
+        """Forget blocks that were cached when they were allocated, but never computed to their end."""
         for block_id in block_ids:
             self.evict(block_id)
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return block id to block hash for every block in the cache. For pictures and checks."""
+        """Return a copy of the map from block id to block hash. For views and checks."""
         return dict(self._hash_of_block)
 
     def hit_rate(self) -> float:
