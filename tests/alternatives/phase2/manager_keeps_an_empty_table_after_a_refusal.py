@@ -1,36 +1,13 @@
-"""Manager keeps an empty table after a refusal."""
+"""A refused request keeps an empty table, which `allocate_slots` takes for none."""
 
 from collections.abc import Sequence
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
-from solutions.phase2_block_pool import BlockPool
+from solutions.phase2_block_pool import PagedKVCacheManager as Given
 
 
-class PagedKVCacheManager:
-    """Block tables of the requests, over one pool."""
-
-    def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
-        self.block_size = block_size
-        self.num_usable_blocks = num_gpu_blocks - 1
-        self.block_pool = BlockPool(num_gpu_blocks, prefix_cache)
-        self.prefix_cache = prefix_cache
-        self.req_to_blocks: dict[str, list[int]] = {}
-
-    @property
-    def num_free_blocks(self) -> int:
-        """Length of the free queue."""
-        return self.block_pool.free_queue.num_free_blocks
-
-    @property
-    def usage(self) -> float:
-        """Share of the usable blocks that somebody holds, 0 to 1."""
-        return 1 - self.num_free_blocks / self.num_usable_blocks
-
-    def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes nothing."""
-        return self.prefix_cache.find_longest_cache_hit(request)
-
+class PagedKVCacheManager(Given):
     def allocate_slots(
         self,
         request: Request,
@@ -38,17 +15,12 @@ class PagedKVCacheManager:
         hit_blocks: Sequence[int] = (),
         num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
-        """Give the request blocks for `num_new_tokens` more tokens: all of them or none.
-
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
-        the request's last block had room. None is a refusal, and nothing has changed.
-        """
         table = self.req_to_blocks.setdefault(request.request_id, [])
         if not table:
             table.extend(hit_blocks)
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
-        num_needed = max(0, -(-(num_tokens + num_lookahead_tokens) // self.block_size) - len(table))
+        num_needed = max(0, cdiv(num_tokens + num_lookahead_tokens, self.block_size) - len(table))
         if num_needed + sum(self.block_pool.blocks[b].ref_cnt == 0 for b in hit_blocks) > self.num_free_blocks:
             if len(table) == len(hit_blocks):
                 table.clear()
@@ -61,21 +33,3 @@ class PagedKVCacheManager:
         if num_full > num_computed_tokens // self.block_size:
             self.prefix_cache.cache_full_blocks(request, table, num_computed_tokens // self.block_size, num_full)
         return new_blocks
-
-    def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks of the request, last block first. A request without blocks is fine."""
-        table = self.req_to_blocks.pop(request.request_id, [])
-        self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
-        self.block_pool.free_blocks(table[::-1])
-
-    def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if it holds nothing."""
-        return self.req_to_blocks.get(request_id, [])
-
-    def free_block_ids(self) -> list[int]:
-        """Return the free queue, front first. For pictures and checks, not for the hot path."""
-        return self.block_pool.free_queue.block_ids()
-
-    def ref_counts(self) -> dict[int, int]:
-        """Return block id to number of holders, for the blocks somebody holds."""
-        return {block.block_id: block.ref_cnt for block in self.block_pool.blocks if block.ref_cnt}

@@ -1,4 +1,4 @@
-"""Manager: count by simulation, tables keyed by id with a small class."""
+"""Tables are objects of a small class; free hit blocks are found through `ref_counts`."""
 
 from solutions.phase2_block_pool import BlockPool
 
@@ -9,8 +9,6 @@ class _Table:
 
 
 class PagedKVCacheManager:
-    """Block tables of the requests, over one pool."""
-
     def __init__(self, num_gpu_blocks, block_size, prefix_cache):
         self.block_size = block_size
         self.num_usable_blocks = num_gpu_blocks - 1
@@ -20,24 +18,16 @@ class PagedKVCacheManager:
 
     @property
     def num_free_blocks(self):
-        """Length of the free queue."""
         return self.pool.free_queue.num_free_blocks
 
     @property
     def usage(self):
-        """Share of the usable blocks that somebody holds, 0 to 1."""
         return len(self.ref_counts()) / self.num_usable_blocks
 
     def get_computed_blocks(self, request):
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes nothing."""
         return self.cache.find_longest_cache_hit(request)
 
     def allocate_slots(self, request, num_new_tokens, hit_blocks=(), num_lookahead_tokens=0):
-        """Give the request blocks for `num_new_tokens` more tokens: all of them or none.
-
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
-        the request's last block had room. None is a refusal, and nothing has changed.
-        """
         import math
 
         size = self.block_size
@@ -63,7 +53,6 @@ class PagedKVCacheManager:
         return list(new)
 
     def free(self, request, num_computed_tokens):
-        """Take back all blocks of the request, last block first. A request without blocks is fine."""
         table = self.tables.pop(request.request_id, None)
         if table is None:
             return
@@ -72,14 +61,11 @@ class PagedKVCacheManager:
         self.pool.free_blocks(list(reversed(table.ids)))
 
     def block_ids(self, request_id):
-        """Return the request's block table; empty if it holds nothing."""
         table = self.tables.get(request_id)
         return list(table.ids) if table else []
 
     def free_block_ids(self):
-        """Return the free queue, front first. For pictures and checks, not for the hot path."""
         return self.pool.free_queue.block_ids()
 
     def ref_counts(self):
-        """Return block id to number of holders, for the blocks somebody holds."""
         return {b.block_id: b.ref_cnt for b in self.pool.blocks[1:] if b.ref_cnt > 0}

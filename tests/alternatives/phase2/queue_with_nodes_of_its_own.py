@@ -1,4 +1,4 @@
-"""Queue with nodes of its own."""
+"""The queue links nodes of its own and leaves the blocks' links alone."""
 
 from typing import Any
 
@@ -11,12 +11,6 @@ class _Node:
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks: take from the front, put at the back, remove from anywhere.
-
-    Every operation takes the same time, however long the queue is. Two sentinels stand before the first
-    and behind the last block, so that no block is a special case.
-    """
-
     def __init__(self, blocks):
         self._end = _Node()
         self._end.left = self._end.right = self._end
@@ -25,7 +19,6 @@ class FreeKVCacheBlockQueue:
             self.append(block)
 
     def append(self, block):
-        """Put a block at the back."""
         node = _Node()
         node.block, node.left, node.right = block, self._end.left, self._end
         self._end.left.right = node
@@ -33,14 +26,12 @@ class FreeKVCacheBlockQueue:
         self._nodes[block.block_id] = node
 
     def remove(self, block):
-        """Take a block out, wherever it lies. Raises `ValueError` if it is not in the queue."""
         node = self._nodes.pop(block.block_id, None)
         if node is None:
             raise ValueError(f"block {block.block_id} is not here")
         node.left.right, node.right.left = node.right, node.left
 
     def popleft(self):
-        """Take the block at the front. Raises `ValueError` if there is none."""
         if self._end.right is self._end:
             raise ValueError("empty")
         block = self._end.right.block
@@ -48,7 +39,6 @@ class FreeKVCacheBlockQueue:
         return block
 
     def block_ids(self):
-        """Return the ids of all free blocks, front first."""
         ids, node = [], self._end.right
         while node is not self._end:
             ids.append(node.block.block_id)

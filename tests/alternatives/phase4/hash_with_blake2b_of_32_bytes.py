@@ -1,14 +1,9 @@
-"""Hash with blake2b of 32 bytes."""
+"""The hash is blake2b over each token and each key with its length."""
 
 import hashlib
 
 
 def hash_block(parent_hash, token_ids, extra_keys=()):
-    """Return the SHA-256 of a full block: its parent's hash, its tokens, and what else it depends on.
-
-    Chaining makes one hash stand for the whole prefix, so `extra_keys` (tenant salt, adapter id) are
-    needed in the first block only, whose parent is `ROOT_HASH`.
-    """
     hasher = hashlib.blake2b(digest_size=32)
     hasher.update(parent_hash)
     for token in token_ids:
