@@ -1,17 +1,18 @@
-"""Phase 5, reference: how much of a request goes into one step.
+"""Phase 5, reference: how many tokens of a request go into one step.
 
-vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`. The admission
-guard is ours: vLLM 0.13.0 has none.
+vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`.
+`admission_guard`: ours; vLLM 0.13.0 has none (newer vLLM has `watermark` and `full_sequence_must_fit`).
 """
 
 from collections.abc import Sequence
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:
-    """Cuts long prompts into chunks, one chunk a step."""
+    """Splits long prompts into chunks, one chunk per step."""
 
     def __init__(
         self,
@@ -28,16 +29,22 @@ class ChunkedPrefillPolicy:
         self.admission_guard = admission_guard
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """Return how many tokens to compute next, after all caps; 0 means not in this step.
+        """Return how many tokens to compute next, after all caps; 0 means none in this step.
 
-        The caps in order: the threshold, then for a request that waits while chunking is disabled all
-        or nothing, then the budget, then for a running request the last position of the model.
+        The caps in order: the threshold; all or nothing for a request that is not RUNNING while chunking
+        is disabled; the budget; for a RUNNING request the last position of the model.
         """
-        num_wanted = request.num_tokens - num_computed_tokens
-        num_granted = self.clamp(num_wanted, token_budget, self.threshold)
+        # The counter of a waiting request is 0 even if the prefix cache holds its first blocks. The
+        # argument includes that hit, so count from the argument.
+        num_uncomputed = request.num_tokens - num_computed_tokens
+        num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
         if request.status is RequestStatus.RUNNING:
+            # The token at position max_model_len - 1 ends the request, so no step computes it. All or nothing is
+            # a rule of admission: refusing a running request would only leave the blocks it holds idle.
             return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
-        num_without_budget = self.clamp(num_wanted, num_wanted, self.threshold)
+        # With chunking disabled the threshold may still cut a prompt, but the budget must not. A second clamp,
+        # with a budget that never binds, returns what the threshold alone leaves.
+        num_without_budget = self.clamp(num_uncomputed, num_uncomputed, self.threshold)
         if num_granted < num_without_budget and not self.enable_chunked_prefill:
             return 0
         return num_granted
@@ -45,20 +52,29 @@ class ChunkedPrefillPolicy:
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
-        """Return whether a waiting request may come in now, as far as later chunks are concerned.
+        """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
         Without the guard: always. With it: only if the free blocks hold all its tokens, after what the
-        running requests still need for the tokens they have, and one block for each of them to grow into.
+        running requests still need for the tokens they have, plus one block for each to grow into.
         """
+        # vLLM admits on the first chunk alone: `allocate_slots` checks that chunk, and a request that runs out
+        # of blocks later is preempted. The guard trades a later start for fewer tokens computed twice.
         if not self.admission_guard:
             return True
+        # A hit block that no request holds is in the free queue, and admission takes it out. So it costs a
+        # free block although nothing has to be computed for it.
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
-        num_needed = -(-request.num_tokens // kv.block_size) - len(hit_blocks) + len(idle_hits)
+        num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
+        # Block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
+        # chunk that is not computed yet. The one block more is where its next tokens go. Rounding up is done
+        # per request, because two requests never share the last, partly filled block.
         num_promised = sum(
-            -(-other.num_tokens // kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running
+            cdiv(other.num_tokens, kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running
         )
         return num_needed + num_promised <= kv.num_free_blocks
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request that will have `num_computed_tokens` after this step samples in it."""
+        """Return whether a request that has `num_computed_tokens` after this step gets a token from it."""
+        # `num_tokens` includes generated tokens: a resumed request that has recomputed its prompt still has
+        # known tokens to compute, and a sample there would replace a token the user has already seen.
         return num_computed_tokens == request.num_tokens

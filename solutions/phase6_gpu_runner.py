@@ -1,4 +1,4 @@
-"""Phase 6, reference: from a plan to tokens, through tensors.
+"""Phase 6, reference: the step's batch as tensors, attention over the paged KV cache, sampling.
 
 vLLM: `_prepare_inputs` and `execute_model` of `GPUModelRunner` in `v1/worker/gpu_model_runner.py`,
 `reshape_and_cache`, the paged attention backends, and `Sampler` in `v1/sample/sampler.py`.
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
@@ -21,50 +22,56 @@ def flatten_tokens(batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[i
     A position counts from the request's first token, not from the row's. Request i has the tokens
     `query_start_loc[i]` to `query_start_loc[i + 1] - 1` of the row.
     """
+    # No padding: the linear layers see one long row, whatever the lengths of the requests. Only attention
+    # needs to find out which tokens belong together, and `query_start_loc` is all it takes for that.
     input_ids: list[int] = []
     positions: list[int] = []
     query_start_loc = [0]
-    for row in batch:
-        first, last = row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
-        input_ids += row.request.all_token_ids[first:last]
+    for scheduled in batch:
+        # Not `request.num_computed_tokens`: that counter advanced when the scheduler planned this step.
+        first, last = scheduled.num_computed_tokens, scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+        input_ids += scheduled.request.all_token_ids[first:last]
         positions += range(first, last)
         query_start_loc.append(len(input_ids))
     return input_ids, positions, query_start_loc
 
 
 def compute_slot_mapping(batch: Sequence[ScheduledRequest], block_size: int) -> list[int]:
-    """Return for each token of the row the slot that its K and V go to [T].
-
-    Slot `b * block_size + i` is place i of block b.
-    """
+    """Return the slot for each token's K and V [T]. Slot `b * block_size + i` is place i of block b."""
     slots: list[int] = []
-    for row in batch:
-        for position in range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens):
+    for scheduled in batch:
+        first = scheduled.num_computed_tokens
+        for position in range(first, first + scheduled.num_scheduled_tokens):
             block_index, offset = divmod(position, block_size)
-            slots.append(row.block_ids[block_index] * block_size + offset)
+            slots.append(scheduled.block_ids[block_index] * block_size + offset)
     return slots
 
 
 def pad_block_tables(batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]:
-    """Return the block tables as a rectangle [R, longest], each cut to what its request has in the cache.
+    """Return the block tables [R, longest], each cut to the blocks with tokens after this step.
 
-    Shorter tables are filled up with block 0, the null block.
+    Shorter tables are padded with block 0, the null block.
     """
     tables = []
-    for row in batch:
-        num_tokens = row.num_computed_tokens + row.num_scheduled_tokens
-        tables.append(row.block_ids[: -(-num_tokens // block_size)])
+    for scheduled in batch:
+        num_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+        # A table may have more blocks than hold tokens after this step: slots can be reserved ahead (lookahead).
+        # Cutting first keeps the rectangle, and every gather from it, as narrow as the longest context.
+        tables.append(scheduled.block_ids[: cdiv(num_tokens, block_size)])
     longest = max((len(table) for table in tables), default=0)
+    # The null block is always a valid index, and the attention mask hides what it holds.
     return [table + [0] * (longest - len(table)) for table in tables]
 
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-    """Return the row index of the last token of each request that samples [S]."""
+    """Return the row of the last token of each request with `needs_token` [S]."""
     indices: list[int] = []
     end = 0
-    for row in batch:
-        end += row.num_scheduled_tokens
-        if row.needs_token:
+    for scheduled in batch:
+        # Tokens of a prompt that is not finished take their places in the row but need no logits: a row of
+        # logits is as long as the vocabulary, and nothing would be sampled from it.
+        end += scheduled.num_scheduled_tokens
+        if scheduled.needs_token:
             indices.append(end - 1)
     return indices
 
@@ -74,16 +81,22 @@ def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
 
     The caches are [blocks, block_size, kv_heads, head_dim]; `slot_mapping` is [T].
     """
+    # `flatten(0, 1)` of a contiguous cache is a view with one row per slot, so this writes into the cache.
+    # All tokens of the step are written before any of them attends: a request may hit a block of the prefix
+    # cache that another request of the same step fills.
     key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)
     value_cache.flatten(0, 1).index_copy_(0, slot_mapping, value)
 
 
 def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-    """Let each token attend to its own request's tokens up to itself; return [T, heads, head_dim].
+    """Attend from each token to its request's tokens up to itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
     """
+    # Groups, not requests: a call per request would cost more than the arithmetic in it, and one rectangle for
+    # the whole batch would pad every request to the longest. Nothing here is kept for the next layer, whose
+    # caches hold other numbers in the same slots; the mask is the same in all layers and comes with the group.
     output = torch.empty_like(query)
     for group in batch.groups:
         keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
@@ -93,31 +106,37 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 
 def _gather(cache: Tensor, block_tables: Tensor) -> Tensor:
     """Copy the blocks of N requests out of the cache: [N, S, kv_heads, head_dim]."""
+    # `cache[block_tables]` gives the same numbers; on a CPU `index_select` of a flat index copies faster.
     blocks = cache.index_select(0, block_tables.flatten())
     return blocks.view(len(block_tables), -1, *cache.shape[2:])
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attend for N requests of Q tokens; query [N, Q, heads, head_dim], mask [N, 1, Q, S]."""
+    # torch wants [N, heads, tokens, head_dim] and a mask of the query's dtype.
     keys, values, mask = keys.transpose(1, 2), values.transpose(1, 2), mask.to(query.dtype)
     if query.shape[1] > 1:
         return scaled_dot_product_attention(
             query.transpose(1, 2), keys, values, attn_mask=mask, scale=scale, enable_gqa=True
         ).transpose(1, 2)
-    # The heads that share a K/V head stand where the tokens would: its K and V are read once for all of them.
+    # One token each: put the query heads that share a K/V head where the tokens would be. Then the K/V head is
+    # read once for all of them, where `enable_gqa` would first repeat K and V for every query head.
     heads = query.view(len(query), keys.shape[1], -1, query.shape[3])
     return scaled_dot_product_attention(heads, keys, values, attn_mask=mask, scale=scale).view(query.shape)
 
 
 def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:
-    """Choose one token per row of `logits` [S, vocab]. `draws` are numbers from 0 to 1, one per row.
+    """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
-    Temperature 0 takes the likeliest token. Otherwise: divide by the temperature, keep the `top_k`
-    likeliest, of those keep the fewest whose probabilities reach `top_p`, and walk through what is kept
-    from the likeliest on until the probabilities add up to more than the draw. After each of the two
-    cuts what is kept is scaled to add up to 1.
+    `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
+    the logits by the temperature, keep the `top_k` likeliest tokens, of those keep the fewest whose
+    probabilities reach `top_p`, and walk through the kept tokens from the likeliest on until the
+    probabilities add up to more than the draw. After each of the two cuts the kept probabilities are scaled
+    to add up to 1.
     """
-    greedy = logits.argmax(dim=-1).tolist() if len(params) else []
+    # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`, and a tensor
+    # per token would wait for the device once per request.
+    greedy = logits.argmax(dim=-1).tolist()
     return [
         token if row_params.temperature == 0 else _sample_row(row, row_params, number)
         for token, row, row_params, number in zip(greedy, logits, params, draws, strict=True)
@@ -125,14 +144,18 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
 
 
 def _sample_row(logits: Tensor, params: SamplingParams, number: float) -> int:
+    # float64: in float32 the sum over a vocabulary of 100,000 is off by more than the smallest draws differ.
+    # Sorting puts the likeliest token first, so that a draw near 0 chooses it under any settings.
     probabilities, token_ids = (logits.double() / params.temperature).softmax(dim=-1).sort(descending=True, stable=True)
     if params.top_k:
         probabilities = probabilities[: params.top_k] / probabilities[: params.top_k].sum()
     reached = probabilities.cumsum(dim=-1)
+    # `<`, then one more: the token that crosses top_p stays, so at least one token is kept.
     num_kept = int((reached < params.top_p).sum()) + 1
     reached = reached[:num_kept] / reached[:num_kept][-1]
+    # The last sum is 1.0 exactly, a number divided by itself, so every draw below 1 has its token.
     chosen = int((reached <= number).sum())
-    return int(token_ids[min(chosen, len(reached) - 1)])
+    return int(token_ids[chosen])
 
 
 def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int) -> int:
@@ -141,10 +164,12 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine may use a share of all memory, less what is taken already.
+    """Return how many blocks fit: the engine's share of all memory, less what is taken already.
 
     Raises `ValueError` that names the numbers if not even two blocks fit (one of them is the null block).
     """
+    # A share of the total, as in vLLM: the same setting then means the same limit, whatever else runs on
+    # the device. What other programs take counts against the engine's share.
     taken_bytes = total_bytes - free_bytes
     num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes
     if num_blocks < 2:
