@@ -29,7 +29,7 @@ COURSE = [*PIP, "--quiet", "--editable", ".[test,mutants]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 # with solutions
-PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval-lax"]
+PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "-p", "nbval.plugin", "--nbval-lax"]
 # What proves an installation and the engine: the graded tests on the reference, the engine and its equality with
 # vLLM's recorded decisions and with transformers, the course's texts and commands, and one whole notebook.
 FIRST_TESTS = ["labs", "tests/engine", "tests/model", "tests/course", "tests/cli", "notebooks/00_tour.ipynb"]

@@ -1,4 +1,4 @@
-"""Notebooks as tests, `pytest --nbval-lax notebooks`: this checkout's code, and whose code the report says it is."""
+"""Notebooks as tests, `pytest -p nbval.plugin --nbval-lax notebooks`: this checkout's code, as the report says."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`mini-vllm calibrate`: make the simulator agree with this machine, and see whether it does."""
+"""`mini-vllm calibrate`: fit the simulator to this machine, and check the fit."""
 
 import json
 import time
@@ -25,28 +25,30 @@ from mini_vllm.seams.lineup import Lineup
 @friendly
 def calibrate(
     model: ModelName = None,
-    output: Annotated[str, typer.Option(metavar="FILE", help="Where the fitted cost model goes.")] = "calibration.json",
+    output: Annotated[
+        str, typer.Option(metavar="FILE", help="Output file for the fitted cost model.")
+    ] = "calibration.json",
     check: Annotated[
         bool, typer.Option("--check", help=f"Compare with the real engine on {', '.join(CHECKED_ON)}.")
     ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of --check: the middle one counts.")] = NUM_ROUNDS,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of --check; the median counts.")] = NUM_ROUNDS,
     requests: Annotated[int, typer.Option(min=4, help="Requests of each measured workload.")] = 100,
-    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of weights, K and V.")] = "float32",
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     cpu_time: Annotated[
         bool | None,
         typer.Option(
             "--cpu-time/--wall-time",
-            help="Count CPU seconds, which nobody else's work makes longer. Default: if one thread computes.",
+            help="Measure CPU time, which other processes do not stretch. Default: if one thread computes.",
             show_default=False,
         ),
     ] = None,
     lineup: LineupText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Measure the real engine's steps here, fit the cost model of `mini-vllm simulate` to them, and write it.
+    """Measure the real engine's steps on this machine, and fit the cost model of `mini-vllm simulate` to them.
 
-    Needs phase 6. Nothing else should run meanwhile. Time counts while the engine works; where nobody is
-    there it is skipped.
+    Needs phase 6 and an otherwise idle machine. Only the engine's own time counts; gaps between arrivals are
+    skipped.
     """
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
@@ -97,7 +99,7 @@ def run(
 
 
 def show(console: Console, calibration: Calibration, path: str) -> None:
-    """Print what was fitted."""
+    """Print the fitted cost model."""
     cost = calibration.cost
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
@@ -106,7 +108,7 @@ def show(console: Console, calibration: Calibration, path: str) -> None:
         ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
         ("bandwidth", speed(cost.bandwidth, "B/s")),
         ("arithmetic", speed(cost.flop_rate, "FLOP/s")),
-        ("together", "they overlap: the longer counts" if cost.overlaps else "one after the other: both count"),
+        ("together", "overlap: the longer one counts" if cost.overlaps else "in sequence: both count"),
         ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
         ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
         ("typical error", f"{calibration.typical_error:.1%} of a step's time"),
@@ -136,16 +138,16 @@ def agreement_table(compared: list[Comparison]) -> Table:
 
 
 def verdict(compared: list[Comparison]) -> str:
-    """Return how many predictions are near enough."""
+    """Return how many predictions are within the tolerance."""
     num_agreeing = sum(row.agrees for row in compared)
     return (
-        f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of what was measured. Of each "
-        f"figure this is the middle of {len(compared[0].ratios)} rounds."
+        f"{num_agreeing} of {len(compared)} predictions are within {TOLERANCE:.0%} of the measurement. Each "
+        f"figure is the median of {len(compared[0].ratios)} rounds."
     )
 
 
 def as_record(calibration: Calibration, compared: list[Comparison]) -> dict[str, object]:
-    """Return the numbers for programs: seconds, tokens per second."""
+    """Return the numbers as a JSON object: seconds, tokens per second."""
     return {
         "calibration": asdict(calibration),
         "tolerance": TOLERANCE,

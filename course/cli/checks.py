@@ -1,4 +1,4 @@
-"""What `mini-vllm info` looks at. Every check is a function that returns what it found and what to do."""
+"""The checks of `mini-vllm info`. Each returns what it found and how to fix it."""
 
 import hashlib
 import importlib.util
@@ -39,7 +39,7 @@ class Check:
 
 
 def all_checks() -> list[Check]:
-    """Return all checks, in the order in which one would mend things."""
+    """Return all checks, in the order in which to fix problems."""
     pinned = read_constraints(ROOT / "constraints.txt")
     return [
         check_python(),
@@ -70,7 +70,7 @@ def check_python() -> Check:
 
 
 def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Check:
-    """A package must be there, and should have the version of `constraints.txt`."""
+    """A package must be installed, and should have the version of `constraints.txt`."""
     install = "pip install -c constraints.txt -e ."
     try:
         found = metadata.version(name)
@@ -110,7 +110,7 @@ def check_triton() -> Check:
 
 
 def check_model(folder: Path) -> Check:
-    """The embedded model must be there, whole, and the one that its README describes."""
+    """The embedded model must be complete and match the SHA-256 in its README."""
     fetch = "git checkout -- mini_vllm/embedded_model"
     absent = [name for name in MODEL_FILES if not (folder / name).exists()]
     if absent:
@@ -121,12 +121,12 @@ def check_model(folder: Path) -> Check:
         return Check("embedded model", "warn", "its README names no SHA-256", fetch)
     found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     if found != wanted[0]:
-        return Check("embedded model", "wrong", f"SHA-256 {found[:12]}..., README says {wanted[0][:12]}...", fetch)
-    return Check("embedded model", "OK", f"SHA-256 {found[:12]}... as its README says")
+        return Check("embedded model", "wrong", f"SHA-256 {found[:12]}..., README has {wanted[0][:12]}...", fetch)
+    return Check("embedded model", "OK", f"SHA-256 {found[:12]}... as in its README")
 
 
 def check_solutions() -> Check:
-    """A student edition has no reference solutions, and needs none."""
+    """A student edition has no reference solutions and needs none."""
     if solutions_exist():
         return Check("solutions/", "OK", "there")
     return Check("solutions/", "OK", "not there: a student edition")
@@ -150,7 +150,7 @@ def check_lineup() -> Iterator[Check]:
 
 
 def check_written() -> Iterator[Check]:
-    """In a student edition, if `LAB_IMPL` says nothing: which phases are written."""
+    """In a student edition without `LAB_IMPL`: which phases are written."""
     lineup = written_lineup()
     yield Check("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(PHASE_NAMES, start=1):

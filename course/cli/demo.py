@@ -1,4 +1,4 @@
-"""`mini-vllm demo`: several prompts at once, every step visible, in a pool that is too small on purpose."""
+"""`mini-vllm demo`: several prompts at once, every step visible, in a deliberately small pool."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ EVENT_FACTOR = 8
 
 
 class EngineClock:
-    """Seconds that the engine worked: stopped while something is drawn or people are given time to look."""
+    """Seconds of engine time: stopped while a step is drawn and while the demo pauses."""
 
     def __init__(self) -> None:
         self._stopped_for = 0.0
@@ -41,12 +41,12 @@ class EngineClock:
         self._stopped_at = time.monotonic()
 
     def go(self) -> None:
-        """Go on."""
+        """Resume."""
         self._stopped_for += time.monotonic() - self._stopped_at
 
 
 def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
-    """Return what a picture of the run needs to know before it starts; ids are those of a fresh `LLM`."""
+    """Return what a picture of the run needs before it starts; request ids are those of a new `LLM`."""
     scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
     return RunInfo(
         titles={str(index): title for index, title in enumerate(plan.titles)},
@@ -58,7 +58,7 @@ def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
 
 
 class Watcher:
-    """Called after every step: keeps the state, and shows it live or as a line."""
+    """Called after every step: updates the state, and shows it live or as a line."""
 
     def __init__(self, llm: "LLM", plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
         self.heading = f"mini-vLLM demo ({llm.lineup})"
@@ -70,7 +70,7 @@ class Watcher:
         self.started, self.seconds = self.clock(), 0.0
 
     def __call__(self, outputs: list[RequestOutput]) -> None:
-        """Show the step that has just ended."""
+        """Show the step that has just finished."""
         self.clock.stop()
         recorder = self._llm.engine.recorder
         for record in recorder.steps[len(self.state.blocks_in_use) :]:
@@ -98,15 +98,15 @@ def demo(
             "--delay",
             "--speed",
             min=0,
-            help=f"Seconds to look at a step; one in which something happens stays {EVENT_FACTOR} times as long. "
+            help=f"Seconds to show a step; steps with events stay {EVENT_FACTOR} times as long. "
             f"Default: {LIVE_DELAY} in a terminal, else 0.",
         ),
     ] = None,
 ) -> None:
-    """Watch several prompts go through the engine together, step by step.
+    """Watch the engine serve several prompts together, step by step.
 
-    The pool of blocks is too small for them on purpose: requests are preempted and prompts are computed in
-    chunks, while those that share their notes find them in the prefix cache.
+    The pool of blocks is deliberately too small: requests are preempted, prompts are computed in chunks, and
+    prompts that share the same notes hit the prefix cache.
     """
     console = make_console()
     if not is_chosen(lineup):

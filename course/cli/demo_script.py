@@ -1,4 +1,4 @@
-"""What the demo asks, and a pool that is too small for it on purpose."""
+"""The prompts of the demo, and a pool that is deliberately too small for them."""
 
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ The room of Mina is number 99.
 Maya lives in Lima.
 Tom comes on Monday."""
 
-# A leads, so that its blocks of the notes are in the cache when the others come.
+# A comes first, so its blocks of the notes are in the cache when the other requests arrive.
 QUESTIONS = (
     ("notes", "Where does Umar live?"),
     ("", "Tell me a story about Mina and a kite."),
@@ -47,7 +47,7 @@ SMALL_POOL = EngineConfig(
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """What the demo runs: conversations with their titles, the settings, and what was changed and why."""
+    """The conversations of the demo with their titles, the settings, and remarks on settings that were changed."""
 
     titles: list[str]
     conversations: list[list[Message]]
@@ -57,14 +57,14 @@ class DemoPlan:
 
 
 def plan_demo(lineup: Lineup) -> DemoPlan:
-    """Return the demo for a lineup: what an absent phase would make impossible is taken out of its way."""
+    """Return the demo for a lineup, with settings adjusted to absent phases."""
     config, remarks = SMALL_POOL, []
     if lineup.runner == "absent":
-        # The toy's tokens are bytes: about four times as many.
+        # The fake model's tokens are bytes: about four times as many.
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )
-        remarks.append("Phase 6 is absent: the fake model speaks, and its letters mean nothing.")
+        remarks.append("Phase 6 is absent: the fake model generates letters without meaning.")
     config, more = make_possible(config, lineup)
     return DemoPlan(
         titles=[f"{kind}: {question}" if kind else question for kind, question in QUESTIONS],
@@ -77,5 +77,5 @@ def plan_demo(lineup: Lineup) -> DemoPlan:
 
 def conversation(kind: str, question: str) -> list[Message]:
     """Return one question as a chat, with the notes in its system prompt if it is about them."""
-    asked: Message = {"role": "user", "content": question}
-    return [{"role": "system", "content": NOTES}, asked] if kind == "notes" else [asked]
+    message: Message = {"role": "user", "content": question}
+    return [{"role": "system", "content": NOTES}, message] if kind == "notes" else [message]

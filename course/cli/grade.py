@@ -1,4 +1,4 @@
-"""`mini-vllm grade`: points for the learner's starters, what failed first, and what to do next."""
+"""`mini-vllm grade`: points for the learner's starters, the first failure, and the next task."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ def grade(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     min_points: Annotated[float, typer.Option(metavar="N", help="Exit with 1 below this many points.")] = 0,
 ) -> None:
-    """Grade your starters, whatever LAB_IMPL says: points per task, alone and together.
+    """Grade your starters, whatever the value of LAB_IMPL: points per task, alone and together.
 
     Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
     --min-points. 2: bad usage.
@@ -53,11 +53,11 @@ def grade(
 
 
 def require_this_checkout() -> None:
-    """Refuse to grade another checkout than the one that somebody stands in. Raises `ValueError`."""
+    """Raise `ValueError` if the current directory is another checkout than the one to be graded."""
     here = Path.cwd()
     if (here / "labs" / "conftest.py").exists() and here.resolve() != CHECKOUT.resolve():
         raise ValueError(
-            f"you are in {here}, but mini_vllm is that of {CHECKOUT}: `python -m course grade` grades here"
+            f"you are in {here}, but mini_vllm is imported from {CHECKOUT}: `python -m course grade` grades {here}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`mini-vllm info`: is this machine ready, and if not, what to do."""
+"""`mini-vllm info`: whether this machine is ready, and how to fix it if not."""
 
 import typer
 from rich import box
@@ -20,7 +20,7 @@ def info() -> None:
     bad = [check.what for check in checks if check.is_bad]
     warned = sum(check.status == "warn" for check in checks)
     if bad:
-        console.print(f"Not ready: {', '.join(bad)}. The last column says what to do.", markup=False)
+        console.print(f"Not ready: {', '.join(bad)}. The last column has the fixes.", markup=False)
         raise typer.Exit(1)
     console.print(
         f"Ready{f', with {warned} warnings' if warned else ''}. Next: make demo, or mini-vllm demo.", markup=False

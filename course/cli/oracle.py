@@ -1,4 +1,4 @@
-"""`mini-vllm oracle`: where your decisions and the reference's part for the first time."""
+"""`mini-vllm oracle`: the first step in which your decisions diverge from the reference's."""
 
 from typing import Annotated
 
@@ -15,23 +15,25 @@ NUM_SEEDS = 40
 
 @friendly
 def oracle(
-    phase: Annotated[str, typer.Option(metavar="K or K-M", help="Your phases; the reference has the others.")] = "1-5",
-    seed: Annotated[int | None, typer.Option(help=f"One workload. Default: {NUM_SEEDS} of them, one by one.")] = None,
-    requests: Annotated[int, typer.Option(min=1, help="How many requests a workload has.")] = 10,
+    phase: Annotated[
+        str, typer.Option(metavar="K or K-M", help="Your phases; all others are the reference's.")
+    ] = "1-5",
+    seed: Annotated[int | None, typer.Option(help=f"Seed of one workload. Default: {NUM_SEEDS} workloads.")] = None,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests per workload.")] = 10,
 ) -> None:
-    """Run the same workloads through your phases and the reference; show the first step that differs.
+    """Run the same workloads on your phases and on the reference; show the first step that differs.
 
-    Exit code 1 if there is one. The engine is the toy's, so phase 6 has no part in it.
+    Exit code 1 if one differs. The engine runs the fake model, so phase 6 is not compared.
     """
     if not solutions_exist():
         raise ValueError(
-            "the oracle compares you with the reference, and this is a student edition, which has none; "
-            "`mini-vllm parity --lineup starter:1-5` compares you with vLLM itself"
+            "the oracle compares your decisions with the reference's, and this student edition has no reference; "
+            "`mini-vllm parity --lineup starter:1-5` compares them with vLLM's"
         )
     console = make_console()
-    mine, reference = yours_in_the_reference(phase), parse_lineup("solution:1-5")
+    mine, reference = lineup_with_starters(phase), parse_lineup("solution:1-5")
     seeds = range(NUM_SEEDS) if seed is None else [seed]
-    console.print(f"yours: phase {phase}; the reference has the others", markup=False)
+    console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
     found = search(seeds, requests, mine, reference)
     if found is None:
         workloads = f"{len(seeds)} workloads" if len(seeds) > 1 else f"the workload of seed {seeds[0]}"
@@ -50,12 +52,12 @@ def oracle(
     culprits = find_culprit(arrivals, config, mine, reference)
     if culprits:
         names = " or ".join(str(number) for number in culprits)
-        console.print(f"With the reference in place of your phase {names} the difference is gone.")
-    console.print(f"Again: mini-vllm oracle --phase {phase} --seed {seed} --requests {requests}", markup=False)
+        console.print(f"With the reference's phase {names} in place of yours the difference disappears.")
+    console.print(f"To repeat: mini-vllm oracle --phase {phase} --seed {seed} --requests {requests}", markup=False)
     raise typer.Exit(1)
 
 
-def yours_in_the_reference(phases: str) -> Lineup:
+def lineup_with_starters(phases: str) -> Lineup:
     """Return the lineup with starters in `phases` (1 to 5) and the reference elsewhere. Raises `ValueError`."""
     mine = parse_lineup(f"starter:{phases}") if phases.startswith("1") else parse_lineup(f"solution:1,starter:{phases}")
     if mine.runner != "absent":

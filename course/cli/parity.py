@@ -1,4 +1,4 @@
-"""`mini-vllm parity`: is our scheduler the same scheduler? Recorded vLLM decisions, replayed."""
+"""`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
 
 import zlib
 from pathlib import Path
@@ -31,7 +31,7 @@ def parity(
 ) -> None:
     """Replay recorded vLLM decisions and compare, block ids included.
 
-    Exit code 0: all traces in scope agree. 1: one differs, an invariant broke, or nothing was in scope.
+    Exit code 0: all traces in scope agree. 1: one differs, an invariant was violated, or nothing was in scope.
     2: a file cannot be read.
     """
     console = make_console()
@@ -44,7 +44,7 @@ def parity(
     everything = [scenario for path in paths for scenario in scenarios[path]]
     verdicts = [judge(scenario, team) for scenario in watched(console, everything)]
     console.print(summary(verdicts))
-    say_out_of_scope(console, verdicts)
+    print_out_of_scope(console, verdicts)
     failures = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failures[:MOST_SHOWN]:
         show_failure(console, verdict)
@@ -70,7 +70,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 
 def load(path: Path) -> list[Scenario]:
-    """Read a trace file whole; a file that is none ends the program with 2."""
+    """Read a whole trace file; exit with 2 if it is not one."""
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:
@@ -87,14 +87,14 @@ def load(path: Path) -> list[Scenario]:
 
 
 def watched(console: Console, scenarios: list[Scenario]) -> "list[Scenario]":
-    """Return the scenarios with a progress bar around them, if there is a terminal to show it."""
+    """Return the scenarios wrapped in a progress bar if the output is a terminal."""
     if not is_live(console):
         return scenarios
     return track(scenarios, "Replaying", console=console, transient=True)  # type: ignore[return-value]
 
 
 def summary(verdicts: list[Verdict]) -> Table:
-    """Return a table with one row per kind of trace, and the sums."""
+    """Return a table with one row per kind of trace, and the totals."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("kind")
     for heading in ("traces", "match", "differ", "defect-free", "broken", "out of scope"):
@@ -112,16 +112,16 @@ def summary(verdicts: list[Verdict]) -> Table:
     return table
 
 
-def say_out_of_scope(console: Console, verdicts: list[Verdict]) -> None:
-    """Name the features because of which traces were not compared."""
+def print_out_of_scope(console: Console, verdicts: list[Verdict]) -> None:
+    """Print which features put traces out of scope."""
     features = [verdict.scenario.out_of_scope() for verdict in verdicts]
     for feature in dict.fromkeys(filter(None, features)):
         console.print(f"out of scope, not compared: {features.count(feature)} traces with {feature}", markup=False)
 
 
 def conclusion(lineup: Lineup, verdicts: list[Verdict]) -> str:
-    """Return the sentence of success."""
+    """Return the sentence printed on success."""
     num_matched = sum(verdict.outcome == "match" for verdict in verdicts)
     num_free = sum(verdict.outcome == "free of defect" for verdict in verdicts)
-    told = f"{num_matched} of {num_matched} traces in scope: the same decisions, block for block."
-    return told + (f" {num_free} more name a defect of vLLM: ours kept its invariants." if num_free else "")
+    text = f"{num_matched} of {num_matched} traces in scope: the same decisions, block for block."
+    return text + (f" {num_free} more show a defect of vLLM: this engine kept its invariants." if num_free else "")

@@ -1,4 +1,4 @@
-"""The end of a run: the texts, and what they cost."""
+"""The report at the end of a run: the texts and their metrics."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -15,7 +15,7 @@ from mini_vllm.outputs import RequestOutput
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return a time as text; a time that never came is a dash."""
+    """Return seconds as milliseconds; a dash for None."""
     return "-" if seconds is None else f"{1000 * seconds:.1f}"
 
 
@@ -50,7 +50,7 @@ def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
 
 
 def totals(state: RunState, outputs: Sequence[RequestOutput], seconds: float) -> Table:
-    """Return the numbers of the whole run, of which the engine itself took `seconds`."""
+    """Return the totals of the run; `seconds` is the engine's own time."""
     num_output = sum(output.metrics.num_output_tokens for output in outputs)
     first = [t for output in outputs if (t := output.metrics.time_to_first_token) is not None]
     between = [t for output in outputs if (t := output.metrics.inter_token_latency) is not None]
@@ -58,9 +58,9 @@ def totals(state: RunState, outputs: Sequence[RequestOutput], seconds: float) ->
     table.add_column(style="bold")
     table.add_column()
     for name, value in (
-        ("steps", f"{len(state.blocks_in_use)} in {seconds:.2f} s, pauses and drawing not counted"),
-        ("output tokens", f"{num_output}, that is {num_output / max(seconds, 1e-9):,.0f} per second"),
-        ("computed tokens", f"{state.num_computed_tokens}, of which {state.num_recomputed_tokens} a second time"),
+        ("steps", f"{len(state.blocks_in_use)} in {seconds:.2f} s, without pauses and drawing"),
+        ("output tokens", f"{num_output}, {num_output / max(seconds, 1e-9):,.0f} per second"),
+        ("computed tokens", f"{state.num_computed_tokens}, of which {state.num_recomputed_tokens} recomputed"),
         ("prefix cache", f"{state.num_hits} hits, {state.num_hit_tokens} tokens not computed ({state.hit_rate:.0%})"),
         ("preemptions", f"{state.num_preemptions}"),
         ("chunked prompts", f"{len(state.chunked)} of {len(state.info.titles)}"),

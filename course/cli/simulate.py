@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`: a hundred thousand requests on a GPU that is not here."""
+"""`mini-vllm simulate`: a hundred thousand requests on a simulated GPU."""
 
 import gc
 import json
@@ -22,27 +22,16 @@ from course.simulator.served import Slo
 from course.simulator.summary import Summary, summarize
 from course.simulator.workloads import WORKLOADS
 from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.engine_options import SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import (
-    AdmissionGuard,
-    BlockSize,
-    EnableChunkedPrefill,
-    EnablePrefixCaching,
-    LineupText,
-    LongPrefillTokenThreshold,
-    MaxModelLen,
-    MaxNumBatchedTokens,
-    MaxNumSeqs,
-    NumGpuBlocks,
-    engine_config,
-)
+from course.terminal.options import LineupText
 from course.terminal.step_view import FAINT
 from mini_vllm.seams.lineup import Lineup
 
 
 @dataclass(frozen=True)
 class Result:
-    """One simulation that has been run. `wall_seconds` is what it took here."""
+    """One finished simulation. `wall_seconds` is the time it took on this machine."""
 
     experiment: Experiment
     summary: Summary
@@ -50,55 +39,36 @@ class Result:
 
 
 @friendly
+@with_engine_options(*SCHEDULER)
 def simulate(
     workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")] = "chat",
     gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100",
     model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B",
-    num_gpus: Annotated[int, typer.Option(min=1, help="GPUs that work as one.")] = 1,
-    requests: Annotated[int, typer.Option(min=1, help="How many requests come.")] = 100_000,
-    rate: Annotated[
-        float | None, typer.Option(help="Requests per second. Default: about 70% of what can be served.")
-    ] = None,
+    num_gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 100_000,
+    rate: Annotated[float | None, typer.Option(help="Requests per second. Default: about 70% of the capacity.")] = None,
     policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}.")] = "fcfs",
-    slo_ttft: Annotated[float, typer.Option(help="Seconds to the first token that are still good.")] = 1.0,
-    slo_itl: Annotated[float, typer.Option(help="Mean seconds from token to token that are still good.")] = 0.05,
+    slo_ttft: Annotated[float, typer.Option(help="SLO: seconds to the first token.")] = 1.0,
+    slo_itl: Annotated[float, typer.Option(help="SLO: mean seconds between tokens.")] = 0.05,
     sweep: Annotated[
         str | None, typer.Option(metavar="SETTING=A,B,C", help="Run once for each value of a setting.")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Multiply all lengths, for a model that takes only short ones.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Factor for all lengths, for models with a short context.")] = 1.0,
     calibration: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A cost model that `mini-vllm calibrate` has written.")
+        str | None, typer.Option(metavar="FILE", help="A cost model written by `mini-vllm calibrate`.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, other requests.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     lineup: LineupText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
-    max_num_seqs: MaxNumSeqs = None,
-    max_num_batched_tokens: MaxNumBatchedTokens = None,
-    long_prefill_token_threshold: LongPrefillTokenThreshold = None,
-    max_model_len: MaxModelLen = None,
-    block_size: BlockSize = None,
-    num_gpu_blocks: NumGpuBlocks = None,
-    enable_prefix_caching: EnablePrefixCaching = None,
-    enable_chunked_prefill: EnableChunkedPrefill = None,
-    admission_guard: AdmissionGuard = None,
+    *,
+    settings: Settings,
 ) -> None:
-    """Serve a named workload with the real scheduler on simulated time, and print what users would feel.
+    """Serve a named workload with the real scheduler in simulated time; print latencies, goodput and preemptions.
 
-    A step takes what a roofline of the GPU and the model says: its bytes over the bandwidth or its
-    operations over the arithmetic, whichever is longer, and some overhead.
+    The duration of a step comes from a roofline of the GPU and the model: its bytes over the bandwidth or its
+    operations over the arithmetic rate, whichever is longer, plus a constant overhead.
     """
-    engine = engine_config(
-        ENGINE,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        long_prefill_token_threshold=long_prefill_token_threshold,
-        max_model_len=max_model_len,
-        block_size=block_size,
-        num_gpu_blocks=num_gpu_blocks,
-        enable_prefix_caching=enable_prefix_caching,
-        enable_chunked_prefill=enable_chunked_prefill,
-        admission_guard=admission_guard,
-    )
+    engine = engine_config(ENGINE, settings)
     calibrated = read_calibration(calibration) if calibration is not None else None
     base = Experiment(
         workload, requests, rate, seed, gpu, model, num_gpus, policy, engine, scale, calibrated
@@ -127,15 +97,15 @@ def simulate(
 
 
 def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo, console: Console) -> list[Result]:
-    """Run the experiments one after the other, with a progress bar on a terminal."""
+    """Run the experiments in order, with a progress bar on a terminal."""
     counted = TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests")
     columns = (TextColumn("Simulating"), BarColumn(), counted, TimeElapsedColumn(), TimeRemainingColumn())
     results, num_done = [], 0
     with Progress(*columns, console=console, disable=not is_live(console), transient=True) as bar:
         task = bar.add_task("", total=sum(experiment.num_requests for experiment in experiments))
         for experiment in experiments:
-            report = partial(_show_progress, bar, task, num_done)
-            results.append(run_one(experiment, lineup, slo, report))
+            on_progress = partial(_show_progress, bar, task, num_done)
+            results.append(run_one(experiment, lineup, slo, on_progress))
             num_done += experiment.num_requests
     return results
 
@@ -145,7 +115,7 @@ def _show_progress(bar: Progress, task: TaskID, num_before: int, num_finished: i
 
 
 def run_one(experiment: Experiment, lineup: Lineup, slo: Slo, on_progress: Callable[[int], None]) -> Result:
-    """Run one experiment and take its time."""
+    """Run one experiment and measure its duration."""
     started = time.perf_counter()
     gc.freeze()
     try:
@@ -156,7 +126,7 @@ def run_one(experiment: Experiment, lineup: Lineup, slo: Slo, on_progress: Calla
 
 
 def as_record(result: Result, slo: Slo) -> dict[str, object]:
-    """Return the numbers for programs: seconds of simulated time, tokens, requests."""
+    """Return the result as a JSON object: seconds of simulated time, tokens, requests."""
     experiment = result.experiment
     return {
         "experiment": {**asdict(experiment), "engine": asdict(experiment.resolved_engine())},

@@ -17,7 +17,7 @@ SWEPT = ("TTFT\np50", "TTFT\np99", "ITL\np50", "ITL\np99", "output\ntok/s", "pre
 
 
 def speed(rate: float, unit: str) -> str:
-    """Return a rate per second with a prefix that suits it; a rate that a fit has found no limit of says so."""
+    """Return a rate per second with a suitable prefix, or "no limit seen" if the fit found none."""
     if rate >= NEVER:
         return "no limit seen"
     prefix, factor = ("T", 1e12) if rate >= 1e12 else ("G", 1e9)
@@ -25,7 +25,7 @@ def speed(rate: float, unit: str) -> str:
 
 
 def conditions(base: Experiment, setting: str) -> str:
-    """Return what runs where, in words."""
+    """Return a description of the workload and the hardware."""
     cost, config = base.cost, base.resolved_engine()
     if base.calibrated is None:
         where = f"{base.model} on {base.num_gpus} x {base.gpu}"
@@ -56,30 +56,30 @@ def latency_table(summary: Summary) -> Table:
 
 
 def totals(summary: Summary, wall_seconds: float) -> Table:
-    """Return what is no latency."""
+    """Return the figures other than latencies."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style=STRONG)
     table.add_column()
     throughput = f"{summary.output_tokens_per_second:,.0f} output tokens/s over {summary.simulated_seconds:,.0f} s"
     for title, value in (
         ("throughput", throughput),
-        ("goodput", f"{summary.goodput:,.2f} requests/s: {summary.share_good:.1%} kept the SLO"),
+        ("goodput", f"{summary.goodput:,.2f} requests/s: {summary.share_good:.1%} met the SLO"),
         ("most at once", f"{summary.most_running} requests, {summary.peak_context_tokens:,} tokens of context"),
         ("preemptions", f"{summary.num_preemptions:,}"),
-        ("prefix cache", f"{summary.hit_rate:.1%} of the tokens were found"),
+        ("prefix cache", f"{summary.hit_rate:.1%} of the tokens were hits"),
         ("steps", f"{summary.num_steps:,}, {summary.num_computed_tokens / summary.num_steps:,.1f} tokens each"),
-        ("this took", f"{wall_seconds:,.1f} s here"),
+        ("run time", f"{wall_seconds:,.1f} s on this machine"),
     ):
         table.add_row(title, value)
     return table
 
 
 def legend(slo: Slo) -> str:
-    """Return what the words mean."""
+    """Return an explanation of the terms."""
     return (
-        f"\nAll times are simulated; TTFT and ITL (first token, from token to token) in ms. SLO: first token within "
-        f"{slo.time_to_first_token:g} s, then {slo.inter_token_latency * 1e3:g} ms from token to token on average. "
-        f"Goodput counts who kept both."
+        "\nAll times are simulated; TTFT (time to first token) and ITL (inter-token latency) in ms. SLO: first token "
+        f"within {slo.time_to_first_token:g} s and a mean ITL of at most {slo.inter_token_latency * 1e3:g} ms. "
+        f"Goodput counts the requests that met both."
     )
 
 
@@ -89,7 +89,7 @@ def sweep_table(setting: str, values: list[str], summaries: list[Summary]) -> Ta
     table.add_column("", no_wrap=True)
     for heading in SWEPT:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("kept\nthe SLO", no_wrap=True)
+    table.add_column("met\nthe SLO", no_wrap=True)
     for value, summary in zip(values, summaries, strict=True):
         first, between, share = summary.time_to_first_token, summary.inter_token_latency, summary.share_good
         table.add_row(

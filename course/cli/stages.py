@@ -1,4 +1,4 @@
-"""`mini-vllm stages`: what each phase bought, on the same workload."""
+"""`mini-vllm stages`: what each phase gains, on the same workload."""
 
 import json
 from dataclasses import asdict, astuple
@@ -32,21 +32,21 @@ HEADINGS = (
 )
 ROOMY = 92
 LEGEND = (
-    "TTFT: time to first token, ITL: from one token to the next, ms of simulated time. computed, again: tokens of "
-    "all steps, and those of them that had been computed before."
+    "TTFT: time to first token, ITL: inter-token latency, both in ms of simulated time. computed, again: tokens of "
+    "all steps, and how many of them were recomputed."
 )
 
 
 @friendly
 def stages(
     lineup: LineupText = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another workload.")] = 0,
-    real: Annotated[bool, typer.Option("--real", help="Phase 6 too, on the embedded model. Loads torch.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
+    real: Annotated[bool, typer.Option("--real", help="Also phase 6, on the embedded model. Loads torch.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Run one workload through phases 1, 1-2, ... 1-5 and show what each phase bought, in simulated time.
+    """Run one workload on phases 1, 1-2, ... 1-5 and show what each phase gains, in simulated time.
 
-    Ends at the first phase of the lineup that is not written.
+    Stops at the first phase of the lineup that is not written.
     """
     whole = lineup_from_env() if lineup is None else parse_lineup(lineup)
     if real and whole.runner == "absent":
@@ -62,21 +62,21 @@ def stages(
         console.print(stage_table(found, roomy=console.width >= ROOMY))
         console.print(LEGEND, style=FAINT)
     console.print()
-    console.print(sentences(found, told_of_phase_6=real or next_task is not None))
+    console.print(sentences(found, mentions_phase_6=real or next_task is not None))
     if next_task is not None:
-        console.print(f"{next_task}: not written yet. It is next, and the table goes on from there.", markup=False)
+        console.print(f"{next_task}: not written yet. Write it next: the table continues from there.", markup=False)
 
 
 def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[LineupResult], str | None]:
-    """Run the stages in order, up to a phase that is not written yet; return them and its next task."""
-    visits, found = ablation_requests(seed), []
+    """Run the stages in order, up to the first phase that is not written; return them and its next task."""
+    requests, found = ablation_requests(seed), []
     for lineup in lineups:
         try:
             if is_live(console):
                 with console.status(f"Phases {name(lineup)} ..."):
-                    found.append(run_lineup(lineup, visits))
+                    found.append(run_lineup(lineup, requests))
             else:
-                found.append(run_lineup(lineup, visits))
+                found.append(run_lineup(lineup, requests))
         except NotImplementedError as error:
             phase = max(phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] != "absent")
             tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
@@ -85,38 +85,40 @@ def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[Li
 
 
 def name(lineup: Lineup) -> str:
-    """Return which phases are there: `1`, `1-4`, `1,3-5`."""
-    here: list[Impl] = ["absent" if impl == "absent" else "starter" for impl in astuple(lineup)]
-    return "1-6" if "absent" not in here else str(Lineup(*here)).replace("starter:", "")
+    """Return which phases are present: `1`, `1-4`, `1,3-5`."""
+    present: list[Impl] = ["absent" if impl == "absent" else "starter" for impl in astuple(lineup)]
+    return "1-6" if "absent" not in present else str(Lineup(*present)).replace("starter:", "")
 
 
 def conditions(found: list[LineupResult]) -> str:
-    """Return what all stages have in common."""
+    """Return a description of what all stages share."""
     num_blocks, size, cost = (SETTINGS.num_gpu_blocks or 1) - 1, SETTINGS.block_size, StepCost()
     return (
-        f"All stages: the same {len(ablation_requests())} requests at the same moments, up to {MAX_TOKENS} tokens of "
-        f"answer each; memory for {num_blocks * size:,} tokens; budget {SETTINGS.max_num_batched_tokens:,}, a whole "
-        f"prompt, because before phase 5 none may be cut. Phase 5 brings its threshold of "
-        f"{SETTINGS.long_prefill_token_threshold} tokens and its admission guard. An imagined small GPU: "
+        f"All stages: the same {len(ablation_requests())} requests with the same arrival times, up to {MAX_TOKENS} "
+        f"output tokens each; memory for {num_blocks * size:,} tokens; budget {SETTINGS.max_num_batched_tokens:,}, a "
+        f"whole prompt, because before phase 5 prompts are not chunked. Phase 5 adds its threshold of "
+        f"{SETTINGS.long_prefill_token_threshold} tokens and its admission guard. A hypothetical small GPU: "
         f"{cost.per_step * 1e3:g} ms a step, {cost.per_token * 1e6:g} us a token, "
         f"{cost.per_context_token * 1e6:g} us a token of context."
     )
 
 
-def sentences(found: list[LineupResult], told_of_phase_6: bool) -> Table:
+def sentences(found: list[LineupResult], mentions_phase_6: bool) -> Table:
     """Return one sentence per stage."""
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
     lines.add_column()
     for index, stage in enumerate(found):
         lines.add_row(name(stage.lineup), Text(describe(stage, found[index - 1] if index else None, found[0])))
-    if not told_of_phase_6:
-        lines.add_row("1-6", "Phase 6 changes who speaks and no decision, so it buys no time here: --real runs it too.")
+    if not mentions_phase_6:
+        lines.add_row(
+            "1-6", "Phase 6 changes the model and no decision, so it saves no simulated time: --real runs it too."
+        )
     return lines
 
 
 def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
-    """Return one row per stage. It fits 80 columns if it is not roomy."""
+    """Return one row per stage. It fits 80 columns unless `roomy`."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if roomy else 0, 0, 0), pad_edge=False)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "phases" else "right", no_wrap=True)
@@ -139,7 +141,7 @@ def stage_table(found: list[LineupResult], *, roomy: bool) -> Table:
 
 
 def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, seed: int) -> dict[str, Any]:
-    """Return the numbers for programs. Latencies are milliseconds of simulated time."""
+    """Return the numbers as a JSON object. Latencies are milliseconds of simulated time."""
     return {
         "lineup": str(whole),
         "seed": seed,
@@ -151,7 +153,7 @@ def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, s
 
 
 def stage_record(stage: LineupResult) -> dict[str, Any]:
-    """Return one stage. After a stall the latencies are those of the tokens that came before it."""
+    """Return one stage. After a stall the latencies are those of the tokens before it."""
     ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
     return {
         "phases": name(stage.lineup),

@@ -1,4 +1,4 @@
-"""`mini-vllm trace`: the step table of a toy workload, or of a trace that was written before."""
+"""`mini-vllm trace`: the step table of a small workload, or of a recorded trace."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,22 +7,9 @@ from typing import Annotated
 import typer
 
 from course.terminal.console import fail, friendly, make_console, whose_code
+from course.terminal.engine_options import SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import (
-    AdmissionGuard,
-    BlockSize,
-    CheckInvariants,
-    EnableChunkedPrefill,
-    EnablePrefixCaching,
-    LineupText,
-    LongPrefillTokenThreshold,
-    MaxModelLen,
-    MaxNumBatchedTokens,
-    MaxNumSeqs,
-    NumGpuBlocks,
-    SchedulingPolicy,
-    engine_config,
-)
+from course.terminal.options import LineupText
 from course.terminal.step_table import step_table, totals
 from course.traces.trace_file import read_trace, write_trace
 from course.workloads.fallbacks import make_possible
@@ -33,27 +20,19 @@ from mini_vllm.engine.errors import StalledError
 
 
 @friendly
+@with_engine_options(*SCHEDULER, "policy", "check_invariants")
 def trace(
     lineup: LineupText = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another workload.")] = 0,
-    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 8,
-    steps: Annotated[str | None, typer.Option(metavar="A-B", help="Print these steps only.")] = None,
-    jsonl: Annotated[Path | None, typer.Option(help="Write the trace here too, one step per line.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 8,
+    steps: Annotated[str | None, typer.Option(metavar="A-B", help="Print only these steps.")] = None,
+    jsonl: Annotated[Path | None, typer.Option(help="Also write the trace here, one step per line.")] = None,
     read: Annotated[Path | None, typer.Option(help="Print this trace instead (.jsonl or .jsonl.gz).")] = None,
     name: Annotated[str | None, typer.Option(help="With --read: which scenario of a recorded file.")] = None,
-    max_num_seqs: MaxNumSeqs = None,
-    max_num_batched_tokens: MaxNumBatchedTokens = None,
-    long_prefill_token_threshold: LongPrefillTokenThreshold = None,
-    max_model_len: MaxModelLen = None,
-    block_size: BlockSize = None,
-    num_gpu_blocks: NumGpuBlocks = None,
-    enable_prefix_caching: EnablePrefixCaching = None,
-    enable_chunked_prefill: EnableChunkedPrefill = None,
-    admission_guard: AdmissionGuard = None,
-    scheduling_policy: SchedulingPolicy = None,
-    check_invariants: CheckInvariants = None,
+    *,
+    settings: Settings,
 ) -> None:
-    """Print what every step decided, on a small toy workload without torch, or from a file."""
+    """Print the decisions of every step: of a small workload on the fake model, without torch, or of a trace file."""
     console = make_console()
     budget: int | None
     ended_by: StalledError | InvariantError | None = None
@@ -65,20 +44,7 @@ def trace(
     else:
         team = replace(lineup_to_run(lineup, console), runner="absent")
         defaults, remarks = make_possible(SMALL_POOL, team)
-        config = engine_config(
-            defaults,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            long_prefill_token_threshold=long_prefill_token_threshold,
-            max_model_len=max_model_len,
-            block_size=block_size,
-            num_gpu_blocks=num_gpu_blocks,
-            enable_prefix_caching=enable_prefix_caching,
-            enable_chunked_prefill=enable_chunked_prefill,
-            admission_guard=admission_guard,
-            policy=scheduling_policy,
-            check_invariants=check_invariants,
-        )
+        config = engine_config(defaults, settings)
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
         records, ended_by = run_to_the_end(Run(make_workload(seed, requests), config, team))
@@ -89,12 +55,12 @@ def trace(
         console.print(step_table(records, budget, range(first, last + 1)))
         console.print(f"\n{totals(records)}", markup=False)
     if ended_by is not None:
-        when = "an invariant broke in step" if isinstance(ended_by, InvariantError) else "stalled before step"
+        when = "an invariant was violated in step" if isinstance(ended_by, InvariantError) else "stalled before step"
         fail(f"{when} {len(records)}: {ended_by}", 1)
 
 
 def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:
-    """Return the trace of a run, and the error that ended it early if nothing moved or nothing added up any more."""
+    """Return the trace of a run, and the stall or violated invariant that ended it early, if any."""
     records: list[StepRecord] = []
     try:
         while not run.finished:
@@ -105,7 +71,7 @@ def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | Invariant
 
 
 def step_range(text: str | None, num_steps: int) -> tuple[int, int]:
-    """Read `A-B`, `A-`, `-B` or `A`. Raises `ValueError` if that is no range of the trace's steps."""
+    """Parse `A-B`, `A-`, `-B` or `A`. Raises `ValueError` if that is not a range of the trace's steps."""
     if text is None:
         return 0, num_steps - 1
     start, dash, end = text.partition("-")

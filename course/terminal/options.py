@@ -1,7 +1,7 @@
-"""The options that several commands share, and what they are turned into."""
+"""Options that several commands share. Those of the engine's settings are in `engine_options.py`."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WHOSE_CODE = (
     "Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL."
     if solutions_exist()
-    else "Which of your phases run: 'starter', 'starter:1-3', ... Default: LAB_IMPL, or all that you have written."
+    else "Which of your phases run: 'starter', 'starter:1-3', ... Default: LAB_IMPL, or all written phases."
 )
 LineupText = Annotated[str | None, typer.Option("--lineup", metavar="TEXT", help=_WHOSE_CODE)]
 ModelName = Annotated[
@@ -23,78 +23,13 @@ ModelName = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="Threads that compute. Default: OMP_NUM_THREADS, or one per CPU.", show_default=False),
-]
-_PANEL = "Engine settings, named as in vLLM"
-MaxNumSeqs = Annotated[int | None, typer.Option(help="Most running requests.", rich_help_panel=_PANEL)]
-MaxNumBatchedTokens = Annotated[int | None, typer.Option(help="Token budget of a step.", rich_help_panel=_PANEL)]
-LongPrefillTokenThreshold = Annotated[
-    int | None, typer.Option(help="Most tokens of one request in a step; 0: no limit.", rich_help_panel=_PANEL)
-]
-MaxModelLen = Annotated[int | None, typer.Option(help="Most tokens of a request.", rich_help_panel=_PANEL)]
-BlockSize = Annotated[int | None, typer.Option(help="Tokens per block.", rich_help_panel=_PANEL)]
-NumGpuBlocks = Annotated[int | None, typer.Option(help="Blocks, null block included.", rich_help_panel=_PANEL)]
-EnablePrefixCaching = Annotated[
-    bool | None,
-    typer.Option("--enable-prefix-caching/--no-enable-prefix-caching", show_default=False, rich_help_panel=_PANEL),
-]
-EnableChunkedPrefill = Annotated[
-    bool | None,
-    typer.Option("--enable-chunked-prefill/--no-enable-chunked-prefill", show_default=False, rich_help_panel=_PANEL),
-]
-AdmissionGuard = Annotated[
-    bool | None,
-    typer.Option("--admission-guard/--no-admission-guard", show_default=False, rich_help_panel=_PANEL),
-]
-TensorParallelSize = Annotated[
-    int | None, typer.Option(help="Processes that share the model, a GPU each.", rich_help_panel=_PANEL)
-]
-Dtype = Annotated[
-    Literal["float32", "bfloat16"] | None,
-    typer.Option(help="What weights and cache are kept in. Default: float32.", rich_help_panel=_PANEL),
-]
-EnforceEager = Annotated[
-    bool | None,
-    typer.Option(
-        "--enforce-eager/--no-enforce-eager",
-        help="On a GPU, run every step without CUDA graphs.",
-        show_default=False,
-        rich_help_panel=_PANEL,
-    ),
-]
-PrepackWeights = Annotated[
-    bool | None,
-    typer.Option(
-        "--prepack-weights/--no-prepack-weights",
-        help="Reorder the weights for this CPU at load.",
-        show_default=False,
-        rich_help_panel=_PANEL,
-    ),
-]
-SchedulingPolicy = Annotated[
-    Literal["fcfs", "priority"] | None, typer.Option("--scheduling-policy", rich_help_panel=_PANEL)
-]
-CheckInvariants = Annotated[
-    bool | None,
-    typer.Option(
-        "--check-invariants/--no-check-invariants",
-        help="Check queues, counters and blocks after every step. Not in vLLM.",
-        show_default=False,
-        rich_help_panel=_PANEL,
-    ),
+    typer.Option(min=1, help="Compute threads. Default: OMP_NUM_THREADS, or one per CPU.", show_default=False),
 ]
 
 
 def threads_to_use(chosen: int | None) -> int:
     """Return the threads of `--threads`, else of `OMP_NUM_THREADS`, else one for each CPU."""
     return chosen or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-
-
-def engine_config(defaults: EngineConfig, **chosen: object) -> EngineConfig:
-    """Return `defaults` with the settings that somebody chose (not None). Raises `ValueError` as `EngineConfig`."""
-    from dataclasses import asdict
-
-    return EngineConfig(**{**asdict(defaults), **{name: value for name, value in chosen.items() if value is not None}})
 
 
 def open_llm(

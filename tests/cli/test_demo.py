@@ -117,15 +117,15 @@ def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
 @pytest.mark.parametrize(
     "lineup", ["solution:1", "solution:1-2", "solution:1-3", "solution:1-4", "solution:1,solution:5"]
 )
-def test_absent_phases_are_named_and_the_toy_speaks(mini_vllm: Commands, lineup: str) -> None:
+def test_absent_phases_are_named_and_the_fake_model_generates(mini_vllm: Commands, lineup: str) -> None:
     shown = mini_vllm("demo", "--lineup", lineup).output
-    assert "the fake model speaks" in " ".join(shown.split())
+    assert "the fake model generates" in " ".join(shown.split())
     for phase in range(2, 7):
         absent = parse_lineup(lineup)[phase] == "absent"
         assert (f"Phase {phase} is absent" in shown) == absent
 
 
-def test_the_toy_is_preempted_and_hits_too() -> None:
+def test_the_fake_model_is_preempted_and_hits_too() -> None:
     _, state = run_demo("solution:1-5")
     assert state.num_preemptions >= 1
     assert state.num_hits >= 1

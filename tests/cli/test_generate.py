@@ -12,10 +12,10 @@ from tests.cli.conftest import Commands
 TOY = ("--lineup", "solution:1-5")
 
 
-def test_one_prompt_is_streamed_and_says_that_the_toy_speaks(mini_vllm: Commands) -> None:
+def test_one_prompt_is_streamed_and_names_the_fake_model(mini_vllm: Commands) -> None:
     result = mini_vllm("generate", "hello", "--max-tokens", 12, *TOY)
     assert len(result.stdout.rstrip("\n")) == 12
-    assert "the fake model speaks" in result.stderr
+    assert "the fake model generates" in result.stderr
 
 
 def test_streaming_and_collecting_give_the_same_text(mini_vllm: Commands) -> None:

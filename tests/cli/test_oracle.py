@@ -24,7 +24,7 @@ def test_a_difference_names_step_phase_and_command(mini_vllm: Commands, monkeypa
     monkeypatch.setattr(starter, "ChunkedPrefillPolicy", NoThreshold)
     shown = mini_vllm("oracle", "--phase", "5", exit_code=1).output
     assert "seed 0: the first difference is in step 0" in shown
-    assert "reference in place of your phase 5 the difference is gone" in shown
+    assert "phase 5 in place of yours the difference disappears" in shown
     assert "mini-vllm oracle --phase 5 --seed 0" in shown
 
 

@@ -31,7 +31,7 @@ def named(name: str) -> dict[str, Any]:
 def test_the_public_traces_match(mini_vllm: Commands) -> None:
     shown = mini_vllm("parity").output
     assert "232 of 232 traces in scope" in shown
-    assert "12 more name a defect" in shown
+    assert "12 more show a defect" in shown
     assert "29 traces with speculative decoding" in shown
     assert "37 traces with asynchronous scheduling" in shown
 
@@ -88,7 +88,7 @@ def test_an_empty_file_is_no_success_even_beside_a_good_one(mini_vllm: Commands,
 def test_a_defect_is_counted_apart(mini_vllm: Commands, write: Write) -> None:
     shown = mini_vllm("parity", write([named("priority_victim_leaves_uncomputed_cached_blocks")])).output
     assert "0 of 0 traces in scope" in shown
-    assert "1 more name a defect" in " ".join(shown.split())
+    assert "1 more show a defect" in " ".join(shown.split())
 
 
 def test_a_made_up_defect_does_not_excuse_a_difference(mini_vllm: Commands, write: Write) -> None:

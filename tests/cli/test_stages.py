@@ -37,7 +37,7 @@ def test_the_table_has_a_row_and_a_sentence_per_stage(
     stalled = next(line for line in lines if line.split()[:1] == ["1-2"]).split()
     assert stalled[-4:] == ["-"] * 4, "latencies of those who were served would look better than they are"
     assert "requests stall for ever" in " ".join(shown.split())
-    assert "a whole prompt, because before phase 5 none may be cut" in " ".join(shown.split())
+    assert "a whole prompt, because before phase 5 prompts are not chunked" in " ".join(shown.split())
 
 
 def test_json_is_for_programs(mini_vllm: Commands) -> None:
@@ -59,7 +59,7 @@ def test_the_first_unwritten_phase_ends_the_table(mini_vllm: Commands, monkeypat
     lines = mini_vllm("stages").output.splitlines()
     assert sum(line.split()[:1] == ["1"] for line in lines) == 2
     assert not any(line.split()[:1] == ["1-2"] for line in lines)
-    assert lines[-1].startswith("Phase 2, task 1: make the free queue: not written yet. It is next")
+    assert lines[-1].startswith("Phase 2, task 1: make the free queue: not written yet. Write it next")
 
 
 def use_phase_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,11 +84,11 @@ def test_real_needs_phase_6(mini_vllm: Commands) -> None:
 
 
 def test_phase_6_is_told_by_its_decisions(found: list[LineupResult]) -> None:
-    toy = found[-1]
+    fake = found[-1]
     spoken = LineupResult(
-        parse_lineup("solution"), toy.num_requests, decisions=list(toy.decisions), num_steps=toy.num_steps
+        parse_lineup("solution"), fake.num_requests, decisions=list(fake.decisions), num_steps=fake.num_steps
     )
-    assert f"Not one decision differs in {toy.num_steps} steps" in describe(spoken, toy, toy)
+    assert f"Not one decision differs in {fake.num_steps} steps" in describe(spoken, fake, fake)
     spoken.decisions[4] = ()
-    assert "differ from step 4 on" in describe(spoken, toy, toy)
-    assert sentences([toy], told_of_phase_6=True).row_count == 1
+    assert "differ from step 4 on" in describe(spoken, fake, fake)
+    assert sentences([fake], mentions_phase_6=True).row_count == 1

@@ -103,7 +103,7 @@ def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("victims_last")
 def test_a_broken_invariant_ends_the_table_at_its_step(mini_vllm: Commands) -> None:
     ended = mini_vllm("trace", "--lineup", "solution:1-3", "--requests", "12", exit_code=1)
-    step = int(re.search(r"an invariant broke in step (\d+): \w+ arrived before", ended.stderr)[1])  # type: ignore[index]
+    step = int(re.search(r"an invariant was violated in step (\d+): \w+ arrived before", ended.stderr)[1])  # type: ignore[index]
     assert [int(number) for number in re.findall(r"^ +(\d+)  ", ended.stdout, re.MULTILINE)] == list(range(step))
 
 

@@ -25,6 +25,7 @@ NOT_THERE = re.compile(
     r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|\boracle\b|mini-vllm release|"
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
 )
+NBVAL = ("-p", "nbval.plugin", "--nbval-lax")
 NEEDS_THE_REFERENCE = ("oracle", "release")
 STALLS = {  # the handouts say that these end with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21",
@@ -190,7 +191,7 @@ def test_every_trace_stages_and_generate_command_runs_on_written_starters(
 def test_the_tour_runs_on_an_untouched_edition(student: Path, tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(student), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", "notebooks"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NBVAL, "notebooks"]
     done = subprocess.run(command, cwd=student, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert re.search(r"\d+ passed", done.stdout)
