@@ -64,7 +64,7 @@ def stages(
     console.print()
     console.print(sentences(found, mentions_phase_6=real or next_task is not None))
     if next_task is not None:
-        console.print(f"{next_task}: not written yet. Write it next: the table continues from there.", markup=False)
+        console.print(f"{next_task}: not written yet. Write it next, then run this again.", markup=False)
 
 
 def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[LineupResult], str | None]:
