@@ -152,9 +152,9 @@ class LLMEngine:
 
     @contextmanager
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:
-        self.processor.begin()
         try:
             yield
+            self.processor.note_delivered()
         except StalledError:
             self.observers.step_undone()
             raise

@@ -35,8 +35,8 @@ class OutputProcessor:
         self.is_behind = False
         self._undelivered: dict[str, tuple[RequestState, int]] = {}
 
-    def begin(self) -> None:
-        """Note that the caller has received every output so far."""
+    def note_delivered(self) -> None:
+        """Note that the caller receives every output so far."""
         self._undelivered = {}
 
     def add_request(self, request: Request, prompt: str | None, now: float) -> None:
@@ -81,10 +81,11 @@ class OutputProcessor:
         )
 
     def fall_behind(self) -> None:
-        """Note that a step was interrupted: what it had to output since `begin` did not reach the caller."""
+        """Note that a step was interrupted: outputs since the last `note_delivered` did not reach the caller."""
         for request_id, (state, num_characters_output) in self._undelivered.items():
             state.num_characters_output = num_characters_output
             self.states[request_id] = state
+        self._undelivered = {}
         self.is_behind = bool(self.states)
 
     def behind(self) -> dict[str, Request]:

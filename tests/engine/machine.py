@@ -140,6 +140,27 @@ class EngineMachine(RuleBasedStateMachine):
             self._receive(outputs)
         self.faulty.fault = None
 
+    @precondition(lambda self: self.engine.scheduler.requests)
+    @rule(fault=st.sampled_from([None, "before", "half", "after"]), pick=st.integers(0, MAX_LIVE))
+    def abort_in_flight(self, fault: Fault | None, pick: int) -> None:
+        """Abort a request while the forward pass runs, which may fail then: nothing uncomputed stays cached."""
+        requests = list(self.engine.scheduler.requests)
+        request_id = requests[pick % len(requests)]
+
+        def abort() -> None:
+            self.memory.note_hashes()
+            output = self.engine.abort_request(request_id)
+            self._receive([output] if output else [])
+
+        self.spy.before_batch = abort
+        self.faulty.fault, self.faulty.fired = fault, None
+        try:
+            self._receive(self.engine.step())
+        except OSError:
+            require(fault is not None, "an error that nothing injected")
+        finally:
+            self.spy.before_batch, self.faulty.fault = self.memory.note_hashes, None
+
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(line=st.integers(1, 700), error=st.sampled_from(INTERRUPTS), pause=st.integers(0, 3))
     def interrupt_a_step(self, line: int, error: type[BaseException], pause: int) -> None:
