@@ -12,6 +12,6 @@ from tests.engine.machine import EngineMachine
 
 TestEngineMachine = EngineMachine.TestCase
 if os.environ.get("HYPOTHESIS_PROFILE", "ci") == "ci":
-    TestEngineMachine.settings = settings(max_examples=150, stateful_step_count=40)
+    TestEngineMachine.settings = settings(max_examples=500, stateful_step_count=40)
 else:
     TestEngineMachine.settings = settings(max_examples=500, stateful_step_count=60)
