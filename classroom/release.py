@@ -1,4 +1,4 @@
-"""The student edition: what a learner needs, and nothing of the solutions."""
+"""The student edition: the files that a learner needs, without the solutions."""
 
 import json
 import re
@@ -19,7 +19,7 @@ RELEASED = (
 TEMPLATES = "tools/student_edition/"
 CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 
-# What these files say about folders that the student edition has not. A text that is not there is an error.
+# Edits to texts about folders that the student edition does not have. A text that is missing is an error.
 EDITS = {
     "pyproject.toml": (
         (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
@@ -67,7 +67,7 @@ MOST_IN_A_FILE = 5
 
 
 class ReleaseError(ValueError):
-    """A student edition cannot be made, or would give something away."""
+    """A student edition cannot be made, or would contain a solution."""
 
 
 def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
@@ -90,9 +90,9 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
     """Write the edition into a folder that is new or empty. Raises `ReleaseError` if it is neither."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ReleaseError(f"{folder} is there and not empty: nothing was written; name a new or an empty folder")
+        raise ReleaseError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
     if folder.resolve().is_relative_to(CHECKOUT):
-        raise ReleaseError(f"{folder} lies in this checkout, next to the solutions: name a folder outside of it")
+        raise ReleaseError(f"{folder} is inside this checkout, next to the solutions: name a folder outside it")
     for path, content in edition.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def write(edition: Mapping[str, bytes], folder: Path) -> None:
 
 
 def require_untouched_starters(checkout: Path) -> None:
-    """Raise `ReleaseError` if a starter has a body in it."""
+    """Raise `ReleaseError` if a function of a starter has been written."""
     touched = []
     for phase in range(1, len(PHASE_NAMES) + 1):
         try:
@@ -113,17 +113,17 @@ def require_untouched_starters(checkout: Path) -> None:
     if touched:
         raise ReleaseError(
             f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError; "
-            f"`git checkout -- labs/*/starter*.py` takes them back"
+            f"`git checkout -- labs/*/starter*.py` restores them"
         )
 
 
 def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
-    """Return Python files in `labs/` that git does not know: somebody's scratch file may be a solution."""
+    """Return untracked Python files in `labs/`: a scratch file may hold a solution."""
     return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith(".py")]
 
 
 def files_of(checkout: Path) -> list[str]:
-    """Return the files that git knows or would know, or all but caches where there is no git."""
+    """Return the tracked and the new, not ignored files; without git, all files but caches."""
     paths = _git(checkout, "-co")
     if paths is None:
         paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
@@ -142,20 +142,20 @@ def _git(checkout: Path, *options: str) -> list[str] | None:
 
 
 def adapted(path: str, content: bytes) -> bytes:
-    """Return a file as the student edition has it. Raises `ReleaseError` if an edit does not fit any more."""
+    """Return a file as the student edition has it. Raises `ReleaseError` if an edit no longer applies."""
     if path.endswith(".ipynb"):
         return student_notebook(content)
     text = content.decode() if path in EDITS or path.endswith(".md") else ""
     for old, new in EDITS.get(path, ()):
         if old not in text:
-            raise ReleaseError(f"{path} does not say {old!r} any more: mend EDITS in classroom/release.py")
+            raise ReleaseError(f"{path} no longer contains {old!r}: update EDITS in classroom/release.py")
         text = text.replace(old, new)
     if path in EDITS:
         text = CODE_WITH_SOLUTIONS.sub("", text)
     if path.endswith(".md"):
         text = WITH_SOLUTIONS.sub("", text)
         if "<!-- with solutions -->" in text or "<!-- end -->" in text:
-            raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the other way round")
+            raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the reverse")
         text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
         text = re.sub(r"(?:solutions/)?(phase\d_[a-z_]+)\.py", r"labs/\1/starter.py", text)
     return text.encode() if text else content
@@ -192,7 +192,7 @@ def secret_lines(checkout: Path) -> set[str]:
 def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
     """Return the files with several secret lines in a row, or many of them.
 
-    One or two are chance: the frame and the tests are about the same things, in the same words.
+    One or two are coincidence: the engine and the tests use the same names.
     """
     secret, found = set(secret), []
     for path, content in edition.items():
@@ -206,7 +206,7 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[str]:
-    """Yield the lines that are long enough to tell something, without indentation, comment and diff marks."""
+    """Yield the lines that are long enough to be distinctive, without indentation, comment and diff marks."""
     for line in text.splitlines():
         normal = " ".join(line.lstrip("+-# \t").split())
         if len(normal) >= SHORTEST_SECRET:

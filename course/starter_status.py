@@ -20,9 +20,9 @@ def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
 
 
 def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
-    """Return what is not written yet, such as `Phase 1, task 1: clamp`, in the order of the tasks.
+    """Return the unwritten tasks, such as `Phase 1, task 1: clamp`, in the order of the tasks.
 
-    A file that is missing or that Python cannot read is one entry that says so.
+    A file that is missing or that Python cannot parse is one entry with the reason.
     """
     path = starter_path(phase, checkout)
     try:
@@ -37,12 +37,12 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
 
 
 def written_phases(checkout: Path = CHECKOUT) -> list[int]:
-    """Return the phases in which nothing is left to be written."""
+    """Return the phases without unwritten tasks."""
     return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
 
 
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
-    """Return the lineup of all written phases that can work together; None without phase 1, which decides every step.
+    """Return the lineup of all written phases that can run together; None without phase 1, which plans every step.
 
     A prefix cache (phase 4) without a block pool (phase 2) is left out.
     """
@@ -102,7 +102,7 @@ def _reached(body: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def _blocks(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
-    """Yield the bodies within a statement. A function within a function speaks for itself."""
+    """Yield the bodies within a statement. A nested function is checked separately."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
     for name in ("body", "orelse", "finalbody"):
@@ -112,7 +112,7 @@ def _blocks(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
 
 
 def _leaves(statement: ast.stmt) -> bool:
-    """Return whether what stands behind the statement is never reached. In doubt it is."""
+    """Return whether the code after the statement can never be reached; false if in doubt."""
     if isinstance(statement, ast.If):
         return bool(statement.orelse) and _leaves(statement.body[-1]) and _leaves(statement.orelse[-1])
     if isinstance(statement, ast.With):

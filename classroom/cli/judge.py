@@ -1,4 +1,4 @@
-"""`mini-vllm judge`: points for a class, safely and the same for everybody. Left out of the student edition."""
+"""`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
 
 import os
 import secrets
@@ -33,7 +33,7 @@ def judge(
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
     ] = None,
     phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
-    situations: Annotated[int, typer.Option(min=1, help="How many of each group.")] = 5,
+    situations: Annotated[int, typer.Option(min=1, help="Number of situations in each test group.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")] = 10.0,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
@@ -46,13 +46,13 @@ def judge(
     Exit code 0: all graded, whatever the points. 1: a submission could not be read. 2: bad usage, or no jail.
     """
     if os.name != "posix":
-        raise ValueError("the judge needs Linux (WSL2 on Windows): its workers talk over Unix sockets")
+        raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
     if not solutions_exist():
         raise ValueError("the judge needs solutions/: this is a student edition")
     numbers = chosen_phases(phase, len(PHASE_NAMES))
     for file in (json_file, csv_file):
         if file is not None and not file.resolve().parent.is_dir():
-            raise ValueError(f"{file}: there is no folder {file.parent}")
+            raise ValueError(f"{file}: the folder {file.parent} does not exist")
     taken = read_submissions(submissions)
     jail = Jail() if no_jail else find_jail()
     if jail.is_a_jail:
@@ -82,7 +82,7 @@ def judge(
 
 
 class Bars:
-    """Shows which submission is being graded, and how far it is; lines instead where there is no terminal."""
+    """Shows the progress of each submission as a bar; prints a line for each without a terminal."""
 
     def __init__(self, console: Console, bars: Progress | None, num_submissions: int) -> None:
         self._console = console
@@ -92,7 +92,7 @@ class Bars:
         self._all = bars.add_task("submissions", total=num_submissions, what="") if bars else None
 
     def __call__(self, name: str, num_situations: int) -> "ProgressBar":
-        """Begin a submission; return what moves its bar."""
+        """Start a submission; return the callback for its bar."""
         self._number += 1
         if self._bars is None or self._all is None:
             self._console.print(f"{self._number}/{self._total} {name}", markup=False)

@@ -14,12 +14,12 @@ from course.terminal.console import fail, friendly, make_console
 def release(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """For teachers: write the student edition, without solutions, the tests of them, and history.
+    """For teachers: write the student edition, without solutions, their tests, and history.
 
-    Starters go out as they are here, and only if they are not filled in.
+    Starters are copied as they are, and must be untouched.
     """
-    if strangers := untracked_code():
-        fail(f"git does not know {', '.join(strangers)}: commit what belongs to the course, remove what does not", 2)
+    if untracked := untracked_code():
+        fail(f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, remove the others", 2)
     edition = compose()
     write(edition, folder)
     console = make_console()

@@ -1,4 +1,4 @@
-"""Chunk policies that the judge puts between a learner's and the engine."""
+"""Chunk policies that the judge puts between the engine and a learner's policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager
 
 @dataclass
 class MixedChunkPolicy:
-    """A chunk policy whose methods may be of different authors."""
+    """A chunk policy whose methods may come from different implementations."""
 
     sizes: ChunkPolicy
     admission: ChunkPolicy
@@ -29,7 +29,7 @@ class MixedChunkPolicy:
 
 
 class ReluctantChunkPolicy(MixedChunkPolicy):
-    """Gives a running request nothing in some steps; which ones depends on the request and the step only."""
+    """Schedules no tokens of a running request in some steps, chosen by the request and the step only."""
 
     step = 0
 

@@ -1,7 +1,7 @@
-"""An engine in the judge's own process, some of whose parts are a learner's in a worker.
+"""An engine in the judge's own process, with some parts replaced by a learner's in a worker.
 
-Queues, requests, the fake model, the recorder and every part that is not the learner's live here. So the trace
-is what the judge saw, not what somebody says.
+Queues, requests, the fake model, the recorder and every part that is not the learner's are in this process. So the
+trace is what the judge observed, not what a worker reports.
 """
 
 from collections.abc import Callable, Collection
@@ -148,11 +148,11 @@ class ScenarioRun:
 
     @property
     def finished(self) -> bool:
-        """Whether everybody has come and gone."""
+        """Whether every request has arrived and finished."""
         return not self._arriving and not self.engine.has_unfinished_requests()
 
     def step(self) -> StepRecord:
-        """Let come who comes and go who goes, take one step, return its record."""
+        """Add this step's arrivals, apply its aborts, run one step, and return its record."""
         while self._arriving and self._arriving[0].arrival_time <= self._number:
             new = self._arriving.pop(0)
             params = SamplingParams(

@@ -1,4 +1,4 @@
-"""What a learner gets to read: points per group, and the first situation that went wrong in each of them."""
+"""The text for a learner: points per group, and the first situation that went wrong in each of them."""
 
 from io import StringIO
 
@@ -42,7 +42,7 @@ def show_phase(page: Console, phase: PhaseGrade) -> None:
     name = PHASE_NAMES[phase.number - 1]
     page.print(f"Phase {phase.number}, {name}: {shown_points(phase.points):g} of {phase.max_points} points")
     if phase.error:
-        show_words(page, phase.error)
+        show_text(page, phase.error)
         return
     if not phase.is_written:
         page.print("  not written yet")
@@ -65,7 +65,7 @@ def show_group(page: Console, group: GroupGrade) -> None:
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work in one engine. That gives no points: each mistake has cost its own already."""
+    """Print whether the phases work in one engine; it gives no points, as each mistake has cost some already."""
     if not grade.together:
         return
     page.print()
@@ -80,7 +80,7 @@ def show_together(page: Console, grade: SubmissionGrade) -> None:
 
 def show_outcome(page: Console, outcome: Outcome) -> None:
     """Print what went wrong, the situation, and the steps of both sides."""
-    show_words(page, outcome.message)
+    show_text(page, outcome.message)
     if outcome.scenario is not None:
         page.print(settings_line(outcome.scenario), markup=False)
         page.print(arrivals_table(outcome.scenario))
@@ -91,9 +91,9 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
         page.print(side_by_side(Divergence(difference.step, difference.field, difference.mine, difference.reference)))
 
 
-def show_words(page: Console, words: str) -> None:
-    """Print what was said, which may come from the learner's code: control characters out, cut if long."""
-    lines = [printable(line) for line in words.splitlines()]
+def show_text(page: Console, text: str) -> None:
+    """Print a text that may come from the learner's code: without control characters, cut if long."""
+    lines = [printable(line) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], "..."]
     for line in lines:
@@ -104,7 +104,7 @@ def settings_line(scenario: Scenario) -> str:
     """Return the settings that decide something."""
     config = scenario.config
     assert config.num_gpu_blocks is not None
-    words = [
+    settings = [
         f"budget={config.max_num_batched_tokens}",
         f"max_num_seqs={config.max_num_seqs}",
         f"threshold={config.long_prefill_token_threshold or 'off'}",
@@ -115,12 +115,12 @@ def settings_line(scenario: Scenario) -> str:
         f"chunking={'on' if config.enable_chunked_prefill else 'off'}",
     ]
     if config.admission_guard:
-        words.append("guard=on")
-    return "  " + "  ".join(words)
+        settings.append("guard=on")
+    return "  " + "  ".join(settings)
 
 
 def arrivals_table(scenario: Scenario) -> Table:
-    """Return who comes when."""
+    """Return the requests with their arrival steps."""
     aborts = {request_id: step for step, request_id in scenario.aborts}
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     has_priority = any(new.priority for new in scenario.arrivals)

@@ -26,7 +26,7 @@ MOST_DRAWS = 50
 
 @dataclass(frozen=True)
 class Generation:
-    """A scenario, the seed of a model, and what the model says to each request."""
+    """A scenario, the seed of a model, and the model's output for each request."""
 
     scenario: Scenario
     seed: int
@@ -34,14 +34,14 @@ class Generation:
 
 
 def draw_generation(rng: Random) -> Generation:
-    """Draw a scenario and a model whose every choice is clear: no other token is nearly as likely."""
+    """Draw a scenario and a model without near ties: no other token is nearly as likely as the chosen one."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MOST_DRAWS):
         scenario, seed = draw_scenario(rng, on), rng.getrandbits(60)
         truth = true_tokens(scenario, make_model(seed))
         if truth is not None:
             return Generation(scenario, seed, truth)
-    raise RuntimeError(f"no model in {MOST_DRAWS} chooses clearly")
+    raise RuntimeError(f"no model in {MOST_DRAWS} is without near ties")
 
 
 def make_model(seed: int) -> Any:
@@ -67,14 +67,14 @@ def make_model(seed: int) -> Any:
 
 
 def true_tokens(scenario: Scenario, model: Any) -> dict[str, list[int]] | None:
-    """Return what transformers' greedy `generate` says to each request, or None if some choice was a near tie."""
+    """Return the output of transformers' greedy `generate` for each request, or None if a choice was a near tie."""
     longest = scenario.config.max_model_len
     assert longest is not None
     truth = {}
     for new in scenario.arrivals:
         prompt = torch.tensor([new.prompt_token_ids])
         with torch.inference_mode():
-            said = model.generate(
+            output = model.generate(
                 input_ids=prompt,
                 attention_mask=torch.ones_like(prompt),
                 max_new_tokens=min(new.max_tokens, longest - prompt.shape[1]),
@@ -82,10 +82,10 @@ def true_tokens(scenario: Scenario, model: Any) -> dict[str, list[int]] | None:
                 output_logits=True,
                 return_dict_in_generate=True,
             )
-        margins = [float(logits[0].topk(2).values.diff().abs()) for logits in said.logits]
+        margins = [float(logits[0].topk(2).values.diff().abs()) for logits in output.logits]
         if min(margins) < LEAST_MARGIN:
             return None
-        truth[new.request_id] = said.sequences[0, prompt.shape[1] :].tolist()
+        truth[new.request_id] = output.sequences[0, prompt.shape[1] :].tolist()
     return truth
 
 
@@ -99,7 +99,7 @@ def paged_runner(generation: Generation, link: Link) -> ModelRunner:
 
 
 def remote_steps(link: Link) -> RunnerSteps:
-    """Return phase 6's functions, each of them a call of the learner's."""
+    """Return phase 6's functions, each of them a call into the learner's code."""
 
     def drive(name: str, *arguments: Any) -> Any:
         return link.file.call("drive", 6, name, *arguments)

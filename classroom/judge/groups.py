@@ -1,6 +1,6 @@
-"""What a phase is judged by: groups of random situations, each about one thing and worth its own points.
+"""The test groups of a phase: random situations, each group about one property and with its own points.
 
-A mistake costs the groups that it breaks and leaves the others whole. To add a group, add a line here.
+A mistake costs the points of the groups that it breaks, and no others. To add a group, add a line here.
 """
 
 import importlib
@@ -34,7 +34,7 @@ Draw = Callable[[Random], Any]
 
 @dataclass(frozen=True)
 class EngineRun:
-    """A scenario, whose parts in it are the learner's, and the reference's trace."""
+    """A scenario, the parts that the learner's code replaces, and the reference's trace."""
 
     scenario: Scenario
     mine: Mine
@@ -43,7 +43,7 @@ class EngineRun:
 
 @dataclass(frozen=True)
 class TestGroup:
-    """One thing that a phase must get right. `draws` make situations of it, one after the other."""
+    """One property of a phase. `draws` make its situations, in turn."""
 
     phase: int
     title: str
@@ -52,7 +52,7 @@ class TestGroup:
 
 
 def engine(mine: str | Mine, on: Features, shows: ScenarioFilter = anything) -> Callable[[Random], EngineRun]:
-    """Return how to draw a scenario in which the reference does what is shows."""
+    """Return a function that draws a scenario in which the reference shows a behaviour."""
     parts = (mine,) if isinstance(mine, str) else mine
 
     def draw(rng: Random) -> EngineRun:
@@ -62,17 +62,17 @@ def engine(mine: str | Mine, on: Features, shows: ScenarioFilter = anything) -> 
             try:
                 while not play.finished:
                     play.step()
-            except StalledError:  # a reluctant policy left nobody to compute
+            except StalledError:  # a reluctant policy scheduled no request
                 continue
             if shows(scenario, play.recorder.steps):
                 return EngineRun(scenario, parts, play.recorder.steps)
-        raise RuntimeError(f"no scenario in {MOST_DRAWS} shows what it should: {on}")
+        raise RuntimeError(f"no scenario in {MOST_DRAWS} shows the required behaviour: {on}")
 
     return draw
 
 
 def tensors(name: str) -> Draw:
-    """Return how to draw a question to phase 6, whose module imports torch."""
+    """Return a function that draws a question for phase 6, whose module imports torch."""
     return lambda rng: getattr(importlib.import_module("classroom.judge.questions.phase6"), name)(rng)
 
 
@@ -127,16 +127,16 @@ TEST_GROUPS = (
         (engine("kv", LEAVING, evicts), engine("kv", BY_PRIORITY, planned_victims), phase2.manager_operations),
     ),
     TestGroup(3, "the priority queue", 10, (phase3.priority_queue_operations,)),
-    TestGroup(3, "who gives way", 10, (phase3.victim_cases,)),
+    TestGroup(3, "which request to preempt", 10, (phase3.victim_cases,)),
     TestGroup(
         3,
-        "making room, first come first served",
+        "preempting, first come first served",
         10,
         (phase3.rooms_fcfs, engine("preemption", SHORT, several_victims)),
     ),
     TestGroup(
         3,
-        "making room, by priority",
+        "preempting, by priority",
         10,
         (
             phase3.rooms_by_priority,
@@ -153,11 +153,11 @@ TEST_GROUPS = (
         (phase4.cache_operations, engine(CACHE, LEAVING, evicts), engine(CACHE, BY_PRIORITY, planned_victims)),
     ),
     TestGroup(4, "tenants and adapters", 10, (engine(CACHE, Features(caching=True, tenants=True), hits),)),
-    TestGroup(4, "victims that come back", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
+    TestGroup(4, "preempted requests that resume", 10, (engine(CACHE, SHORT, victims_return_to_answers),)),
     TestGroup(5, "the caps", 10, (phase5.cap_cases,)),
     TestGroup(
         5,
-        "chunks and who samples",
+        "chunks and sampling",
         10,
         (phase5.sampling_cases, engine(SIZES, Features(has_threshold=True, caching=True), waits)),
     ),

@@ -1,4 +1,4 @@
-"""The jail: bubblewrap around a worker. No network, no other processes, nothing to read but what it needs."""
+"""The jail: bubblewrap around a worker. No network, no other processes, and only the files that it needs."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from mini_vllm.seams.lineup import CHECKOUT
 
 COURSE = Path("/course")
 TEMPORARY_BYTES = 16 * 2**20
-FIRST_USER = 1_900_000_000  # user ids from here on belong to nobody
+FIRST_USER = 1_900_000_000  # user ids from here on are unused
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 LINKER = ("/etc/ld.so.cache",)
 SEEN = ("mini_vllm", "course/__init__.py", "course/sandbox", "classroom/__init__.py", "classroom/worker")
@@ -36,7 +36,7 @@ WITHOUT = "Without a jail submissions can read, write and send whatever you can:
 
 
 class JailError(ValueError):
-    """There is no jail, or it does not hold."""
+    """There is no jail, or it leaks."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Jail:
 
 
 def find_jail() -> Jail:
-    """Return a jail that has been tried. Raises `JailError` that says what is missing."""
+    """Return the jail of this system. Raises `JailError` if bubblewrap is missing."""
     program = shutil.which("bwrap")
     if program is None:
         raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
-    said = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    return Jail(program, "--size" in said.stdout + said.stderr)
+    usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return Jail(program, "--size" in usage.stdout + usage.stderr)
 
 
 def python_folders() -> list[str]:
@@ -110,7 +110,7 @@ def python_folders() -> list[str]:
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that make the folders above a path such that everybody may go through."""
+    """Return options that make the folders above a path, searchable for every user."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]
@@ -118,6 +118,6 @@ def folders_above(path: str) -> list[str]:
 
 
 def secret_packages() -> list[str]:
-    """Return what may lie between the installed packages and must not be seen: an installed copy of the course."""
+    """Return the folders of an installed copy of the course, which must not be visible."""
     folders = {path for path in [*site.getsitepackages(), sysconfig.get_path("purelib")] if path}
     return sorted(f"{folder}/{name}" for folder in folders for name in SECRET_PACKAGES if Path(folder, name).is_dir())

@@ -1,4 +1,4 @@
-"""The judge: every submission gets the same situations, drawn from one secret seed."""
+"""The judge: grades every submission on the same situations, drawn from one secret seed."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from mini_vllm.seams.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # how much more a situation gets that was late: the machine may have been busy
+MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MOST_LATE = 2
 PARTS_OF_PHASE = {
     1: ("clamp", "schedule_step", "update_from_output"),
@@ -32,7 +32,7 @@ OnProgress = Callable[[str, int], None]
 
 
 class Judge:
-    """Grades submissions. `on_progress(what happens, number of situations played)` hears of the progress."""
+    """Grades submissions. `on_progress` is called with the current activity and the number of situations played."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Judge:
         self._drawn: dict[tuple[int, str, int], Any] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
-        """Grade one submission: each phase alone, then all that is written together."""
+        """Grade one submission: each phase alone, then all written phases together."""
         start = monotonic()
         with SubmissionDir(submission.starters, self.jail) as submission_dir:
             phases = [self.grade_phase(number, submission, submission_dir) for number in self.phases]
@@ -91,7 +91,7 @@ class Judge:
             if session.error:
                 outcomes.append(Outcome("not played", session.error))
             elif num_late >= MOST_LATE or monotonic() > session.deadline:
-                outcomes.append(Outcome("not played", "Not played: the ones before took all the time there is."))
+                outcomes.append(Outcome("not played", "Not played: the situations before took all the time."))
             else:
                 outcomes.append(session.play(self.situation(group, number)))
         return GroupGrade(group, outcomes)
@@ -110,7 +110,7 @@ class Judge:
             return play(replace(situation, mine=tuple(mine)), worker, self.seconds)
 
     def situation(self, group: TestGroup, number: int) -> Any:
-        """Return a situation of a group: the same for everybody."""
+        """Return a situation of a group: the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
 
     def _draw(self, key: tuple[int, str, int], draw: Callable[[Random], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""One situation, put to a learner's file in a worker and compared with what the reference does."""
+"""Run one situation on a learner's file in a worker and compare it with the reference."""
 
 import signal
 import threading
@@ -18,13 +18,13 @@ from course.oracle.divergence import COMPARED
 from course.parity.replay import as_json
 from course.sandbox.channel import ChannelError
 
-GRACE_SECONDS = 0.5  # the channel's own deadline comes first
+GRACE_SECONDS = 0.5  # the channel's own deadline is earlier
 MOST_STEPS = 400
 NOT_WRITTEN = "Not written yet"
 
 
 def play(situation: Any, worker: JailedWorker, seconds: float) -> Outcome:
-    """Play a situation with a worker that has loaded the file. Never raises for what the learner's code does."""
+    """Play a situation with a worker that has loaded the file. Never raises for an error of the learner's code."""
     worker.set_deadline(seconds)
     scenario: Scenario | None = getattr(situation, "scenario", None)
     action: Callable[[], Outcome]
@@ -42,14 +42,14 @@ def play(situation: Any, worker: JailedWorker, seconds: float) -> Outcome:
         return Outcome(status, str(error), scenario)  # type: ignore[arg-type]
     except ChannelError as error:
         return outcome_of_error(error, seconds, worker, scenario)
-    except Exception as error:  # the reference's parts met an answer that nobody gives
-        message = f"The engine stopped with what your code gave back. {type(error).__name__}: {error}"
+    except Exception as error:  # an impossible answer broke the reference's parts
+        message = f"The engine failed with your code's answer. {type(error).__name__}: {error}"
         return Outcome("stopped", message[:2000], scenario)
 
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise `ChannelError` in the block after a time: an answer may send the judge's own parts on a long way.
+    """Raise `ChannelError` in the block after a time: an answer may keep the judge's own parts busy.
 
     Does nothing outside of the main thread and on systems without alarms.
     """
@@ -71,19 +71,19 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 def play_engine(run: EngineRun, worker: JailedWorker) -> Outcome:
     """Compare step by step and stop at the first difference."""
-    play, mine = ScenarioRun(run.scenario, worker.link, run.mine), list[Any]()
+    mine_run, mine = ScenarioRun(run.scenario, worker.link, run.mine), list[Any]()
     for number, expected in enumerate(run.trace):
-        if play.finished:
-            message = f"Your engine is done after {number} steps; the reference's goes on."
+        if mine_run.finished:
+            message = f"Your engine finishes after {number} steps; the reference's continues."
             return Outcome("wrong", message, run.scenario)
-        mine.append(play.step())
+        mine.append(mine_run.step())
         for field in COMPARED:
             if as_json(mine[-1][field]) != as_json(expected[field]):  # type: ignore[literal-required]
                 difference = Difference(number, field, run.trace[: number + 1], mine)
                 message = f"The first difference from the reference is in step {number}, {field!r}."
                 return Outcome("wrong", message, run.scenario, difference)
-    if not play.finished:
-        return Outcome("wrong", f"The reference is done after {len(run.trace)} steps; yours goes on.", run.scenario)
+    if not mine_run.finished:
+        return Outcome("wrong", f"The reference finishes after {len(run.trace)} steps; yours continues.", run.scenario)
     return Outcome("right")
 
 
@@ -100,22 +100,22 @@ def play_generation(generation: Any, worker: JailedWorker) -> Outcome:
     from classroom.judge.generation import paged_runner
 
     runner = paged_runner(generation, worker.link)
-    play = ScenarioRun(generation.scenario, runner=runner)
-    said: dict[str, list[int]] = {request_id: [] for request_id in generation.truth}
+    run = ScenarioRun(generation.scenario, runner=runner)
+    outputs: dict[str, list[int]] = {request_id: [] for request_id in generation.truth}
     for _ in range(MOST_STEPS):
-        if play.finished:
+        if run.finished:
             break
-        for request_id, tokens in play.step()["output"]:
-            said[request_id] += tokens
-            expected = generation.truth[request_id][: len(said[request_id])]
-            if said[request_id] != expected:
-                message = f"{request_id} should say the tokens {expected}, and says {said[request_id]}."
+        for request_id, tokens in run.step()["output"]:
+            outputs[request_id] += tokens
+            expected = generation.truth[request_id][: len(outputs[request_id])]
+            if outputs[request_id] != expected:
+                message = f"{request_id} should generate the tokens {expected}, and generates {outputs[request_id]}."
                 return Outcome("wrong", message, generation.scenario)
-    return Outcome("right") if play.finished else Outcome("wrong", "The engine never comes to an end.")
+    return Outcome("right") if run.finished else Outcome("wrong", "The engine does not finish.")
 
 
 def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, scenario: Scenario | None) -> Outcome:
-    """Return what a worker's end means."""
+    """End the worker and return the outcome of a failed channel."""
     worker.close()
     if error.reason == "timeout":
         return Outcome("late", f"No answer within {seconds:g} seconds. Your code was still busy.", scenario)

@@ -1,4 +1,4 @@
-"""Before anybody is graded: does the jail hold?"""
+"""Check the jail before grading: try to break out of it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from classroom.judge.worker import SubmissionDir
 from mini_vllm.seams.lineup import CHECKOUT
 
 PROBE_SECONDS = 60
-# Runs in the jail as a worker would, after giving up root; prints what should not have been possible.
+# Runs in the jail as a worker would, after giving up root; prints the attempts that succeeded.
 ATTEMPTS = """
 import json, os, socket, sys
 user, port, secret, outside = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -67,15 +67,15 @@ def require_jail(jail: Jail) -> None:
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise JailError(f"the jail does not start: {error}. {WITHOUT}") from error
     if possible is None:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise JailError(f"the jail does not start here: {said}. {why_not(said)}{WITHOUT}")
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise JailError(f"the jail does not start here: {reason}. {advice(reason)}{WITHOUT}")
     if possible:
         raise JailError(f"the jail leaks; a submission could {', '.join(possible)}. {WITHOUT}")
 
 
-def why_not(said: str) -> str:
-    """Return what usually helps."""
-    if "namespace" in said or "Permission" in said or "permitted" in said:
+def advice(reason: str) -> str:
+    """Return the usual remedy; empty if there is none."""
+    if "namespace" in reason or "Permission" in reason or "permitted" in reason:
         return (
             "The system forbids user namespaces: containers need the option for it, and Ubuntu 24.04 an AppArmor "
             "profile for bwrap (docs/teaching.md). "

@@ -37,7 +37,7 @@ def class_table(report: Report) -> Table:
 
 
 def phase_cell(phase: PhaseGrade) -> Text:
-    """Return the points of a phase; a dash if it is not there, `error` if it does not load."""
+    """Return the points of a phase; a dash if it is missing, `error` if it does not load."""
     if phase.error:
         return Text("-", "dim") if not phase.sha256 else Text("error", "bold red")
     if not phase.is_written:
@@ -68,7 +68,7 @@ def safe_cell(text: str) -> str:
 def write_files(
     report: Report, *, json_file: Path | None, csv_file: Path | None, folder: Path | None, reveal: bool
 ) -> None:
-    """Write what was asked for. Each file is there as a whole or not at all."""
+    """Write the requested files, each atomically."""
     if json_file is not None:
         write_whole(json_file, json.dumps(report.as_json(), indent=1) + "\n")
     if csv_file is not None:

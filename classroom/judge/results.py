@@ -1,4 +1,4 @@
-"""What the judge found out, as plain values."""
+"""The judge's results, as plain values."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +12,7 @@ Status = Literal["right", "wrong", "stopped", "late", "not written", "not played
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step in which two engines part; each trace goes up to it, `mine` may end before."""
+    """The first step in which two engines differ; each trace ends there, `mine` perhaps earlier."""
 
     step: int
     field: str
@@ -53,7 +53,7 @@ class GroupGrade:
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """A phase alone: the learner's file, and everything else the reference's. `error`: nothing could be played."""
+    """A phase alone: the learner's file, and everything else the reference's. `error`: why nothing could be played."""
 
     number: int
     groups: list[GroupGrade]
@@ -96,7 +96,7 @@ class SubmissionGrade:
 
     @property
     def together_status(self) -> str:
-        """`pass`, `fail`, or `-` if there is nothing to put together."""
+        """`pass`, `fail`, or `-` if no phases were run together."""
         if not self.together:
             return "-"
         return "pass" if all(outcome.status == "right" for outcome in self.together) else "fail"
@@ -104,7 +104,7 @@ class SubmissionGrade:
 
 @dataclass(frozen=True)
 class Report:
-    """All of a run. `jailed` says whether submissions could reach the machine."""
+    """The results of a run. `jailed`: whether submissions were isolated from the machine."""
 
     seed: str
     per_group: int
@@ -112,7 +112,7 @@ class Report:
     grades: list[SubmissionGrade]
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that is needed to compare two runs; no times, so that equal runs are equal."""
+        """Return the report without times, so that equal runs give equal reports."""
         return {
             "seed": self.seed,
             "situations_per_group": self.per_group,

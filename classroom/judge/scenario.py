@@ -1,4 +1,4 @@
-"""Random situations for a whole engine: settings, and who comes, leaves and stops when. Drawn from a secret seed."""
+"""Random scenarios for a whole engine: settings, arrivals, aborts and stop tokens. Drawn from a secret seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ScenarioRequest(TimedRequest):
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an engine is put through. `aborts` are (step, request id): before that step.
+    """The input of an engine run. `aborts` are (step, request id): before that step.
 
     With `reluctant` the chunk policy now and then gives a running request nothing, as its contract allows.
     """
@@ -37,7 +37,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Features:
-    """What a group of scenarios turns on."""
+    """The features of a group's scenarios."""
 
     policy: Policy = "fcfs"
     is_tight: bool = False
@@ -81,7 +81,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
     """Draw how many tokens a step may compute."""
     if not on.chunking:
-        return max_model_len + rng.randrange(12)  # else a long prompt would wait for ever
+        return max_model_len + rng.randrange(12)  # else a long prompt would wait indefinitely
     return rng.randrange(3, 8) if on.small_budget else rng.randrange(6, 34)
 
 

@@ -1,4 +1,4 @@
-"""What a scenario must show on the reference, so that a group is about what its title says."""
+"""Filters on the reference's trace, so that each scenario of a group shows what its title names."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
 
 
 def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """A victim finds blocks that hold what it has said itself."""
+    """A resumed request hits blocks with its own output tokens."""
     prompts = {new.request_id: new.num_prompt_tokens for new in scenario.arrivals}
     resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
     return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
 
 
 def planned_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """A victim was in the plan of the step already, which happens by priority only."""
+    """A victim was planned in the same step already, which happens by priority only."""
     return any(returned for step in trace for _, _, returned in step["preempted"])
 
 
@@ -42,7 +42,7 @@ def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) ->
 
 
 def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """Without the guard, or with one that lets nobody in beside others, the plans would differ."""
+    """Without the guard, or with one that admits only into an empty engine, the plans would differ."""
     unguarded = ScenarioRun(replace(scenario, config=replace(scenario.config, admission_guard=False)))
     while not unguarded.finished:
         unguarded.step()
@@ -51,7 +51,7 @@ def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object
 
 
 def several_victims(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
-    """Somebody needed the memory of two others at once."""
+    """One request needed the memory of two others at once."""
     causes = (Counter(cause for _, cause, _ in step["preempted"]) for step in trace)
     return any(most > 1 for count in causes for most in count.values())
 

@@ -1,4 +1,4 @@
-"""What somebody handed in: at most one file per phase, read from a folder or a zip without trusting either."""
+"""A submission: at most one file per phase, read from an untrusted folder or zip."""
 
 import os
 import re
@@ -18,12 +18,12 @@ Starter = tuple[int, PurePosixPath, bytes]
 
 
 class SubmissionError(ValueError):
-    """What was handed in cannot be taken as it is."""
+    """The submission cannot be read safely."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One learner's files, phase to content. `error` says why nothing could be taken."""
+    """One learner's files, phase to content. `error`: why no file was read."""
 
     name: str
     starters: dict[int, bytes] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Submission:
 
 
 def read_submissions(paths: Iterable[Path]) -> list[Submission]:
-    """Read them all; two of the same name get their folders' names too."""
+    """Read all submissions; those of the same name are prefixed with their folders' names."""
     paths = list(paths)
     stems = [path.stem if path.suffix == ".zip" else path.name or path.resolve().name for path in paths]
     names = [
@@ -74,7 +74,7 @@ def one_per_phase(found: Iterable[Starter]) -> dict[int, bytes]:
         paths[phase], starters[phase] = path, content
     if not starters:
         raise SubmissionError(
-            "there is no starter in it: expected labs/phase1_scheduler_step/starter.py and so on, or phase1.py ..."
+            "it contains no starter: expected labs/phase1_scheduler_step/starter.py and so on, or phase1.py ..."
         )
     return dict(sorted(starters.items()))
 
@@ -82,7 +82,7 @@ def one_per_phase(found: Iterable[Starter]) -> dict[int, bytes]:
 def files_of_folder(folder: Path) -> Iterator[Starter]:
     """Yield the starters in a folder. Links are refused, not followed."""
     if not folder.is_dir():
-        raise SubmissionError(f"{folder} is no folder and no zip file")
+        raise SubmissionError(f"{folder} is neither a folder nor a zip file")
     num_entries = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(set(folders) - PASSED_OVER)
@@ -106,7 +106,7 @@ def read_file(path: Path, shown: str) -> bytes:
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            raise SubmissionError(f"{shown} is no ordinary file of its own")
+            raise SubmissionError(f"{shown} is not an ordinary file, or has another hard link")
         return limited(file.read(MOST_FILE_BYTES + 1), shown)
 
 

@@ -1,7 +1,7 @@
-"""The worker's program: load the learner's file of one or more phases and do what the judge asks.
+"""The worker's program: load the learner's files and answer the judge's calls.
 
-Everything here runs beside the learner's code and may be bent by it. Nothing that the judge believes depends
-on it: what a worker sends are answers, and the judge has the questions' right answers.
+Everything here runs in the same process as the learner's code, which may change it. The judge relies on none of it:
+a worker sends answers only, and the judge compares them with its own.
 """
 
 import importlib
@@ -24,7 +24,7 @@ MAX_PROCESSES = 32
 
 
 class LearnersFile:
-    """What the judge may ask of the learner's files."""
+    """The calls that the judge makes to the learner's files."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Any] = {}
@@ -69,7 +69,7 @@ def main() -> None:
     # Only in a jail does the uid, and so the number of its processes, belong to this worker alone.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
-    sys.modules["solutions"] = None  # type: ignore[assignment]  # an accident, not a barrier: that is the jail
+    sys.modules["solutions"] = None  # type: ignore[assignment]  # against accidents only: the jail is the barrier
     link = Link(channel, 1, ("request", "step", "dict", "list"), describe_error, raise_builtin=True)
     link.offer(LearnersFile(), "file", 0)
     try:
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what the learner should know of an exception."""
+    """Return the explanation of an exception for the learner."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == "starter.py":
         line = f"\n    {error.text.strip()}" if error.text else ""
         return f"starter.py has a syntax error in line {error.lineno}: {error.msg}{line}"

@@ -1,4 +1,4 @@
-"""Calls in both directions over one channel: while one end waits for an answer, it answers the other's calls."""
+"""Calls in both directions over one channel: while one end waits for an answer, it answers the peer's calls."""
 
 import builtins
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from course.sandbox.channel import ChannelError, Message
 DEEPEST = 40
 
 
-class Peer(Protocol):
-    """Sends messages to the other end and receives its messages. Both raise `ChannelError`."""
+class Connection(Protocol):
+    """Sends messages to the peer and receives its messages. Both raise `ChannelError`."""
 
     def send(self, message: Message) -> None: ...
 
@@ -22,23 +22,23 @@ class Peer(Protocol):
 
 
 class PartError(Exception):
-    """The part on the other end raised. `kind` is the exception's name, `words` explain it to its author."""
+    """The peer's code raised. `kind` is the exception's name, `text` explains it to the author of the code."""
 
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
         self.kind = kind
 
 
 class Link:
-    """One end. `explain` puts an exception of this end in words for the other.
+    """One end. `explain` turns an exception of this end into a text for the peer.
 
-    Raises `ChannelError` if the other end closed the channel, timed out, or sent a malformed message,
+    Raises `ChannelError` if the peer closed the channel, timed out, or sent a malformed message,
     and `PartError` for its exceptions.
     """
 
     def __init__(
         self,
-        channel: Peer,
+        channel: Connection,
         first_number: int,
         creates: tuple[str, ...],
         explain: Callable[[BaseException], str],
@@ -55,11 +55,11 @@ class Link:
         self._depth = 0
 
     def offer(self, thing: object, kind: str, number: int) -> None:
-        """Let the other end call a thing under a number that both know."""
+        """Let the peer call an object by a number that both ends know."""
         self._exported[number], self._numbers[id(thing)] = Exported(thing, kind), number
 
     def ask(self, number: int, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method of a thing on the other end."""
+        """Call a method of the peer's object and return the answer, serving the peer's own calls meanwhile."""
         encode = self.values.encode
         call = [number, method, encode(list(arguments)), [[name, encode(value)] for name, value in named.items()]]
         self.channel.send({"call": call, "changes": self.values.changes()})
@@ -73,7 +73,7 @@ class Link:
                 self._raise(message.get("error"))
 
     def serve(self) -> None:
-        """Answer calls until the other end closes the channel. Raises `ChannelError` then."""
+        """Answer calls until the peer closes the channel. Raises `ChannelError` then."""
         while True:
             message = self._receive()
             self._answer(message.get("call"))
@@ -129,11 +129,11 @@ class Link:
     def _raise(self, error: Json) -> None:
         if not isinstance(error, list) or [type(part) for part in error] != [str, str]:
             raise ChannelError("malformed", "a message that is no call, no answer and no error")
-        kind, words = error
+        kind, text = error
         known = getattr(builtins, kind, None)
         if self._raise_builtin and isinstance(known, type) and issubclass(known, Exception):
-            raise known(words)
-        raise PartError(kind, words)
+            raise known(text)
+        raise PartError(kind, text)
 
     def _export(self, exported: Exported) -> Json:
         thing = exported.thing

@@ -1,4 +1,4 @@
-"""What may be on the other end, by kind, and what may be asked of it."""
+"""The proxies by kind, and the methods that the peer may call."""
 
 from classroom.worker.proxy import Proxy
 from classroom.worker.remote_memory import RemoteKVCacheManager, RemotePool, RemotePrefixCache
@@ -12,7 +12,7 @@ from classroom.worker.remote_scheduling import (
 
 
 class RemoteFile(Proxy):
-    """The learner's file on the other end: see `inside.LearnersFile`."""
+    """The learner's file in the worker: see `inside.LearnersFile`."""
 
 
 PROXIES: dict[str, type[Proxy]] = {
@@ -30,7 +30,7 @@ FILE_METHODS = frozenset({"load", "make", "drive"})
 
 
 def methods(kind: str) -> frozenset[str]:
-    """Return what the other end may ask of a thing of this kind."""
+    """Return the methods that the peer may call on an object of this kind."""
     if kind == "file":
         return FILE_METHODS
     return frozenset(name for name in vars(PROXIES[kind]) if name not in ("__module__", "__doc__"))

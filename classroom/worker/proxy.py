@@ -1,4 +1,4 @@
-"""A stand-in for what is on the other end: each method is a message there and its answer back."""
+"""A proxy for an object of the peer: each method call sends a message and waits for the answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,12 @@ Ask = Callable[..., Any]
 
 
 class Proxy:
-    """What is on the other end under a number."""
+    """The peer's object with a number."""
 
     def __init__(self, ask: Ask, number: int) -> None:
         self._ask = ask
         self.number = number
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method there, or read a property."""
+        """Call a method of the object, or read a property."""
         return self._ask(self.number, method, *arguments, **named)

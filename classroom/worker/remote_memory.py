@@ -1,4 +1,4 @@
-"""Stand-ins for memory on the other end: phases 2 and 4."""
+"""Proxies for the peer's phases 2 and 4."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from mini_vllm.core.request import Request
 
 
 class RemoteKVCacheManager(Proxy):
-    """Phase 2 on the other end."""
+    """The peer's phase 2."""
 
     @property
     def block_size(self) -> int:
@@ -53,14 +53,14 @@ class RemoteKVCacheManager(Proxy):
 
 
 class RemotePool(Proxy):
-    """The part of phase 2 that phase 4 uses, on the other end."""
+    """The part of the peer's phase 2 that phase 4 uses."""
 
     def touch(self, block_id: int) -> None:
         self.call("touch", block_id)
 
 
 class RemotePrefixCache(Proxy):
-    """Phase 4 on the other end."""
+    """The peer's phase 4."""
 
     def update_block_hashes(self, request: Request) -> None:
         self.call("update_block_hashes", request)

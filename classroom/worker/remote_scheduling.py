@@ -1,4 +1,4 @@
-"""Stand-ins for who is scheduled on the other end: phases 1, 3 and 5."""
+"""Proxies for the peer's phases 1, 3 and 5."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from mini_vllm.core.step import SchedulerOutput
 
 
 class RemoteRequestQueue(Proxy):
-    """The waiting requests on the other end."""
+    """The peer's queue of waiting requests."""
 
     def add_request(self, request: Request) -> None:
         self.call("add_request", request)
@@ -35,7 +35,7 @@ class RemoteRequestQueue(Proxy):
 
 
 class RemotePreemption(Proxy):
-    """Phase 3 on the other end."""
+    """The peer's phase 3."""
 
     def make_room(
         self,
@@ -51,7 +51,7 @@ class RemotePreemption(Proxy):
 
 
 class RemoteChunkPolicy(Proxy):
-    """Phase 5 on the other end."""
+    """The peer's phase 5."""
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         return self.call("num_new_tokens", request, num_computed_tokens, token_budget)  # type: ignore[no-any-return]
@@ -64,14 +64,14 @@ class RemoteChunkPolicy(Proxy):
 
 
 class RemoteClamp(Proxy):
-    """Phase 1's `clamp` on the other end."""
+    """The `clamp` of the peer's phase 1."""
 
     def __call__(self, num_new: int, budget: int, threshold: int) -> int:
         return self.call("__call__", num_new, budget, threshold)  # type: ignore[no-any-return]
 
 
 class RemoteSchedulerStep(Proxy):
-    """Phase 1's three functions on the other end."""
+    """The three functions of the peer's phase 1."""
 
     def clamp(self, num_new: int, budget: int, threshold: int) -> int:
         return self.call("clamp", num_new, budget, threshold)  # type: ignore[no-any-return]

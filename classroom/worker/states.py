@@ -1,4 +1,4 @@
-"""What may change of a shared thing, and how a message sets it."""
+"""The mutable state of shared objects, and how a message sets it."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -8,11 +8,11 @@ from mini_vllm.core.step import SchedulerOutput
 
 
 class ProtocolError(ValueError):
-    """The other end sent what no honest end sends."""
+    """The peer sent a malformed value."""
 
 
 def state_of_request(request: Request) -> tuple[Any, ...]:
-    """Return all that may change of a request, as plain values."""
+    """Return the mutable state of a request, as plain values."""
     return (
         *(int(request.status), tuple(request.all_token_ids), request.num_computed_tokens, request.num_cached_tokens),
         *(request.num_preemptions, request.stop_reason, tuple(request.block_hashes), request.priority),
@@ -36,7 +36,7 @@ def set_request(request: Request, state: Any) -> None:
 
 def whole(value: Any) -> int:
     if type(value) is not int:
-        raise ProtocolError(f"{value!r} stands where a whole number belongs")
+        raise ProtocolError(f"a whole number is required, not {value!r}")
     return value
 
 

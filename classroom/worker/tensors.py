@@ -41,7 +41,7 @@ def unpack_tensor(packed: Any) -> Tensor:
 
 
 def pack_flat_batch(batch: FlatBatch) -> list[Any]:
-    """Return what the batch was made of, in order, tensors packed."""
+    """Return the batch's fields in order, tensors packed."""
     values = [getattr(batch, field.name) for field in fields(batch) if field.init]
     return [pack_tensor(value) if isinstance(value, Tensor) else value for value in values]
 

@@ -1,7 +1,7 @@
-"""Values between the two ends: plain data as it is, requests and queues by reference.
+"""Encoding of values between the two ends: plain data by value, requests and queues by reference.
 
-What both ends hold (requests, the list of running ones, the plan of a step) has a number. With each message
-goes what has changed of it since the last one, so that both ends always see the same.
+Objects that both ends share (requests, the list of running ones, the plan of a step) have a number. Each message
+carries their changes since the last one, so that both ends always have the same state.
 """
 
 import operator
@@ -22,7 +22,7 @@ Json = Any
 
 
 class Exported:
-    """An object that the other end may call, and what it is (a key of `proxies.PROXIES`)."""
+    """An object that the peer may call, and its kind (a key of `proxies.PROXIES`)."""
 
     def __init__(self, thing: object, kind: str) -> None:
         self.thing = thing
@@ -30,10 +30,10 @@ class Exported:
 
 
 class Values:
-    """One end's table of what is shared, and the way of values to JSON and back.
+    """One end's table of shared objects, with the encoding of values as JSON and back.
 
-    `export` gives an object its number on this end; `proxy` makes the stand-in of one on the other end.
-    `creates` says which kinds of shared things the other end may bring into being.
+    `export` gives an object its number on this end; `proxy` makes the proxy of an object of the peer.
+    `creates` lists the kinds of shared objects that the peer may create.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Values:
         self._watched: dict[int, str] = {}
 
     def share(self, thing: object) -> int:
-        """Return the number of a thing that both ends shall hold as one and the same."""
+        """Return the number of an object that both ends share."""
         number = self._numbers.get(id(thing))
         if number is None:
             number, self._next = self._next, self._next + 2
@@ -61,9 +61,9 @@ class Values:
         return number
 
     def changes(self) -> Json:
-        """Return what has changed since the last message."""
+        """Return the changes since the last message."""
         found, done = [], 0
-        while done < len(self._watched):  # looking at a list may bring new requests into the table
+        while done < len(self._watched):  # reading a list may add new requests to the table
             for number in list(self._watched)[done:]:
                 state = self._state(self._things[number])
                 if self._sent.get(number) != state:
@@ -74,7 +74,7 @@ class Values:
         return found
 
     def apply(self, changes: Json) -> None:
-        """Take over what has changed on the other end. Raises `ProtocolError`."""
+        """Apply the peer's changes. Raises `ProtocolError`."""
         if not isinstance(changes, list) or not all(isinstance(item, list) and len(item) == 4 for item in changes):
             raise ProtocolError("no list of changes")
         for number, kind, fixed, _ in changes:
@@ -86,7 +86,7 @@ class Values:
             self._sent[number] = self._state(thing)
 
     def encode(self, value: Any) -> Json:
-        """Return a value as JSON. Raises `TypeError` if it is none that can be sent."""
+        """Return a value as JSON. Raises `TypeError` if it cannot be sent."""
         if value is None or type(value) is int or isinstance(value, bool | str | float):
             return value
         if isinstance(value, Exported):
@@ -111,7 +111,7 @@ class Values:
     def decode(self, value: Json) -> Any:
         """The reverse. Raises `ProtocolError`."""
         if isinstance(value, int) and not -LARGEST < value < LARGEST:
-            raise ProtocolError("a number is out of all bounds")
+            raise ProtocolError("a number is out of range")
         if isinstance(value, list):
             return [self.decode(item) for item in value]
         if not isinstance(value, dict):
@@ -142,7 +142,7 @@ class Values:
             return operator.index(value)
         if isinstance(value, Real):
             return float(value)
-        raise TypeError(f"your code gave back {type(value).__name__}, which is no plain value")
+        raise TypeError(f"your code gave back {type(value).__name__}, which is not a plain value")
 
     def _decode_kind(self, kind: str, content: Json) -> Any:
         match kind:
@@ -172,7 +172,7 @@ class Values:
         self._things[number] = thing
         self._numbers[id(thing)] = number
         kind = kind_of(thing)
-        if kind == "step":  # a plan is over when the next one begins
+        if kind == "step":  # a plan ends when the next one starts
             self._watched = {other: kind for other, kind in self._watched.items() if kind != "step"}
         self._watched[number] = kind
 
@@ -190,8 +190,8 @@ class Values:
         thing = self._things[number]
         if number in self._sent or not isinstance(thing, Request):
             return None
-        who = (thing.request_id, list(thing.prompt_token_ids), thing.sampling_params, sorted(thing.eos_token_ids))
-        return self.encode([*who, thing.cache_salt, thing.adapter_id, thing.seed])
+        identity = (thing.request_id, list(thing.prompt_token_ids), thing.sampling_params, sorted(thing.eos_token_ids))
+        return self.encode([*identity, thing.cache_salt, thing.adapter_id, thing.seed])
 
     def _create(self, number: Json, kind: Json, fixed: Json) -> None:
         if len(self._things) >= MOST_SHARED:

@@ -1,4 +1,4 @@
-"""The second opinion on a phase: the oracle on it alone, the stack on it with the phases before it."""
+"""Two checks of a phase in whole engines: the oracle on the phase alone, the stack with the phases before it."""
 
 import threading
 import time
@@ -26,12 +26,12 @@ def oracle_check(phase: int, stop: threading.Event) -> Check:
 
 
 def stack_check(phase: int, stop: threading.Event) -> Check:
-    """Run the learner's phases up to `phase` together, on the toy, or on the real model with phase 6."""
+    """Run the learner's phases up to `phase` together, on the fake model, or on the real model with phase 6."""
     return check_lineup(parse_lineup(f"starter:1-{phase}"), phase, stop)
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Return the phases that, given to the reference one at a time, cure a stack. Needs `solutions/`."""
+    """Return the phases that fix a stack when the reference's code replaces them one at a time. Needs `solutions/`."""
     mine = parse_lineup(f"starter:1-{phase}")
     return [
         number
@@ -43,9 +43,9 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
     """Run one stack."""
     if phase == RUNNER_PHASE:
-        toy = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
-        if toy.status != "passed":
-            return toy
+        on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
+        if on_fake_model.status != "passed":
+            return on_fake_model
         if not MODEL_FILE.exists():
             return replace(NOT_CHECKED, message="The embedded model is missing.")
         return run_job("model", mine, None, stop)

@@ -1,6 +1,6 @@
-"""Whole engines with the learner's phases in them, on seeded workloads: do they do what they must?
+"""Checks of whole engines with the learner's phases, on seeded workloads.
 
-Each function returns None if all is well. They run in a worker (`job.py`).
+Each function returns None if the check passes. They run in a worker (`job.py`).
 """
 
 from dataclasses import dataclass, replace
@@ -27,14 +27,14 @@ REAL_TOKENS = 16
 
 @dataclass(frozen=True)
 class Failure:
-    """What is wrong; `steps` are the last steps of both sides if two engines were compared."""
+    """Why a check failed; `steps` are the last steps of both sides if two engines were compared."""
 
     message: str
     steps: dict[str, Any] | None = None
 
 
 def stack_failure(mine: Lineup, reference: Lineup | None) -> Failure | None:
-    """Run the toy engine: its words must be the true ones, its invariants hold, its plans the reference's."""
+    """Run the fake model: outputs must be correct, invariants hold, and plans equal the reference's."""
     for seed in SEEDS:
         arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
         message = output_problem(arrivals, config, mine)
@@ -55,7 +55,7 @@ def oracle_failure(mine: Lineup, reference: Lineup) -> Failure | None:
 
 
 def model_failure(mine: Lineup) -> Failure | None:
-    """Run the embedded model: its words must be those of transformers' `generate`, token for token."""
+    """Run the embedded model: its output must equal that of transformers' `generate`, token for token."""
     import torch
 
     from mini_vllm.llm import LLM
@@ -85,7 +85,7 @@ def model_failure(mine: Lineup) -> Failure | None:
         if yours != truth:
             expected, got = (tokenizer.decode(tokens) for tokens in (truth, yours))
             return Failure(
-                f"The real model says other words than transformers' generate to {text!r}:\n"
+                f"The real model's output differs from transformers' generate for {text!r}:\n"
                 f"  expected  {expected!r}\n  yours     {got!r}"
             )
     return None
@@ -100,8 +100,8 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
 
 
 def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:
-    """Run a workload and return what is wrong with it, in words; empty if nothing is."""
-    said: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
+    """Run a workload and describe what is wrong with it; return an empty text if nothing is."""
+    outputs: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
     try:
         run = Run(arrivals, config, lineup)
@@ -109,31 +109,33 @@ def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: L
             if number == MOST_STEPS:
                 return f"after {MOST_STEPS} steps requests are still not finished."
             for request_id, token_ids in run.step()["output"]:
-                said[request_id] += token_ids
+                outputs[request_id] += token_ids
             number += 1
     except InvariantError as error:
-        return f"in step {number} the engine contradicts itself: {error}"
+        return f"in step {number} the engine breaks an invariant: {error}"
     except StalledError as error:
-        return f"in step {number} the engine stands still: {error}"
+        return f"in step {number} the engine stalls: {error}"
     except Exception as error:
         if is_not_written(error):
             raise
-        return f"in step {number} the engine stops. {explain(error, {})}"
+        return f"in step {number} the engine raises an error. {explain(error, {})}"
     for arrival in arrivals:
         truth = toy_continuation(arrival.prompt_token_ids, arrival.max_tokens, LETTERS)
-        if said[arrival.request_id] != truth:
+        if outputs[arrival.request_id] != truth:
             return (
-                f"{arrival.request_id} says other words than it should.\n"
-                f"  expected  {text_of(truth)}\n  yours     {text_of(said[arrival.request_id])}"
+                f"{arrival.request_id} has the wrong output.\n"
+                f"  expected  {text_of(truth)}\n  yours     {text_of(outputs[arrival.request_id])}"
             )
     return ""
 
 
 def divergence_failure(seed: int, divergence: Divergence) -> Failure:
-    """Return the first difference between two engines in words and steps."""
+    """Return the first difference between two engines, described and with its last steps."""
     if divergence.error is not None:
         message = explain(divergence.error, {})
-        return Failure(f"Workload {seed}: in step {divergence.step} yours stops and the reference goes on. {message}")
+        return Failure(
+            f"Workload {seed}: in step {divergence.step} yours raises an error and the reference continues. {message}"
+        )
     message = (
         f"Workload {seed}: the first difference from the reference is in step {divergence.step}, {divergence.field!r}."
     )
@@ -147,5 +149,5 @@ def divergence_failure(seed: int, divergence: Divergence) -> Failure:
 
 
 def text_of(token_ids: list[int]) -> str:
-    """Return the toy's words in quotes."""
+    """Return the fake model's output in quotes."""
     return repr("".join(map(chr, token_ids)))

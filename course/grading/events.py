@@ -14,7 +14,7 @@ Event = dict[str, Any]
 
 
 class StoppedError(Exception):
-    """The grader was asked to stop."""
+    """The grader's `stop` event was set."""
 
 
 def send_event(channel: Channel, event: str, **content: Any) -> None:

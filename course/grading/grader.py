@@ -1,4 +1,4 @@
-"""The whole grade: every phase's tests, the checks of whole engines, and who is at fault when they disagree."""
+"""The whole grade: every phase's tests, the checks of whole engines, and the phase at fault when the two disagree."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ OnProgress = Callable[[int, int, str], None]
 
 
 class Grader:
-    """Grades phases. `on_progress(phase, number of tests done, what happens now)` hears of the progress."""
+    """Grades phases. `on_progress` is called with a phase, the number of its finished tests, and its activity."""
 
     def __init__(self, on_progress: OnProgress = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
         self.on_progress = on_progress
@@ -26,12 +26,12 @@ class Grader:
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
-        """Grade the phases with these numbers. Nothing of the workers is left when it ends, however it ends."""
+        """Grade the phases with these numbers. No worker is left when it returns or raises."""
         start = monotonic()
         plan = [phase for phase in load_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
             try:
-                # The last phase takes longest (torch), so it comes first.
+                # The last phase takes longest (torch), so it is started first.
                 futures = [pool.submit(self.grade_phase, phase) for phase in reversed(plan)]
                 grades = [future.result() for future in reversed(futures)]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
@@ -63,7 +63,7 @@ class Grader:
         return grade
 
     def name_culprits(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Add which phase is at fault to a phase that passes alone and fails in the stack."""
+        """Add the phase at fault to the grade of a phase that passes alone and fails in the stack."""
         if grade.alone != "passed" or grade.stack.status != "failed":
             return grade
         number = grade.plan.number
@@ -74,7 +74,7 @@ class Grader:
         return replace(grade, stack=replace(grade.stack, culprits=culprits))
 
     def first_failing_stack(self, number: int, stacks: dict[int, Check]) -> int:
-        """Return the first phase whose own stack fails: until there everything worked."""
+        """Return the first phase whose own stack fails: the stacks before it work."""
         for earlier in range(1, number):
             if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
                 return earlier

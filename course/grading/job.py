@@ -17,7 +17,7 @@ from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
 
 
 def main() -> None:
-    """Do what the order says and send "done" with status and message."""
+    """Run the check of the order and send "done" with status and message."""
     channel = take_stdio()
     order = channel.receive()
     limit_resources(LIMITS)

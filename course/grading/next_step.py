@@ -1,4 +1,4 @@
-"""What the learner should do now: one thing, with its command."""
+"""The learner's next step, with its command."""
 
 from course.grading.plan import PlannedPhase, PlannedTask
 from course.grading.results import Grade, PhaseGrade
@@ -6,20 +6,20 @@ from mini_vllm.seams.lineup import PHASE_NAMES, solutions_exist
 
 
 def next_step(grade: Grade) -> tuple[str, str]:
-    """Return the next thing to do and its command, which may be empty."""
+    """Return the next step and its command, which may be empty."""
     for phase in grade.phases:
         if step := step_in_phase(phase):
             return step
     if len(grade.phases) < len(PHASE_NAMES):
         return "all that was graded is done. The other phases:", "mini-vllm grade"
-    return "nothing: all phases are done. The handouts say how to go further.", ""
+    return "nothing: all phases are done. The handouts suggest how to go further.", ""
 
 
 def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
-    """Return what is to be done in a phase, None if it is done."""
+    """Return the next step in a phase, None if it is finished."""
     number = grade.plan.number
     if grade.error:
-        return f"Phase {number}: mend {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
+        return f"Phase {number}: fix {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
     for task in grade.tasks:
         if task.status != "passed":
             return f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})", task_command(
@@ -33,7 +33,7 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
 
 
 def stack_step(grade: PhaseGrade) -> tuple[str, str]:
-    """Return what to do about a phase that passes alone and fails in the stack."""
+    """Return the next step for a phase that passes alone and fails in the stack."""
     number, culprits = grade.plan.number, grade.stack.culprits or [grade.plan.number]
     what = f"Phase {culprits[0]}: make it work together with the others (up to phase {number})"
     if number < 6 and solutions_exist():
@@ -53,10 +53,10 @@ def test_command(phase: PlannedPhase, test: str) -> str:
 
 
 def impl_prefix() -> str:
-    """Return what makes pytest grade the learner's file where the reference would be graded otherwise."""
+    """Return the prefix that makes pytest grade the learner's file where the default is the reference."""
     return "LAB_IMPL=starter " if solutions_exist() else ""
 
 
 def handout(phase: PlannedPhase) -> str:
-    """Return where the phase is explained."""
+    """Return the path of the phase's handout."""
     return f"{phase.folder}/README.md"

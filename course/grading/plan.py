@@ -1,7 +1,7 @@
-"""What there is to earn: the graded tests by phase and task, with points.
+"""The graded tests by phase and task, with points.
 
 `plan.json` is made with the reference (`python -m course.grading.plan`), so that nothing a learner writes
-changes what counts.
+changes which tests count.
 """
 
 import inspect
@@ -27,7 +27,7 @@ DUNDERS = ("__init__", "__len__", "__iter__")
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """One task: its number within the phase, what it is worth, and its tests by pytest id without the folder."""
+    """One task: its number within the phase, its points, and its tests by pytest id without the folder."""
 
     number: int
     points: int
@@ -72,13 +72,13 @@ class PlannedPhase:
 
 
 def load_plan() -> list[PlannedPhase]:
-    """Return the plan that comes with the course."""
+    """Return the plan in `plan.json`."""
     phases = json.loads(PLAN_FILE.read_text(encoding="utf-8"))["phases"]
     return [PlannedPhase(**(phase | {"tasks": [PlannedTask(**task) for task in phase["tasks"]]})) for phase in phases]
 
 
 def make_plan() -> list[PlannedPhase]:
-    """Collect the graded tests with the reference. Raises `ValueError` if a test is of no task, or of several."""
+    """Collect the graded tests with the reference. Raises `ValueError` if a test belongs to no task or to several."""
     if not solutions_exist():
         raise ValueError("the plan is made with the reference solutions, and this checkout has none")
     tests: dict[tuple[str, int], list[str]] = defaultdict(list)

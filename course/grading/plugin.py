@@ -1,7 +1,7 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, sends the result of each.
 
-Where the system can fork, every test runs in a process of its own: it meets a fresh module, and what it does
-to the process is over with it. Elsewhere the module is loaded anew before each test.
+Where the system can fork, every test runs in a process of its own: it has a fresh module, and what it does
+to the process ends with it. Elsewhere the module is loaded anew before each test.
 """
 
 import gc
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GradingPlugin:
-    """Runs what the order says."""
+    """Runs the tests of the order."""
 
     def __init__(self, channel: Channel, order: dict[str, Any]) -> None:
         self.channel = channel
@@ -87,7 +87,7 @@ class GradingPlugin:
         return report
 
     def load(self) -> ModuleType | None:
-        """Import the learner's file and say which file that was; None if it cannot be imported."""
+        """Import the learner's file and send its path; return None if it cannot be imported."""
         send_event(self.channel, "importing")
         self.watch.clear()
         self.watch.start(self.import_seconds)
@@ -106,7 +106,7 @@ class GradingPlugin:
         return module
 
     def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
-        """Run one test and send what came of it."""
+        """Run one test and send its result."""
         send_event(self.channel, "start", test=self.tests[item.nodeid])
         start = time.monotonic()
         seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
@@ -128,7 +128,7 @@ class GradingPlugin:
             self.send_result(item, outcome, message, start)
 
     def run_in_child(self, item: pytest.Item, start: float, seconds: float) -> NoReturn:
-        """Be the process of one test. The exit code `SENT` says that the result was sent."""
+        """Run one test in the forked process. The exit code `SENT` means that the result was sent."""
         code = 1
         try:
             self.watch.start(seconds)
@@ -138,15 +138,15 @@ class GradingPlugin:
             os._exit(code)
 
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
-        """Run one test in this process and send what came of it."""
+        """Run one test in this process and send its result."""
         outcome, message = "passed", ""
         try:
             reports = runtestprotocol(item, log=False, nextitem=next_item)
-        except BaseException as error:  # what pytest lets through: KeyboardInterrupt, pytest.exit
+        except BaseException as error:  # which pytest does not catch: KeyboardInterrupt, pytest.exit
             outcome, message = self.failure(error)
         else:
             if not all(report.passed for report in reports):
-                outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a word."))
+                outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a message."))
         self.send_result(item, outcome, message, start)
 
     def send_result(self, item: pytest.Item, outcome: str, message: str, start: float) -> None:
@@ -155,7 +155,7 @@ class GradingPlugin:
         send_event(self.channel, "result", test=test, outcome=outcome, message=message, seconds=seconds, module=module)
 
     def failure(self, error: BaseException) -> Failure:
-        """Return outcome and words for an exception that ended a test."""
+        """Return outcome and message for an exception that ended a test."""
         if isinstance(error, pytest.skip.Exception):
             return "not run", f"skipped: {error.msg}"
         if isinstance(error, pytest.fail.Exception):

@@ -101,11 +101,11 @@ def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: C
 
 
 def add_outcome(case: ElementTree.Element, tag: str, message: str) -> None:
-    """Add a failure, an error or a skip with its words."""
+    """Add a failure, an error or a skip with its message."""
     text = clean(message)
     ElementTree.SubElement(case, tag, message=text.partition("\n")[0]).text = text
 
 
 def clean(text: str) -> str:
-    """Return the text without what XML cannot hold."""
+    """Return the text without characters that XML does not allow."""
     return NOT_IN_XML.sub("?", text)

@@ -1,4 +1,4 @@
-"""What grading finds out, as plain data."""
+"""The results of grading, as plain data."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -48,7 +48,7 @@ class TaskGrade:
 
 @dataclass(frozen=True)
 class Check:
-    """What came of the oracle or of a stack. `culprits` are the phases at fault, as far as that is known."""
+    """The result of the oracle or of a stack. `culprits` are the phases at fault, as far as known."""
 
     status: Literal["passed", "failed", "not yet", "not checked"]
     message: str = ""
@@ -61,7 +61,7 @@ NOT_CHECKED = Check("not checked")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error`: the learner's file was not graded, and why."""
+    """One phase. `error`: why the learner's file was not graded."""
 
     plan: PlannedPhase
     sha256: str
@@ -86,7 +86,7 @@ class PhaseGrade:
 
     @property
     def can_run(self) -> bool:
-        """Whether whole engines with this phase make sense: all of it is written, and it comes to an end."""
+        """Whether whole engines can run with this phase: all of it is written, and every test ended."""
         outcomes = {test.outcome for task in self.tasks for test in task.tests}
         return not self.error and not outcomes & {"not started", "timeout", "crashed"}
 

@@ -1,4 +1,4 @@
-"""The learner's file: is it there, what is in it, and what is wrong when it cannot be imported."""
+"""The learner's file: whether it exists, its content, and why it cannot be imported."""
 
 import hashlib
 import importlib
@@ -17,10 +17,10 @@ def sha256(path: Path) -> str:
 
 
 def complaint_about_file(path: Path) -> str:
-    """Return what is wrong with a file before anybody runs it; empty if it can be read."""
+    """Return what is wrong with a file before it is imported; empty if it can be read."""
     name = shown_path(path)
     if not path.is_file():
-        return f"{name} is missing. `git checkout -- {name}` brings back the empty one."
+        return f"{name} is missing. `git checkout -- {name}` restores the original."
     try:
         path.read_bytes()
     except OSError as error:
@@ -29,7 +29,7 @@ def complaint_about_file(path: Path) -> str:
 
 
 def import_starter(module: str) -> ModuleType:
-    """Import a learner's file from its source: bytecode of an older version may look as if it were current."""
+    """Import a learner's file from its source: bytecode of an older version may look current."""
     before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
     try:
         return importlib.import_module(module)
@@ -38,9 +38,9 @@ def import_starter(module: str) -> ModuleType:
 
 
 def complaint_about_import(error: BaseException, path: Path) -> str:
-    """Return in plain words why a learner's file cannot be imported."""
+    """Return why a learner's file cannot be imported."""
     name = shown_path(path)
-    if isinstance(error, UnicodeError) or (isinstance(error, SyntaxError) and _is_no_text(error)):
+    if isinstance(error, UnicodeError) or (isinstance(error, SyntaxError) and _is_not_text(error)):
         return f"{name} is not UTF-8 text. Save it as UTF-8."
     if isinstance(error, SyntaxError):
         line = f"\n    {error.text.strip()}" if error.text else ""
@@ -51,19 +51,19 @@ def complaint_about_import(error: BaseException, path: Path) -> str:
     return f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
 
 
-def missing_names(module: ModuleType, wanted: Sequence[str]) -> list[str]:
+def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
     """Return a sentence for every public name of the phase that the module does not have."""
     sentences = []
-    for name in wanted:
+    for name in names:
         owner, _, inner = name.rpartition(".")
         holder = getattr(module, owner, None) if owner else module
         if holder is None or hasattr(holder, inner):
             continue
-        others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in wanted]
+        others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in names]
         similar = get_close_matches(inner, others, 1, 0.6)
         sentences.append(f"{name} is missing from starter.py" + (f" (there is {similar[0]!r})" if similar else ""))
     return sentences
 
 
-def _is_no_text(error: SyntaxError) -> bool:
-    return any(words in str(error.msg) for words in ("null bytes", "unicode error", "codec can't decode", "(unicode"))
+def _is_not_text(error: SyntaxError) -> bool:
+    return any(part in str(error.msg) for part in ("null bytes", "unicode error", "codec can't decode", "(unicode"))

@@ -27,7 +27,7 @@ OFF = ["cacheprovider", "faulthandler", "debugging"]
 
 @dataclass
 class TestRun:
-    """The results so far, and what is known about the file. `error` means that none of them counts."""
+    """The results so far, and the state of the file. With an `error`, no result counts."""
 
     phase: PlannedPhase
     sha256: str = ""
@@ -48,7 +48,7 @@ class TestRun:
 
     def complete(self) -> list[TestResult]:
         """Return one result for every test of the plan."""
-        absent = "The plan has this test, but there is none: are the tests in labs/ the ones of the course?"
+        absent = "The plan has this test, but labs/ has not: did the tests in labs/ change?"
         return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
 
 
@@ -73,7 +73,7 @@ def run_tests(
 def run_worker(
     run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
 ) -> bool:
-    """Run what has no result yet in one worker. Return whether that was the last one."""
+    """Run the tests without a result in one worker. Return whether it was the last worker."""
     order = {
         "phase": run.phase.number,
         "folder": run.phase.folder,
@@ -100,19 +100,19 @@ def run_worker(
             return True
         status = None if worker.is_running else worker.status
         seconds = IMPORT_SECONDS if run.importing else SECONDS_PER_TEST
-        outcome, words = explain_death(status, worker.trace, seconds)
+        outcome, message = explain_death(status, worker.trace, seconds)
         if run.running is not None:
-            finish(run, TestResult(run.running, outcome, words))
+            finish(run, TestResult(run.running, outcome, message))
             run.num_slow += outcome == "timeout"
         elif run.importing:
-            run.error = f"{shown_path(run.starter)} cannot be imported. {words}"
+            run.error = f"{shown_path(run.starter)} cannot be imported. {message}"
         else:
             run.error = f"The worker ended before the first test (exit status {status}):\n{worker.output[-1500:]}"
     return not run.left
 
 
 def take(run: TestRun, event: Event) -> None:
-    """Enter one event of the worker."""
+    """Apply one event of the worker."""
     match event["event"]:
         case "importing":
             run.importing = True
@@ -136,19 +136,19 @@ def take(run: TestRun, event: Event) -> None:
 
 
 def finish(run: TestRun, result: TestResult) -> None:
-    """Enter a result; the first one of a test counts."""
+    """Add a result; the first one of a test counts."""
     run.results.setdefault(result.id, result)
     run.running = None
 
 
 def charge_silent(run: TestRun) -> None:
-    """A test whose process ended as if all were well, without a result, has ended itself."""
+    """Fail a test whose process ended normally without a result: the code under test ended it."""
     if run.running is not None:
         finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
 
 
 def charge_the_rest(run: TestRun, message: str) -> None:
-    """Give what has no result yet the same one."""
+    """Give every test without a result the same one."""
     for test in run.left:
         finish(run, TestResult(test, "not run", message))
 
@@ -156,9 +156,9 @@ def charge_the_rest(run: TestRun, message: str) -> None:
 def require_starter(run: TestRun, file: str) -> None:
     """Note an error if the module under test is not the learner's file."""
     if Path(file).resolve() != run.starter.resolve():
-        run.error = f"The tests met {file}, not {shown_path(run.starter)}: this would not grade your work."
+        run.error = f"The tests loaded {file}, not {shown_path(run.starter)}: this would not grade your work."
 
 
 def can_fork() -> bool:
-    """Return whether each test may get a process of its own: elsewhere fork is absent, or unsafe with torch."""
+    """Return whether each test can run in a forked process: elsewhere fork is absent, or unsafe with torch."""
     return sys.platform == "linux"

@@ -63,7 +63,7 @@ def summary(grade: Grade) -> Table:
 
 
 def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
-    """Return the points of a task; a dash if nothing of it is written, or can be graded."""
+    """Return the points of a task; a dash if nothing of it is written or can be graded."""
     if phase.error or task.status == "not started":
         return Text("-", STYLES["error" if phase.error else "not started"])
     return Text(number(task.points), STYLES[task.status])
@@ -79,17 +79,17 @@ def number(points: float) -> str:
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
-    """Say who is at fault if a phase passes alone and fails in the stack."""
+    """Print the phase at fault if a phase passes alone and fails in the stack."""
     if phase.stack.culprits:
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
-        whose = "it is itself at fault" if own else f"your phase {names} is at fault"
-        message = f"Phase {phase.plan.number} passes alone, fails in the stack: {whose}."
+        fault = "it is itself at fault" if own else f"your phase {names} is at fault"
+        message = f"Phase {phase.plan.number} passes alone, fails in the stack: {fault}."
         console.print(message, style="red", soft_wrap=True)
 
 
 def show_failure(console: Console, phase: PhaseGrade) -> None:
-    """Print what failed first in a phase, in the test's own words."""
+    """Print the first failure of a phase with the test's message."""
     if phase.error:
         heading(console, f"Phase {phase.plan.number} could not be graded")
         show_text(console, phase.error)
@@ -111,7 +111,7 @@ def show_failure(console: Console, phase: PhaseGrade) -> None:
 
 
 def with_missing_names(phase: PhaseGrade, message: str) -> str:
-    """Return what a test says after the names that the file lacks, each of them told once."""
+    """Return a test's message after the names that the file lacks, without repeating one."""
     first, _, rest = message.partition("\n")
     is_repeated = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
     return "\n".join([*phase.missing, *([rest] if is_repeated and rest else [] if is_repeated else [message])])
@@ -123,7 +123,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def show_text(console: Console, text: str) -> None:
-    """Print the words of a failure, cut if they are long."""
+    """Print the message of a failure, cut if it is long."""
     lines = text.splitlines()
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 6], f"[... {len(lines) - MOST_LINES + 1} lines left out ...]", *lines[-5:]]

@@ -1,4 +1,4 @@
-"""What the cells of the notebooks call: `Lab` runs the learner's engine anew each time, and says what is missing."""
+"""Functions for the cells of the notebooks: `Lab` runs the learner's engine afresh and reports what is missing."""
 
 from course.notebook.figures import figures
 from course.notebook.lab import Lab

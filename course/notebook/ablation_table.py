@@ -1,4 +1,4 @@
-"""What each phase bought, as a table in a cell."""
+"""What each phase improves, as a table in a cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class AblationTable:
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         head = "".join(f'<th scope="col">{heading}</th>' for heading in (*HEADINGS, *TIMES))
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
-        words = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences()[-1:])
+        sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences()[-1:])
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return {"text/html": f"{table}<p><small>{LEGEND}</small></p>{words}", "text/plain": repr(self)}
+        return {"text/html": f"{table}<p><small>{LEGEND}</small></p>{sentences}", "text/plain": repr(self)}
 
 
 def cells(stage: LineupResult) -> list[str]:
-    """Return a stage's row. A stage that stalled has no times: not everybody was served."""
+    """Return a stage's row. A stage that stalled has no times: it did not serve every request."""
     first, between = stage.first_token_latencies, stage.inter_token_latencies
     times = [f"{mean_ms(first):.0f}", f"{p95_ms(first):.0f}", f"{mean_ms(between):.1f}", f"{p95_ms(between):.1f}"]
     return [

@@ -1,4 +1,4 @@
-"""Runs of one workload side by side, in figures."""
+"""A table that compares runs of one workload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from course.notebook.notice import Notice
 HEADINGS = ("run", "steps", "most at once", "largest step", "computed", "again", "from the cache", "preempted")
 LEGEND = (
     "Largest step, computed and from the cache in tokens. Again: tokens that had been computed before. "
-    "A run that stalled never ended."
+    "A run that stalled did not finish."
 )
 
 

@@ -1,4 +1,4 @@
-"""What a notebook asks of an engine, as functions that a new process can run."""
+"""The runs of a notebook, as functions that a new process can call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mini_vllm.seams.lineup import Lineup
 
 @dataclass(frozen=True)
 class WorkloadRun:
-    """A run: its recording, the tokens that each request said, and why it ended early if it did."""
+    """A run: its recording, the output tokens of each request, and why it stalled if it did."""
 
     recording: Recording
     token_ids: Mapping[str, list[int]]
@@ -27,7 +27,7 @@ class WorkloadRun:
 
 @dataclass(frozen=True)
 class ChatRun:
-    """A run of chats: its recording, the output for each question, and the text of each token id that came up."""
+    """A run of chats: its recording, the output for each question, and the text of each token id in it."""
 
     recording: Recording
     outputs: Mapping[str, RequestOutput]
@@ -35,7 +35,7 @@ class ChatRun:
 
     @property
     def token_ids(self) -> dict[str, list[int]]:
-        """The tokens that each question was answered with."""
+        """The tokens of the answer to each question."""
         return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
@@ -54,11 +54,11 @@ def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup
 
 def output_tokens(recording: Recording) -> dict[str, list[int]]:
     """Return the output tokens of each request."""
-    said: dict[str, list[int]] = {}
+    tokens: dict[str, list[int]] = {}
     for record in recording.steps:
         for request_id, token_ids in record["output"]:
-            said.setdefault(request_id, []).extend(token_ids)
-    return said
+            tokens.setdefault(request_id, []).extend(token_ids)
+    return tokens
 
 
 def chat(
@@ -67,7 +67,7 @@ def chat(
     params: SamplingParams | Sequence[SamplingParams],
     lineup: Lineup,
 ) -> ChatRun:
-    """Ask all questions at once, of the embedded model if the lineup has phase 6, else of the toy."""
+    """Answer all questions at once, with the embedded model if the lineup has phase 6, else with the fake model."""
     from mini_vllm.llm import LLM
 
     llm = LLM(config=config, lineup=lineup, record=True)
@@ -81,7 +81,7 @@ def chat(
 def draw_hash_chain(
     prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
 ) -> Picture:
-    """Hash prompts that come one after another with the lineup's phase 4, and draw what its cache finds."""
+    """Hash consecutive prompts with the lineup's phase 4, and draw the hits of its cache."""
     from mini_vllm.seams.parts import hash_block_for, prefix_cache_for
 
     cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))

@@ -1,4 +1,4 @@
-"""The learner's engine in a notebook: run anew for each cell, cut to the phases that the cell is about."""
+"""The learner's engine in a notebook: run afresh for each cell, with the phases that the cell is about."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class Lab:
-    """What a phase's notebook looks at: phases 1 to `phase`, the learner's unless `LAB_IMPL` says otherwise.
+    """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
 
-    `lineup` is text as in `LAB_IMPL`, and counts before it. Every call runs in a new process, so an edited
-    starter needs no new kernel. Where something is missing or breaks, the answer is a `Notice`.
-    Raises `ValueError` if `phase` is not 1 to 6 or the lineup is none.
+    `lineup` is text as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
+    starter needs no new kernel. Where a task is missing or a run fails, the result is a `Notice`.
+    Raises `ValueError` if `phase` is not 1 to 6 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None) -> None:
@@ -85,9 +85,9 @@ class Lab:
         params: SamplingParams | Sequence[SamplingParams],
         phases: int | None = None,
     ) -> ChatRun | Notice:
-        """Ask all questions at once, of the embedded model if phase 6 is among the phases, else of the toy.
+        """Answer all questions at once, with the embedded model if the phases include 6, else with the fake model.
 
-        `params` are those of all questions, or one for each.
+        `params` hold for all questions, or there is one for each.
         """
         lineup = self.lineup(phases)
         return self._call(lineup, chat, questions, config, params, lineup)
@@ -95,7 +95,7 @@ class Lab:
     def hash_chain(
         self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
     ) -> Picture | Notice:
-        """Draw the chained hashes of prompts that come one after another, and what phase 4's cache finds for each.
+        """Draw the chained hashes of consecutive prompts, and the hits of phase 4's cache for each.
 
         `salts` gives some of them a `cache_salt`.
         """
@@ -130,26 +130,26 @@ class Lab:
         return self._call(lineup, function, *arguments, lineup)
 
     def _print_once(self, remarks: Sequence[str]) -> None:
-        """Print the remarks that this lab has not made before."""
+        """Print the remarks that this lab has not printed before."""
         for remark in remarks:
             if remark not in self._printed:
                 print(remark)
         self._printed.update(remarks)
 
     def _call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
-        """Return the function's value, or words about what is missing in the lineup or broke."""
+        """Return the function's value, or a `Notice` about a missing task or a failed run."""
         missing = missing_task(lineup)
         if missing is not None:
             return missing
         try:
             return in_fresh_process(function, *arguments)
         except FreshError as error:
-            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not get through"
+            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
 
 def missing_task(lineup: Lineup) -> Notice | None:
-    """Return words about the first task of the lineup's starters that is not written, None if all are."""
+    """Return a `Notice` about the first unwritten task of the lineup's starters, None if all are written."""
     for phase in range(1, len(PHASE_NAMES) + 1):
         tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
         if tasks:
@@ -158,7 +158,7 @@ def missing_task(lineup: Lineup) -> Notice | None:
 
 
 def next_actions(phase: int, task: str) -> str:
-    """Return what the learner does about a task that is not written."""
+    """Return how the learner proceeds with an unwritten task."""
     folder = starter_path(phase).parent.name
     lines = [
         f"Next is {task}.",
@@ -178,5 +178,5 @@ def borrowed_lineup(phase: int) -> str:
 
 
 def code_that_ran(lineup: Lineup) -> str:
-    """Return whose code ran, and that the graded tests explain what is wrong with it."""
-    return f"It ran with {lineup.describe()}.\nThe graded tests say more: lab.test()"
+    """Return which code ran, and a pointer to the graded tests."""
+    return f"It ran with {lineup.describe()}.\nThe graded tests give details: lab.test()"

@@ -1,4 +1,4 @@
-"""A step of a run as phase 6 lays it out: all tokens in one row, and where their K and V go."""
+"""A step of a run as phase 6 lays it out: all tokens in one row, with the slots of their K and V."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
             block, place = divmod(slots[row], block_size)
             numbers = [str(positions[row]), str(slots[row]), str(block), str(place)]
             text = chats.texts.get(token_ids[row])
-            word = repr(text) if text else f"token {token_ids[row]}"
-            rows.append([str(row), owners[request], word, *numbers, "yes" if row in with_logits else ""])
+            shown = repr(text) if text else f"token {token_ids[row]}"
+            rows.append([str(row), owners[request], shown, *numbers, "yes" if row in with_logits else ""])
     return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
 
 
@@ -71,7 +71,7 @@ def film_of_batch(chats: ChatRun, step: int, lineup: Lineup) -> Film:
 
 
 def batch_of(chats: ChatRun, step: int) -> list[ScheduledRequest]:
-    """Return what the runner was given in a step, made from the recording. Raises `ValueError` without such a step."""
+    """Rebuild the runner's input of a step from the recording. Raises `ValueError` without such a step."""
     if not 0 <= step < len(chats.recording.steps):
         raise ValueError(f"step must be 0 to {len(chats.recording.steps) - 1}, got {step}")
     outputs = {output.request_id: output for output in chats.outputs.values()}

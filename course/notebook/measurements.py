@@ -1,4 +1,4 @@
-"""What the embedded model takes on this computer, in real time, under several settings."""
+"""Measure the embedded model on this computer, in real time, under several settings."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from mini_vllm.seams.lineup import Lineup
 
 @dataclass(frozen=True)
 class Measurement:
-    """All questions answered once."""
+    """The times and counts of answering all questions once."""
 
     seconds: float
     num_output_tokens: int
@@ -30,7 +30,7 @@ class Measurement:
 def measure(
     questions: Sequence[str], configs: Sequence[EngineConfig], params: SamplingParams, lineup: Lineup
 ) -> list[Measurement]:
-    """Ask all questions at once under each config. A first question that is not timed warms the model up."""
+    """Answer all questions at once under each config. A first, untimed question warms up the model."""
     from mini_vllm.llm import LLM
 
     measured = []

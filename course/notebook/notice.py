@@ -1,4 +1,4 @@
-"""What a cell shows in place of a result that there is not."""
+"""Shown in a cell when there is no result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 @dataclass(frozen=True)
 class Notice:
-    """Words in place of a result: a task that is not written yet, or an engine that broke. False in an `if`."""
+    """Shown instead of a result: a task is not written yet, or the engine failed. False in an `if`."""
 
     title: str
     text: str
@@ -29,7 +29,7 @@ class Notice:
 
 
 def is_notice(value: object) -> TypeGuard[Notice]:
-    """Return whether a result is words about a result that there is not."""
+    """Return whether a result is a `Notice`."""
     return isinstance(value, Notice)
 
 

@@ -1,4 +1,4 @@
-"""Panels of knobs whose answers the lab's engine computes, each in a new process."""
+"""Panels of controls over runs of the lab's engine, each run in a new process."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ MOST_STEPS = 80
 
 
 def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
-    """Return a knob for each setting of a small engine, which stand as `config` says, and one for the step."""
+    """Return a control for each setting of a small engine, set as in `config`, and one for the step."""
     return [
         Slide("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
         Slide("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
@@ -43,9 +43,9 @@ def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
 
 
 def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0) -> "Panel | Notice":
-    """Return one knob for each setting over the run that the workload makes with them, on the fake model.
+    """Return one control for each setting over the run of the workload on the fake model.
 
-    What is said below compares a run with the first one.
+    The sentence below compares a run with the first one.
     """
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
@@ -78,22 +78,22 @@ def bench(lab: Lab) -> "Panel | Notice":
 
 
 def require_result(result: T | Notice) -> T:
-    """Return a result. Raises `ValueError` with the words of a `Notice`, which a panel shows to the reader."""
+    """Return a result. Raises `ValueError` with the text of a `Notice`, which a panel shows."""
     if isinstance(result, Notice):
         raise ValueError(str(result))
     return result
 
 
 def compared_with(first: WorkloadRun, run: WorkloadRun) -> str:
-    """Return the counts of a run beside those of the first one, and whether they said the same."""
+    """Return the counts of a run beside those of the first one, and whether their answers are equal."""
     pairs = zip(counts(run), counts(first), strict=True)
-    told = ", ".join(f"{name} {now} (first {then})" for (name, now), (_, then) in pairs)
+    figures = ", ".join(f"{name} {now} (first {then})" for (name, now), (_, then) in pairs)
     same = "The answers are the same, token for token." if run.token_ids == first.token_ids else "DIFFERENT answers!"
-    return f"{told}. {run.stalled or same}"
+    return f"{figures}. {run.stalled or same}"
 
 
 def counts(run: WorkloadRun) -> list[tuple[str, int]]:
-    """Return what a run is measured by."""
+    """Return the counts of a run."""
     steps = run.recording.steps
     state = run.recording.state(len(steps) - 1)
     return [

@@ -1,4 +1,4 @@
-"""Pictures of what a lab ran. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
+"""Pictures of a lab's runs. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -25,7 +25,7 @@ class Recorded(Protocol):
 
 
 def recorded_workload() -> WorkloadRun:
-    """Return what a finished engine did with the small workload of phase 0."""
+    """Return a finished engine's run of the small workload of phase 0."""
     recording = Recording.read(CHECKOUT / "labs" / "observed" / "all_phases.jsonl")
     return WorkloadRun(recording, output_tokens(recording))
 
@@ -54,8 +54,8 @@ def compare(
 
 def answers(run: ChatRun | Notice) -> str | Notice:
     """Return each question with its answer, and the time from one token to the next."""
-    words: str | Notice = show(_questions_and_answers, run)
-    return words
+    text: str | Notice = show(_questions_and_answers, run)
+    return text
 
 
 def _questions_and_answers(run: ChatRun) -> str:
@@ -69,9 +69,9 @@ def _answer_text(output: RequestOutput) -> str:
 
 
 def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> str | Notice:
-    """Return in words whether two runs said the same tokens, for the requests that both had."""
-    words: str | Notice = show(_comparison, first, second)
-    return words
+    """Return whether two runs generated the same tokens, as text, for the requests that both had."""
+    text: str | Notice = show(_comparison, first, second)
+    return text
 
 
 def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> str:
@@ -80,6 +80,6 @@ def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> 
     if not both:
         return "The two runs have no request in common."
     if not different:
-        who = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
-        return f"{who} said the same tokens in both runs."
-    return f"DIFFERENT answers of {', '.join(different)}: that must never happen."
+        subject = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
+        return f"{subject} generated the same tokens in both runs."
+    return f"DIFFERENT answers for {', '.join(different)}: that must never happen."

@@ -25,8 +25,8 @@ class StepText:
 
 def as_text(run: WorkloadRun | ChatRun | Notice) -> StepText | Notice:
     """Return a line for each step of a run, and one for several steps in which the same requests only decode."""
-    told: StepText | Notice = show(lambda run: StepText(tuple(step_lines(run.recording))), run)
-    return told
+    text: StepText | Notice = show(lambda run: StepText(tuple(step_lines(run.recording))), run)
+    return text
 
 
 def step_lines(recording: Recording) -> list[str]:
@@ -41,7 +41,7 @@ def step_lines(recording: Recording) -> list[str]:
 
 
 def each_as_text(results: Mapping[str, T | Notice], describe: Callable[[T], object]) -> StepText | Notice:
-    """Return each name with what `describe` makes of its result, or the first of the results that is a `Notice`."""
+    """Return each name with `describe` of its result, or the first of the results that is a `Notice`."""
     width = max(map(len, results), default=0)
     lines = []
     for name, result in results.items():

@@ -1,8 +1,8 @@
-"""Ways for a graded test to end that no exception of Python says well enough."""
+"""Exceptions for ends of a graded test that no exception of Python describes well enough."""
 
 
 class OutOfTime(BaseException):
-    """The code was still running when the time of its test was over."""
+    """The code was still running at the time limit of its test."""
 
     seconds = 0.0
 
@@ -11,15 +11,15 @@ class OutOfTime(BaseException):
 
 
 class UnusableAnswerError(Exception):
-    """The test could not go on with what the learner's code gave back or left behind. Its text says all."""
+    """The test cannot continue with what the learner's code returned or changed. The message is complete."""
 
 
 class StarterNotLoadedError(Exception):
-    """The learner's file cannot be imported. Its text says why."""
+    """The learner's file cannot be imported. The message gives the reason."""
 
 
 def out_of_time_after(limit: float) -> type[OutOfTime]:
-    """Return the exception for a limit, as a class: that is what can be raised in another thread."""
+    """Return the exception for a limit, as a class: only a class can be raised in another thread."""
 
     class OutOfTimeAfter(OutOfTime):
         seconds = limit

@@ -1,4 +1,4 @@
-"""From an exception, or the death of a process, to words for the learner."""
+"""Explain an exception, or the end of a process, to the learner."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 HINTS: dict[type[BaseException], str] = {
     NameError: "where should that name have got its value, and was that line reached?",
-    AttributeError: "what is the thing in front of the dot here, and where did it come from?",
+    AttributeError: "what is the object in front of the dot here, and where did it come from?",
     KeyError: "what are the keys at this moment: should this one be there, or may it be missing?",
     IndexError: "how many entries are there at this moment?",
     TypeError: "which of the values in this line is not what you thought, and where did it come from?",
@@ -25,7 +25,7 @@ SIGNATURE_WORDS = re.compile(r"(?P<name>[\w.]+)\(\) (takes|missing|got|needs)")
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as the learner knows it: relative to the checkout."""
+    """Return a path relative to the checkout, as learners see it."""
     return path.relative_to(CHECKOUT).as_posix() if path.is_relative_to(CHECKOUT) else str(path)
 
 
@@ -35,7 +35,7 @@ def is_not_written(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, names: Mapping[str, str]) -> str:
-    """Return what an exception in a graded test means. `names` are the phase's names with their parameters."""
+    """Return an explanation of an exception in a graded test. `names` are the phase's names with their parameters."""
     if is_not_written(error):
         return f"Not written yet: {message_of(error)}"
     if isinstance(error, UnusableAnswerError | StarterNotLoadedError):
@@ -51,7 +51,7 @@ def explain(error: BaseException, names: Mapping[str, str]) -> str:
 
 
 def headline(error: BaseException) -> str:
-    """Return in one line what happened."""
+    """Return the first line of the explanation."""
     kind, text = type(error).__name__, message_of(error)
     if isinstance(error, OutOfTime):
         return f"Your code was {text}."
@@ -62,7 +62,7 @@ def headline(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"Your code ended the program ({kind}: {text})."
     if isinstance(error, EOFError) and "input" in place_in(error):
-        return "Your code waits for input; nobody is there to type it."
+        return "Your code waits for input, and a graded test has none."
     return f"{kind}: {text}" if text else kind
 
 
@@ -83,7 +83,7 @@ def location(error: BaseException) -> list[str]:
 
 
 def hint_for(error: BaseException) -> str:
-    """Return a question that leads on; empty if the message asks it already."""
+    """Return a guiding question; empty if the message has one already."""
     if "\nHint: " in notes_of(error):
         return ""
     if isinstance(error, OutOfTime):
@@ -100,7 +100,7 @@ def notes_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the exception's text, even if it cannot say it."""
+    """Return the exception's message, even if `__str__` fails."""
     try:
         return str(error)
     except Exception as other:
@@ -108,7 +108,7 @@ def message_of(error: BaseException) -> str:
 
 
 def missing_name(error: BaseException) -> str:
-    """Return the name that the learner's module or class should have and has not; empty if it is not that."""
+    """Return the name that is missing in the learner's module or class; empty for other errors."""
     if not isinstance(error, AttributeError) or place_in(error):
         return ""
     owner = error.obj
@@ -119,13 +119,13 @@ def missing_name(error: BaseException) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """Return the last place in the learner's files that the exception came through; empty if none."""
+    """Return the last line in the learner's files that the exception passed through; empty if none."""
     frames = learners_frames(error.__traceback__)
     return place_of(*frames[-1]) if frames else ""
 
 
 def explain_death(status: int | None, trace: str, seconds: float) -> tuple[str, str]:
-    """Return (outcome, words) for a process that is gone without an answer. `status` None: it had to be killed."""
+    """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed."""
     where = _place_in_trace(trace)
     if status is None or trace.startswith("Timeout"):
         return "timeout", f"No answer within {seconds:g} seconds. Your code was still busy.{where}"

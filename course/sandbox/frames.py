@@ -1,4 +1,4 @@
-"""Where the learner's code was: its lines, and the variables that matter there, shortly."""
+"""Describe a place in the learner's code: the line, and short values of the variables that it reads."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ def learners_frames(tb: TracebackType | None) -> list[tuple[FrameType, int]]:
 
 
 def place(file: str, line: int, function: str) -> str:
-    """Return a line of a learner's file in words."""
+    """Return a line of a learner's file as text."""
     source = linecache.getline(file, line).strip()
     inside = "" if function == "<module>" else f", in {function}"
     return f"labs/{Path(file).parent.name}/starter.py:{line}{inside}" + (f": {source}" if source else "")
@@ -39,7 +39,7 @@ def place_of(frame: FrameType, line: int) -> str:
 
 
 def call_of(frame: FrameType) -> str:
-    """Return the call that a frame is, with what its parameters hold now: `clamp(num_new=8, budget=10)`."""
+    """Return the call of a frame, with the current values of its parameters: `clamp(num_new=8, budget=10)`."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     shown = [f"{name}={short(frame.f_locals[name])}" for name in names if name in frame.f_locals and name != "self"]
@@ -47,7 +47,7 @@ def call_of(frame: FrameType) -> str:
 
 
 def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[str]:
-    """Return `name = value` for what a line reads, and if asked for what the innermost loop around it reads."""
+    """Return `name = value` for each variable that a line reads and, with `in_loop`, that its innermost loop reads."""
     found: dict[str, str] = {}
     for path in _paths_read(frame.f_code.co_filename, line, in_loop):
         value, known = _value(path, frame.f_locals)
@@ -84,7 +84,7 @@ def _dotted(node: ast.AST) -> tuple[str, ...]:
 
 
 def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bool]:
-    """Return what a dotted name holds, and whether it is known. Runs none of the learner's code."""
+    """Return the value of a dotted name, and whether it is known. Runs none of the learner's code."""
     if path[0] not in variables:
         return None, False
     value = variables[path[0]]
@@ -97,7 +97,7 @@ def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bo
 
 
 class ShortRepr(Repr):
-    """Values as a learner talks of them: requests and blocks by their names, tensors by their shapes."""
+    """Short values for learners: requests and blocks by name, tensors by shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class ShortRepr(Repr):
 
 
 def short(value: object) -> str:
-    """Return a value in a few words."""
+    """Return a value as a short text."""
     try:
         text = ShortRepr().repr(value)
         if len(text) <= MOST_CHARACTERS or not isinstance(value, Sized):

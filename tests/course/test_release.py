@@ -129,7 +129,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_edit_that_does_not_fit_any_more_is_an_error() -> None:
-    with pytest.raises(ReleaseError, match=r"lab\.py does not say"):
+    with pytest.raises(ReleaseError, match=r"lab\.py no longer contains"):
         adapted("lab.py", b"COMMANDS = {}")
 
 

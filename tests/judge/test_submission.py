@@ -114,7 +114,7 @@ def test_two_files_for_a_phase_are_refused(tmp_path: Path) -> None:
 def test_no_zip_and_nothing(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"no zip")
     assert "cannot be read" in read(tmp_path / "x.zip").error
-    assert "is no folder" in read(tmp_path / "nothing").error
+    assert "is neither a folder nor a zip" in read(tmp_path / "nothing").error
 
 
 def test_names_are_told_apart(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from tests.notebook.files import read
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-MISSING = re.compile(r"This needs |The engine did not get through")
+MISSING = re.compile(r"This needs |The engine did not finish")
 ONE_WAY = {  # what a learner writes in cells that ask for it
     "09_policies": {
         "priority=request.priority)  # change this": "priority=request.arrival_time + 8 * request.priority)",
@@ -52,7 +52,7 @@ SAID = {
             "p95 618 ms",
         ],
         "from course.simulator.gpus": ["H100 .*295", "H200 .*206"],
-        "roomy =": ["Both requests said the same"],
+        "roomy =": ["Both requests generated the same"],
         "from collections": ["matrix products: 29, operations of all kinds: 1[89]\\d"],
     },
     "07_tuning": {

@@ -175,7 +175,7 @@ def test_pictures_of_runs_and_of_what_is_missing() -> None:
     assert "step 2 of" in text_of(watch(after, 2))
     assert "before" in text_of(compare(before, after, ("before", "after")))
     assert "step 2 of" in text_of(watch_blocks(after, 2))
-    assert same_answers(before, after) == "All 4 requests said the same tokens in both runs."
+    assert same_answers(before, after) == "All 4 requests generated the same tokens in both runs."
     notice = Notice("missing", "phase 4")
     assert watch(notice) is notice
     assert compare(before, notice, ("before", "after")) is notice
@@ -186,14 +186,14 @@ def test_other_answers_are_named() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
     assert isinstance(run, WorkloadRun)
     other = WorkloadRun(run.recording, {**run.token_ids, "r1": [0]})
-    assert "DIFFERENT answers of r1" in str(same_answers(run, other))
+    assert "DIFFERENT answers for r1" in str(same_answers(run, other))
 
 
 def test_only_requests_of_both_runs_are_compared() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
     assert isinstance(run, WorkloadRun)
     one, nobody = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
-    assert same_answers(one, run) == "The request said the same tokens in both runs."
+    assert same_answers(one, run) == "The request generated the same tokens in both runs."
     assert same_answers(run, nobody) == "The two runs have no request in common."
 
 

@@ -20,7 +20,7 @@ def update_cases(rng: Random) -> Trial:
 
 
 def update_case(rng: Random) -> tuple[list[Request], list[int], dict[str, list[int]], list[int]]:
-    """Six running requests, who is planned, what is sampled, and who is gone meanwhile."""
+    """Six running requests: those planned, their sampled tokens, and those aborted meanwhile."""
     requests = []
     for number in range(6):
         stops = tuple(rng.sample(range(8), rng.randrange(4)))

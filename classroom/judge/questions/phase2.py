@@ -11,7 +11,7 @@ from mini_vllm.core.request import Request
 
 
 def free_queue_operations(rng: Random) -> Trial:
-    """Takes from the front, puts at the back, removes from anywhere, now and then what cannot be."""
+    """Take from the front, append at the back, remove from anywhere; sometimes an illegal operation."""
     num_blocks = rng.randrange(3, 9)
     inside, outside = list(range(1, num_blocks)), list[int]()
     operations: list[tuple[Any, ...]] = []

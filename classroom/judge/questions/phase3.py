@@ -1,4 +1,4 @@
-"""Questions to phase 3: its queue, and who gives way."""
+"""Questions to phase 3: its queue, and which requests are preempted."""
 
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ def some_requests(rng: Random, num_requests: int) -> list[Request]:
 
 
 def priority_queue_operations(rng: Random) -> Trial:
-    """Requests that come, come back, are looked at, taken and removed."""
+    """Requests that are added, prepended, peeked, popped and removed."""
     requests = some_requests(rng, 10)
     inside, operations = set[int](), list[tuple[Any, ...]]()
     for _ in range(MOST_CASES):
@@ -37,7 +37,7 @@ def priority_queue_operations(rng: Random) -> Trial:
 
 
 def place_of(request: Request) -> tuple[int, float, str]:
-    """Return what the priority queue sorts by, as phase 3's handout says."""
+    """Return the sort key of the priority queue, as in phase 3's handout."""
     return request.priority, request.arrival_time, request.request_id
 
 
@@ -48,12 +48,12 @@ def victim_cases(rng: Random) -> Trial:
 
 
 def rooms_fcfs(rng: Random) -> Trial:
-    """Running requests of which several must give way, first come first served."""
+    """Running requests of which several must be preempted, first come first served."""
     return rooms(rng, "fcfs")
 
 
 def rooms_by_priority(rng: Random) -> Trial:
-    """Running requests of which several must give way, most of them planned already."""
+    """Running requests of which several must be preempted, most of them planned already."""
     return rooms(rng, "priority")
 
 
@@ -63,9 +63,9 @@ def rooms(rng: Random, policy: Policy) -> Trial:
 
 
 def room(rng: Random, policy: Policy, block_size: int) -> tuple[list[Request], int, int, list[Any]]:
-    """Return who runs, who of them needs memory, for how many tokens, and the plan and the memory so far."""
+    """Return the running requests, the index of the one that needs memory, its tokens, the plan, and the memory."""
     running, held, planned = some_requests(rng, rng.randrange(2, 8)), dict[str, int](), dict[str, int]()
-    who = rng.randrange(len(running))
+    index = rng.randrange(len(running))
     for place, request in enumerate(running):
         request.status = RequestStatus.RUNNING
         request.all_token_ids.extend([2] * rng.randrange(1, 12))
@@ -73,13 +73,13 @@ def room(rng: Random, policy: Policy, block_size: int) -> tuple[list[Request], i
         request.num_cached_tokens = rng.choice((0, request.num_computed_tokens))
         request.num_preemptions = rng.choice((0, 0, 1, 3))
         num_planned = 0
-        if place < who and rng.random() < 0.8:
+        if place < index and rng.random() < 0.8:
             num_planned = rng.randrange(1, request.num_tokens - request.num_computed_tokens + 1)
             planned[request.request_id] = num_planned
         held[request.request_id] = -(-(request.num_computed_tokens + num_planned) // block_size)
-    own = held[running[who].request_id] * block_size - running[who].num_computed_tokens
+    own = held[running[index].request_id] * block_size - running[index].num_computed_tokens
     most = max(1, sum(held.values()) * block_size * 4 // 5)
     num_new = own + rng.randrange(1, most + 1)
-    needed = -(-(running[who].num_computed_tokens + num_new) // block_size) - held[running[who].request_id]
+    needed = -(-(running[index].num_computed_tokens + num_new) // block_size) - held[running[index].request_id]
     num_free = rng.randrange(needed)  # it was refused: that is when room is made
-    return running, who, num_new, [rng.choice((0, rng.randrange(1, 20))), planned, num_free, held]
+    return running, index, num_new, [rng.choice((0, rng.randrange(1, 20))), planned, num_free, held]

@@ -25,7 +25,7 @@ def hash_cases(rng: Random) -> Trial:
 
 
 def cache_operations(rng: Random) -> Trial:
-    """Requests with common beginnings that come, grow, commit, leave and come back, while any free block is reused.
+    """Requests with shared prefixes that arrive, grow, commit, finish and resume, while any free block is reused.
 
     Blocks are taken in no order, so that a prefix may lose a block in its middle and several may hold the same.
     """
@@ -54,7 +54,7 @@ def some_prompts(rng: Random) -> list[Request]:
 
 
 class CacheScript:
-    """Writes down legal operations: a block is committed by who holds it, and handed out only when it is free."""
+    """Records legal operations: a block is committed by its holder, and allocated only when it is free."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -67,9 +67,9 @@ class CacheScript:
         self.operations.append(operation)
 
     def turn(self, number: int, request: Request, cache: Any, block_size: int) -> None:
-        """Do what comes next for one request."""
+        """Do the next operation of one request."""
         if number not in self.tables:
-            self.come(number, request, cache)
+            self.arrive(number, request, cache)
         elif self.rng.random() < 0.3:
             self.leave(number, cache)
         elif self.rng.random() < 0.4:
@@ -80,7 +80,7 @@ class CacheScript:
         else:
             self.commit(number, request, cache, request.num_tokens // block_size)
 
-    def come(self, number: int, request: Request, cache: Any) -> None:
+    def arrive(self, number: int, request: Request, cache: Any) -> None:
         hits = cache.find_longest_cache_hit(request)
         self.add("find", number)
         self.add("pin", number, hits)

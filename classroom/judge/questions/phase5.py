@@ -1,4 +1,4 @@
-"""Questions to phase 5: the caps, who samples, who may come in."""
+"""Questions to phase 5: the caps, sampling, admission."""
 
 from random import Random
 from typing import Any
@@ -18,22 +18,22 @@ def cap_settings(rng: Random, is_chunking: bool) -> list[Any]:
 
 
 def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
-    """A request, some of its tokens said by itself, how many are computed, and a budget near what is asked for."""
+    """A request with some output tokens, its computed tokens, and a budget near the tokens wanted."""
     threshold, max_model_len, _ = settings
     num_tokens = rng.choice((max_model_len, max_model_len - 1, rng.randrange(1, max_model_len)))
     request = Request("r", [7] * rng.randrange(1, num_tokens + 1))
     request.all_token_ids.extend([8] * (num_tokens - len(request.all_token_ids)))
     request.status = rng.choice((RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED))
     computed = rng.choice((num_tokens - 1, rng.randrange(num_tokens)))
-    if request.status is RequestStatus.RUNNING:  # who waits has computed nothing: `computed` is its hit
+    if request.status is RequestStatus.RUNNING:  # a waiting request has computed nothing: `computed` is its hit
         request.num_computed_tokens = computed
-    shows = num_tokens - computed
-    asked = min(shows, threshold or shows)
-    return request, computed, rng.choice((rng.randrange(1, 24), shows, asked, asked + 1, max(1, asked - 1)))
+    num_wanted = num_tokens - computed
+    capped = min(num_wanted, threshold or num_wanted)
+    return request, computed, rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
 
 
 def sampling_cases(rng: Random) -> Trial:
-    """Requests that say their first or a later token, or are still a token short of it."""
+    """Requests that sample their first or a later token, or are one token short of it."""
     cases = []
     for _ in range(MOST_CASES):
         request = Request("r", [7] * rng.randrange(1, 12))
@@ -44,16 +44,16 @@ def sampling_cases(rng: Random) -> Trial:
 
 
 def admission_cases(rng: Random) -> Trial:
-    """Memory that just holds everybody, or is a block or two away from it; some hits are in use, some are idle."""
+    """Memory that just fits all requests, or is a block or two off; some hits are in use, some are idle."""
     return trial(5, "admits", [admission_case(rng) for _ in range(20)])
 
 
 def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
-    """The one who waits, then who runs; then: is it guarded, block size, tables, hits, free blocks."""
+    """The waiting request, then the running ones; then: guard, block size, tables, hits, free blocks."""
     block_size, ids = rng.choice((1, 2, 3, 4, 8)), iter(rng.sample(range(1, 200), 199))
-    everybody = [Request(f"r{number}", [7] * rng.randrange(1, 25)) for number in range(rng.randrange(1, 6))]
+    requests = [Request(f"r{number}", [7] * rng.randrange(1, 25)) for number in range(rng.randrange(1, 6))]
     tables: list[list[int]] = []
-    for request in everybody[1:]:
+    for request in requests[1:]:
         request.status = RequestStatus.RUNNING
         request.all_token_ids.extend([8] * rng.randrange(0, 6))
         request.num_computed_tokens = rng.choice((request.num_tokens, rng.randrange(1, request.num_tokens + 1)))
@@ -62,13 +62,13 @@ def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
             num_shared = min(2, len(table), len(tables[0]))
             table[:num_shared] = tables[0][:num_shared]
         tables.append(table)
-    most_hits = (everybody[0].num_tokens - 1) // block_size
+    most_hits = (requests[0].num_tokens - 1) // block_size
     idle = [next(ids) for _ in range(rng.randrange(0, most_hits + 1))]
     shared = list(dict.fromkeys(block for table in tables for block in table[:2]))
     hits = [*shared[: rng.randrange(0, most_hits - len(idle) + 1)], *idle]
-    needed = -(-everybody[0].num_tokens // block_size) - len(hits) + len(idle)
-    pairs = zip(everybody[1:], tables, strict=True)
+    needed = -(-requests[0].num_tokens // block_size) - len(hits) + len(idle)
+    pairs = zip(requests[1:], tables, strict=True)
     promised = [-(-other.num_tokens // block_size) - len(table) + 1 for other, table in pairs]
     num_free = max(len(idle), needed + sum(promised) + rng.choice((0, 0, -1, -1, 1, -2, 3)))
     free = idle + [next(ids) for _ in range(num_free - len(idle))]
-    return everybody, [rng.random() < 0.8, block_size, tables, hits, free]
+    return requests, [rng.random() < 0.8, block_size, tables, hits, free]

@@ -112,7 +112,7 @@ def samples(rng: Random) -> Trial:
 
 
 def distance_to_a_border(row: Tensor, params: SamplingParams, number: float) -> float:
-    """Return how far the draw, and the cut of `top_p`, are from a place where another token would come."""
+    """Return how far the draw, and the cut of `top_p`, are from a value that gives another token."""
     if params.temperature == 0:
         return float(row.topk(2).values.diff().abs())
     likeliest = (row.double() / params.temperature).softmax(dim=-1).sort(descending=True).values

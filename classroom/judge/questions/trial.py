@@ -1,4 +1,4 @@
-"""A question to functions of a phase: what goes in, and what the reference makes of it."""
+"""A question to functions of a phase: the input, and the reference's answer."""
 
 import importlib
 from collections.abc import Callable
@@ -31,6 +31,6 @@ class Trial:
 
 
 def trial(phase: int, driver: str, *arguments: Any, equal: Callable[[Any, Any], bool] = same) -> Trial:
-    """Ask the reference and return the question with its answer."""
+    """Compute the reference's answer and return it with the question."""
     reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
     return Trial(phase, driver, arguments, DRIVERS[driver](reference, *deepcopy(arguments)), equal)

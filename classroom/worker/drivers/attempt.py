@@ -8,7 +8,7 @@ Operation = Sequence[Any]
 
 
 def attempt(action: Callable[[], Any]) -> Any:
-    """Return what an action gives, or ("raised", name) if it raises what a caller may expect."""
+    """Return the result of an action, or ("raised", name) for an exception that its contract allows."""
     try:
         return action()
     except NotImplementedError:

@@ -14,7 +14,7 @@ def clamp(file: Any, cases: list[tuple[int, int, int]]) -> Result:
 
 
 class FreeLog(SlotReservation):
-    """Memory that only notes who gave it back."""
+    """A KV cache manager that only records which requests are freed."""
 
     def __init__(self) -> None:
         super().__init__(100, 100)
@@ -35,12 +35,12 @@ def apply_tokens(
     requests: list[Request],
     planned: list[int],
     sampled: dict[str, list[int]],
-    gone: list[int],
+    finished: list[int],
 ) -> Result:
-    """Apply a step's tokens; note what was kept, who still runs, who was freed, and every request's tokens."""
+    """Apply a step's tokens; return the tokens kept, the running and the freed requests, and every request's tokens."""
     kv, running = FreeLog(), list(requests)
     step = SchedulerOutput(10, {f"r{number}": 1 for number in planned})
-    alive = {request.request_id: request for request in requests if int(request.request_id[1:]) not in gone}
+    alive = {request.request_id: request for request in requests if int(request.request_id[1:]) not in finished}
     kept = file.update_from_output(step, sampled, alive, running, max_model_len=max_model_len, kv=kv)
     states = [[list(request.all_token_ids), int(request.status), request.stop_reason] for request in requests]
     outputs = [[name, list(tokens)] for name, tokens in kept.items()]

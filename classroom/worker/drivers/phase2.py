@@ -10,7 +10,7 @@ from mini_vllm.seams.absent import NoPrefixCache
 
 
 def free_queue(file: Any, num_blocks: int, operations: list[Operation]) -> Result:
-    """Take, return and remove blocks; note what came out and the length, and at the end the order."""
+    """Take, return and remove blocks; record each result and the length, and at the end the order."""
     blocks = [KVCacheBlock(number) for number in range(num_blocks)]
     queue, seen = file.FreeKVCacheBlockQueue(blocks[1:]), Result()
     for name, *numbers in operations:
@@ -38,7 +38,7 @@ class EvictionLog(NoPrefixCache):
 
 
 def block_pool(file: Any, num_blocks: int, operations: list[Operation]) -> Result:
-    """Hand out, touch and free blocks; note what came out and what was forgotten."""
+    """Allocate, touch and free blocks; record the results and the evicted hashes."""
     log = EvictionLog()
     pool, seen = file.BlockPool(num_blocks, log), Result()
     for name, argument in operations:
@@ -70,7 +70,7 @@ class CommitLog(EvictionLog):
         self.uncached |= set(map(int, block_ids))
 
     def calls(self) -> Result:
-        """Return what was noted since the last time."""
+        """Return the calls since the last time."""
         calls = [self.evicted, self.pinned, sorted(self.committed), sorted(self.uncached)]
         self.evicted, self.pinned, self.committed, self.uncached = [], [], set(), set()
         return calls
@@ -79,7 +79,7 @@ class CommitLog(EvictionLog):
 def block_tables(
     file: Any, num_blocks: int, block_size: int, prompts: list[list[int]], operations: list[Operation]
 ) -> Result:
-    """Allocate and free; note the answers, the tables, the free queue, and the calls of the prefix cache."""
+    """Allocate and free; record the results, the tables, the free queue, and the calls of the prefix cache."""
     requests = [Request(f"r{number}", prompt) for number, prompt in enumerate(prompts)]
     log, seen = CommitLog(), Result()
     manager = file.PagedKVCacheManager(num_blocks, block_size, log)

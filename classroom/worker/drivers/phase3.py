@@ -12,7 +12,7 @@ from mini_vllm.seams.absent import SlotReservation
 
 
 def priority_queue(file: Any, requests: list[Request], operations: list[Operation]) -> Result:
-    """Add, take and remove requests; note who came out and who is left in which order."""
+    """Add, take and remove requests; record the requests taken and the remaining order."""
     queue, seen = file.PriorityRequestQueue(), Result()
     for name, *numbers in operations:
         arguments = [requests[number] for number in numbers]
@@ -28,7 +28,7 @@ def choose_victim(file: Any, cases: list[tuple[list[Request], str]]) -> Result:
 
 
 class CountedMemory(SlotReservation):
-    """Memory in blocks that are counted only. Notes who gave some back."""
+    """A KV cache manager that only counts blocks and records which requests are freed."""
 
     def __init__(self, num_free: int, block_size: int, held: dict[str, int]) -> None:
         super().__init__(num_free + sum(held.values()), 100)
@@ -67,13 +67,13 @@ def make_room(file: Any, policy: Policy, block_size: int, cases: list[Any]) -> R
 
 
 def make_room_once(
-    file: Any, policy: Policy, block_size: int, running: list[Request], who: int, num_new: int, plan: list[Any]
+    file: Any, policy: Policy, block_size: int, running: list[Request], index: int, num_new: int, plan: list[Any]
 ) -> Result:
-    """Make room for one of the running requests; `plan` is the budget left, the tokens planned, who holds what.
+    """Free blocks for one of the running requests; `plan` is the remaining budget, the planned tokens, the blocks held.
 
     Notes the answer, both queues, the plan, the memory, and every request's numbers.
     """
-    everybody, request = list(running), running[who]
+    before, request = list(running), running[index]
     budget, planned, num_free, held = plan
     scheduler_output = SchedulerOutput(budget, dict(planned))
     waiting, kv = FCFSRequestQueue(), CountedMemory(num_free, block_size, dict(held))
@@ -87,7 +87,7 @@ def make_room_once(
             *(int(other.status), other.num_computed_tokens, other.num_cached_tokens),
             *(other.num_preemptions, other.num_prompt_tokens, other.num_tokens),
         ]
-        for other in everybody
+        for other in before
     ]
     left = sorted(scheduler_output.num_scheduled_tokens.items())
     return [

@@ -8,7 +8,7 @@ from mini_vllm.core.request import Request
 
 
 def hash_block(file: Any, cases: list[tuple[int | None, list[int], list[str | None]]]) -> Result:
-    """Hash blocks whose parents are earlier cases; return which of them got the same hash as which first one."""
+    """Hash blocks whose parents are earlier cases; return for each the first case with the same hash."""
     hashes, first = list[bytes](), dict[bytes, int]()
     for number, (parent, tokens, extra) in enumerate(cases):
         parent_hash = file.ROOT_HASH if parent is None else hashes[parent]
@@ -19,7 +19,7 @@ def hash_block(file: Any, cases: list[tuple[int | None, list[int], list[str | No
 
 
 class TouchLog:
-    """A pool that only notes who got one more holder."""
+    """A pool that only records which blocks are touched."""
 
     def __init__(self) -> None:
         self.touched: list[int] = []
@@ -29,7 +29,7 @@ class TouchLog:
 
 
 def prefix_cache(file: Any, block_size: int, requests: list[Request], operations: list[Operation]) -> Result:
-    """Use a prefix cache as phase 2 would; note its answers, what it holds, who is alike, and the hit rate."""
+    """Use a prefix cache as phase 2 would; record its answers, its content, equal hashes, and the hit rate."""
     cache, pool, seen = file.HashPrefixCache(block_size), TouchLog(), Result()
     for name, *arguments in operations:
         request = requests[arguments[0]]

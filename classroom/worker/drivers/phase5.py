@@ -48,7 +48,7 @@ def admits(file: Any, cases: list[tuple[list[Request], list[Any]]]) -> Result:
 
 
 def should_sample(file: Any, settings: list[Any], cases: list[tuple[Request, int]]) -> Result:
-    """Ask a chunk policy who samples."""
+    """Return a chunk policy's `should_sample` for each case."""
     policy = file.ChunkedPrefillPolicy(true_clamp, *settings)
     return [bool(policy.should_sample(*case)) for case in cases]
 

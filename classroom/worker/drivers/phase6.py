@@ -7,12 +7,12 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 def batch_rows(file: Any, batch: list[ScheduledRequest]) -> Result:
-    """Return what `flatten_tokens` and `select_logits_rows` make of a batch."""
+    """Return `flatten_tokens` and `select_logits_rows` of a batch."""
     return [*[list(part) for part in file.flatten_tokens(batch)], list(file.select_logits_rows(batch))]
 
 
 def batch_places(file: Any, batch: list[ScheduledRequest], block_size: int) -> Result:
-    """Return what `compute_slot_mapping` and `pad_block_tables` make of a batch."""
+    """Return `compute_slot_mapping` and `pad_block_tables` of a batch."""
     tables = [list(table) for table in file.pad_block_tables(batch, block_size)]
     return [list(file.compute_slot_mapping(batch, block_size)), tables]
 
@@ -24,7 +24,7 @@ def write_kv(file: Any, *tensors: Any) -> Result:
 
 
 def paged_attention(file: Any, *arguments: Any) -> Result:
-    """Return what the tokens read."""
+    """Return the attention output of the tokens."""
     return [file.paged_attention(*arguments)]
 
 
