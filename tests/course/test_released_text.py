@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -108,11 +107,12 @@ def options_of(command: Any) -> set[str]:
 
 
 def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Command]) -> None:
-    settings = tomllib.loads((student / "pyproject.toml").read_text(encoding="utf-8"))
-    markers = {line.partition(":")[0] for line in settings["tool"]["pytest"]["ini_options"]["markers"]}
+    files = [path.name.split("_") for path in student.glob("labs/*/test_task*.py")]
+    tasks = {f"{task}_{number}" for _, task, number, *_ in files}
+    assert len(tasks) == len(files) > 20
     ours = [command for command in commands if command.words[0] == "pytest" and len(command.words) > 1]
     named = {command.words[command.words.index("-m") + 1] for command in ours if "-m" in command.words}
-    assert named == markers, "every task has its command"
+    assert named == tasks, "every task has its command"
     for command in ours:
         folders = [word for word in command.words[1:] if word.startswith("labs")]
         assert folders, command
