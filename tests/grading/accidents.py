@@ -1,4 +1,4 @@
-"""What learners hand in by accident, one change to a solved starter each, and what the grade must say about it."""
+"""Accidents in submissions, one change to a solved starter each, and the expected grade."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ ONE_TEST_ONLY = (
 class Accident:
     """A change to phase `phase`.
 
-    `spared` and `charged` are tasks with all points and with fewer. `words` stand in the message of some test,
-    or in the error of the phase if `error` says that nothing of it can be graded.
+    `spared` and `charged` are tasks with all points and with fewer. `message` is part of the message of some test,
+    or of the error of the phase if `error` says that nothing of it can be graded.
     """
 
     name: str
     phase: int
     change: Callable[[str], str | bytes | None]
-    words: str = ""
+    message: str = ""
     spared: tuple[int, ...] = ()
     charged: tuple[int, ...] = ()
     error: bool = False

@@ -1,4 +1,4 @@
-"""A copy of the course to write starters in, and to grade."""
+"""A copy of the course, to write starters in and to grade."""
 
 import ast
 import json
@@ -81,7 +81,7 @@ class Checkout:
         )
 
     def pytest(self, *arguments: str, **environment: str) -> str:
-        """Run the graded tests on the starters, as a learner does; return what is printed."""
+        """Run the graded tests on the starters, as a learner does; return the output."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],

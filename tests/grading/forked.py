@@ -19,7 +19,7 @@ FROM_HERE = "tests.grading.forked"
 
 
 def forked(checkout: Checkout, jobs: Sequence[tuple[int, str]], *options: str) -> Iterator[str]:
-    """Yield what a learner reads of `pytest` for each (phase, text of the starter)."""
+    """Yield the output of `pytest` for each (phase, text of the starter)."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     path = os.pathsep.join([str(checkout.folder), str(ROOT)])
     changed = {"LAB_IMPL": "starter", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path, "COLUMNS": "200"}
@@ -50,7 +50,7 @@ def serve(options: Sequence[str]) -> None:
 
 
 def run_tests(checkout: Checkout, phase: int, *options: str) -> str:
-    """Run the graded tests of a phase in a forked process; return what they print."""
+    """Run the graded tests of a phase in a forked process; return the output."""
     output = checkout.folder / "output.txt"
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Whatever a learner hands in, each accident costs only what it should, and the grade says what it was."""
+"""Each accident in a submission costs only the points that it should, and the grade names it."""
 
 import sys
 from typing import Any
@@ -12,7 +12,7 @@ WITHOUT_FORK = ("segfault", "loop that swallows all", "state that outlives a tes
 
 
 def grade_all(checkout: Checkout, accidents: list[Accident], **environment: str) -> dict[str, Any]:
-    """Grade many accidents, one in each phase at a time; return what the grade says about the phase of each."""
+    """Grade many accidents, one in each phase at a time; return the grade of the phase of each."""
     checkout.thin_out(6)
     found: dict[str, Any] = {}
     waiting = list(accidents)
@@ -45,9 +45,9 @@ def graded_without_fork(tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
 
 
 def check(accident: Accident, phase: dict[str, Any]) -> None:
-    """Compare the grade of a phase with what the accident says."""
+    """Compare the grade of a phase with the one that the accident expects."""
     if accident.error:
-        assert accident.words in (phase["error"] or "")
+        assert accident.message in (phase["error"] or "")
         assert phase["points"] == 0
         assert {task["status"] for task in phase["tasks"]} == {"error"}
         return
@@ -57,7 +57,7 @@ def check(accident: Accident, phase: dict[str, Any]) -> None:
     assert {number: points[number] for number in accident.spared} == dict.fromkeys(accident.spared, 10)
     assert all(points[number] < 10 for number in accident.charged), points
     messages = [test["message"] for task in tasks.values() for test in task["tests"] if test["outcome"] != "passed"]
-    assert not accident.words or any(accident.words in message for message in messages), messages[:3]
+    assert not accident.message or any(accident.message in message for message in messages), messages[:3]
     assert not any("not run" in test["outcome"] for task in tasks.values() for test in task["tests"])
 
 
@@ -68,7 +68,7 @@ def test_an_accident_costs_what_it_should(accident: Accident, graded: dict[str, 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("name", WITHOUT_FORK)
-def test_so_it_does_where_tests_share_a_process(name: str, graded_without_fork: dict[str, Any]) -> None:
+def test_the_same_holds_where_tests_share_a_process(name: str, graded_without_fork: dict[str, Any]) -> None:
     (accident,) = (accident for accident in ACCIDENTS if accident.name == name)
     check(accident, graded_without_fork[name])
 

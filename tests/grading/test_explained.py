@@ -1,4 +1,4 @@
-"""What a learner reads when `pytest labs` fails: their own lines, words, and none of our code."""
+"""The output of a failing `pytest labs`: the learner's own lines, an explanation, and none of the course's code."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def folder(checkout: Checkout, phase: int) -> str:
 
 
 def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str) -> str:
-    """Put a line into a function of the solved starter; return what the first failure of the phase says."""
+    """Put a line into a function of the solved starter; return the output with the first failure of the phase."""
     checkout.starter(phase).write_text(with_line(solution(phase), function, line), encoding="utf-8")
     said = checkout.pytest(folder(checkout, phase), "-q", "-x", *options)
     assert not OURS.search(said), said
@@ -41,7 +41,7 @@ def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """What is said of an endless loop in each phase."""
+    """The output for an endless loop in each phase."""
     checkout = Checkout(tmp_path_factory.mktemp("loops"))
     jobs = [(phase, with_line(solution(phase), LOOPS[phase], LOOP)) for phase in PHASES]
     return dict(zip(PHASES, forked(checkout, jobs, "--timeout=1", "-x"), strict=True))
@@ -67,20 +67,20 @@ def test_the_limit_holds_everywhere(checkout: Checkout, options: tuple[str, ...]
     assert "queue = FreeKVCacheBlockQueue(blocks [7, 3, 5])" in said
 
 
-def test_a_loop_that_nothing_ends_ends_pytest_with_words(checkout: Checkout) -> None:
+def test_a_loop_that_cannot_be_stopped_ends_pytest_with_a_message(checkout: Checkout) -> None:
     line = "import time; time.sleep(60)"
     checkout.starter(5).write_text(with_line(solution(5), "should_sample", line), encoding="utf-8")
     said = checkout.pytest(folder(checkout, 5), "-x", "--timeout=1", "--timeout-method=thread", "-m", "task5_3")
     assert "your code was still running after 1 seconds, and cannot be stopped" in said
 
 
-def test_without_a_wish_the_course_sets_the_limit(checkout: Checkout) -> None:
+def test_without_an_option_the_course_sets_the_limit(checkout: Checkout) -> None:
     program = "import time; t = time.process_time()\n        while time.process_time() < t + 11: turn = 7"
     said = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "10-0-4")
     assert "still running after 10 seconds" in said
 
 
-def test_an_endless_import_is_told_once(checkout: Checkout) -> None:
+def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
     checkout.starter(3).write_text("while True: pass\n", encoding="utf-8")
     said = checkout.pytest(folder(checkout, 3), "-q", "--timeout=1", "-m", "task3_3")
     assert said.count("labs/phase3_preemption/starter.py cannot be imported.") == 1
@@ -88,7 +88,7 @@ def test_an_endless_import_is_told_once(checkout: Checkout) -> None:
     assert not OURS.search(said), said
 
 
-def test_a_syntax_error_is_told_once(checkout: Checkout) -> None:
+def test_a_syntax_error_is_reported_once(checkout: Checkout) -> None:
     checkout.starter(3).write_text("x = 1\ndef broken(:\n", encoding="utf-8")
     said = checkout.pytest(folder(checkout, 3), "-q")
     assert said.count("labs/phase3_preemption/starter.py has a syntax error in line 2") == 1
@@ -96,14 +96,14 @@ def test_a_syntax_error_is_told_once(checkout: Checkout) -> None:
     assert not OURS.search(said), said
 
 
-def test_a_recursion_is_told_in_words(checkout: Checkout) -> None:
+def test_a_recursion_is_explained(checkout: Checkout) -> None:
     said = fail(checkout, 4, "hit_rate", "return self.hit_rate()")
     assert "The calls never came to an end (RecursionError)." in said
     assert said.count("return self.hit_rate()") == 1
 
 
 @pytest.mark.skipif(not VM_STATUS.is_file(), reason="memory is limited where Linux tells how much is used")
-def test_a_list_that_grows_for_ever_is_told_in_words(checkout: Checkout) -> None:
+def test_a_list_that_grows_without_end_is_explained(checkout: Checkout) -> None:
     said = fail(checkout, 4, "hit_rate", "grows = [0]\n        while True: grows *= 2")
     assert "Your code took more memory than a test may have (MemoryError)." in said
     assert "while True: grows *= 2" in said
@@ -122,7 +122,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What is said of each answer that a test cannot go on with."""
+    """The output for each answer that a test cannot continue with."""
     checkout = Checkout(tmp_path_factory.mktemp("answers"))
     jobs = [(phase, with_line(solution(phase), function, line)) for phase, function, line in ANSWERS]
     return list(forked(checkout, jobs))
@@ -137,7 +137,7 @@ def test_what_cannot_be_used_is_shown_without_our_code(unusable: list[str], inde
     assert not OURS.search(said), said
 
 
-def test_a_wrong_signature_is_told_with_the_right_one(checkout: Checkout) -> None:
+def test_a_wrong_signature_is_shown_with_the_right_one(checkout: Checkout) -> None:
     wrong = solution(1).replace("budget: int, threshold: int) -> int", "budget: int) -> int")
     checkout.starter(1).write_text(wrong, encoding="utf-8")
     said = checkout.pytest(folder(checkout, 1), "-q", "-m", "task1_1")

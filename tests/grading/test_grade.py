@@ -10,7 +10,7 @@ import pytest
 from course.grading.plan import PLAN_FILE, load_plan, make_plan, plan_text
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
 
-NOBODY_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
+NO_BLOCK_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
 TALLEST, WIDEST = 24, 80
 
 
@@ -61,7 +61,7 @@ def test_a_solved_course(checkout: Checkout) -> None:
 def test_the_earlier_phase_at_fault_is_named(tmp_path: Path, with_solutions: bool) -> None:
     checkout = Checkout(tmp_path, solutions=with_solutions)
     checkout.solve(1, 3)
-    checkout.starter(2).write_text(with_line(solution(2), "free", NOBODY_IS_FREED), encoding="utf-8")
+    checkout.starter(2).write_text(with_line(solution(2), "free", NO_BLOCK_IS_FREED), encoding="utf-8")
     (third,) = checkout.grade("--phase", "3")["phases"]
     assert (third["alone"]["status"], third["stack"]["status"]) == ("passed", "failed")
     assert third["stack"]["culprits"] == [2]
@@ -151,7 +151,7 @@ def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.Mo
         require_this_checkout()
 
 
-def test_the_first_failure_is_told_in_the_words_of_the_test(checkout: Checkout) -> None:
+def test_the_first_failure_is_shown_with_the_message_of_its_test(checkout: Checkout) -> None:
     checkout.starter(1).write_text(with_line(solution(1), "clamp", "return num_new"), encoding="utf-8")
     shown = checkout.run("--phase", "1", engines=False).stdout
     for words in ("Phase 1, task 1: test_clamp", "expected", "yours", "Hint:", "again: LAB_IMPL=starter pytest"):

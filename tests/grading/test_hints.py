@@ -145,7 +145,7 @@ def mistaken(name: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the first failure says, for each mistake."""
+    """The output with the first failure, for each mistake."""
     checkout = Checkout(tmp_path_factory.mktemp("course"))
     return dict(zip(MISTAKES, forked(checkout, [mistaken(name) for name in MISTAKES], "-x"), strict=True))
 

@@ -1,4 +1,4 @@
-"""A jail to try, or the reason why there is none."""
+"""The jail of this system, or the reason why there is none."""
 
 import pytest
 

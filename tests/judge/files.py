@@ -27,7 +27,7 @@ def texts_of_mistakes(phase: int) -> dict[str, str]:
 
 
 def fair_texts(phase: int) -> dict[str, str]:
-    """Return the alternatives as a learner would hand them in: with what they take from the reference inlined."""
+    """Return the alternatives as a learner would hand them in: with imports from the reference inlined."""
     return {subject.name: IMPORT_OF_ONE.sub(renamed, subject.text) for subject in alternatives(phase)}
 
 

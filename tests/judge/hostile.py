@@ -72,11 +72,11 @@ max = lambda *numbers: Equal(7)
 
 @dataclass(frozen=True)
 class Hostile:
-    """An attack that `clamp` makes, and what the first group's failure then says ("" for no failure)."""
+    """An attack by `clamp`, and part of the first group's failure message ("" for no failure)."""
 
     name: str
     code: str
-    words: str = ""
+    message: str = ""
     is_for_jail: bool = False
 
     def text(self, **names: str) -> str:

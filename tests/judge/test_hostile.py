@@ -1,4 +1,4 @@
-"""Whatever a file does, the judge goes on, gives what is due, and nothing happens outside of the jail."""
+"""Whatever a file does, the judge continues, awards the points due, and nothing changes outside the jail."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ from course.sandbox.channel import ChannelError
 from tests.grading.checkout import ROOT, solution
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
-SECRET = "a-secret-seed-that-nobody-reads"
-WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attack.words != LATE]
+SECRET = "a-secret-seed-that-no-worker-reads"
+WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attack.message != LATE]
 
 
 def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
     names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    judge = Judge(SECRET, jail, per_group=1, seconds=0.5 if attack.words == LATE else 1, phases=[1])
-    judge.groups = judge.groups[:2]  # clamp, and one that it has no part in
+    judge = Judge(SECRET, jail, per_group=1, seconds=0.5 if attack.message == LATE else 1, phases=[1])
+    judge.groups = judge.groups[:2]  # clamp, and one that does not call it
     (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
     return phase
 
@@ -36,9 +36,9 @@ def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
 def check(attack: Hostile, phase: PhaseGrade) -> None:
     clamp, *others = phase.groups
     failure = clamp.first_failure
-    if attack.words:
+    if attack.message:
         assert failure is not None
-        assert attack.words in failure.message
+        assert attack.message in failure.message
     else:
         assert failure is None, failure
     assert phase.error == ""
@@ -133,4 +133,4 @@ def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
         if not Path(f"/proc/{pid}").exists():
             return
         time.sleep(0.05)
-    pytest.fail("the worker lives on")
+    pytest.fail("the worker is still running")

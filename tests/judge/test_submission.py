@@ -1,4 +1,4 @@
-"""What is taken from a folder or a zip, and what is refused."""
+"""Files read from a folder or a zip, and submissions that are refused."""
 
 import os
 import stat
@@ -117,7 +117,7 @@ def test_no_zip_and_nothing(tmp_path: Path) -> None:
     assert "is neither a folder nor a zip" in read(tmp_path / "nothing").error
 
 
-def test_names_are_told_apart(tmp_path: Path) -> None:
+def test_submissions_of_the_same_name_get_different_names(tmp_path: Path) -> None:
     for name in ("ada/work", "bob/work"):
         (tmp_path / name).mkdir(parents=True)
     found = read_submissions([tmp_path / "ada" / "work", tmp_path / "bob" / "work"])

@@ -21,12 +21,12 @@ def course_minutes() -> int:
 
 
 def judge_points() -> list[int]:
-    """Return what the judge gives for each phase."""
+    """Return the judge's points for each phase."""
     return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
 
 
 @pytest.mark.parametrize("match", list(CHECK.finditer(GUIDE)), ids=lambda match: match[1])
-def test_what_the_guide_says_is_so(match: re.Match[str]) -> None:
+def test_the_numbers_of_the_guide_are_right(match: re.Match[str]) -> None:
     assert eval(match[1], {"course_minutes": course_minutes, "judge_points": judge_points, "sum": sum}) is True
     assert all(re.search(rf"(?<!\d){number}(?!\d)", GUIDE[: match.start()]) for number in numbers_claimed(match[1]))
 

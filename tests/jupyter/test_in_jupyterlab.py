@@ -40,7 +40,7 @@ def film() -> Film:
 
 @pytest.fixture
 def player(phase_1: Screen) -> Any:
-    """The first time machine of the notebook, at its first step, with nobody followed."""
+    """The first time machine of the notebook, at its first step, with nothing followed."""
     widget = phase_1.page.locator(PLAYER).first
     widget.scroll_into_view_if_needed()
     widget.focus()
@@ -157,7 +157,7 @@ watch(Lab(phase=1).play(make_workload(1, 4)))
 
 
 def test_an_edited_starter_runs_in_the_same_kernel(opened: Opener, course: Path) -> None:
-    """First a cell says which task is missing; then it shows the run of what was saved meanwhile."""
+    """First a cell names the missing task; then it shows the run of the code that was saved meanwhile."""
     starter = course / "labs" / "phase1_scheduler_step" / "starter.py"
     untouched = starter.read_text(encoding="utf-8")
     screen = opened(PLAY).run_all()

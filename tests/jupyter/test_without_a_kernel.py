@@ -1,4 +1,4 @@
-"""Widgets where they cannot run: in an exported page without network, and in a notebook that nobody trusts yet."""
+"""Widgets where they cannot run: in an exported page without network, and in a notebook that is not trusted yet."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_an_exported_page_shows_its_pictures_offline(saved: Path, offline: Any, 
     assert_a_picture_of_step_5(offline)
 
 
-def test_a_notebook_that_nobody_trusts_yet_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:
+def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:
     screen = opened(saved=changed)
     assert not screen.page.evaluate(TRUSTED)
     screen.page.screenshot(path=tmp_path / "untrusted.png")

@@ -36,6 +36,6 @@ def errors(notebook: nbformat.NotebookNode) -> list[str]:
 
 
 def notices(notebook: nbformat.NotebookNode) -> list[str]:
-    """Return the words that stand in place of results."""
+    """Return the notices shown instead of results."""
     outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
     return [data["text/plain"] for data in outputs if 'role="note"' in data.get("text/html", "")]

@@ -1,4 +1,4 @@
-"""The folded answers of the notebooks are what their cells say, and no cell ends in an error or a notice."""
+"""The folded answers of the notebooks match the output of their cells; no cell ends in an error or a notice."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ ONE_WAY = {  # what a learner writes in cells that ask for it
         "+= 0  # and this": "+= request.num_prompt_tokens + 2 * request.num_output_tokens",
     },
 }
-SAID = {
+EXPECTED = {
     "00_tour": {
         "questions =": ["capital of Norway is Oslo", "went home"],
         "watch(run": ["step 63 of 114", "so D is preempted", "blocks of A: 1 2 9 12 15 5", "given back: D( \\d+){5}"],
@@ -91,8 +91,8 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_the_answers_are_what_the_cells_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_answers_match_the_output_of_the_cells(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_IMPL", "solution")
     monkeypatch.setenv("PYTHONPATH", str(NOTEBOOKS.parent))
     notebook = read(NOTEBOOKS / f"{name}.ipynb")
@@ -100,17 +100,17 @@ def test_the_answers_are_what_the_cells_say(name: str, monkeypatch: pytest.Monke
         for asked, written in ONE_WAY.get(name, {}).items():
             cell.source = cell.source.replace(asked, written)
     NotebookClient(notebook, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
-    said = dict(outputs(notebook))
-    assert {source.partition("\n")[0]: text for source, text in said.items() if MISSING.search(text)} == {}
-    for begins, patterns in SAID[name].items():
-        texts = [text for source, text in said.items() if source.startswith(begins)]
+    shown = dict(outputs(notebook))
+    assert {source.partition("\n")[0]: text for source, text in shown.items() if MISSING.search(text)} == {}
+    for begins, patterns in EXPECTED[name].items():
+        texts = [text for source, text in shown.items() if source.startswith(begins)]
         assert len(texts) == 1, begins
         for pattern in patterns:
             assert re.search(pattern, texts[0]), f"{begins}: no {pattern!r} in\n{texts[0]}"
 
 
 def outputs(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield for each code cell its source, and what it printed and showed as text."""
+    """Yield for each code cell its source and its output as text."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
             yield (

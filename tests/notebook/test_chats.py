@@ -21,16 +21,16 @@ def lab() -> Lab:
 
 @pytest.fixture(scope="module")
 def chats(lab: Lab) -> ChatRun:
-    asked = lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
-    assert isinstance(asked, ChatRun)
-    return asked
+    run = lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
+    assert isinstance(run, ChatRun)
+    return run
 
 
-def test_answers_come_with_their_question_and_pace(chats: ChatRun) -> None:
-    told = str(answers(chats))
-    assert f"{QUESTIONS[1]}\n    The capital of Norway is Oslo." in told
-    assert "(2 tokens, " in told
-    assert "ms per token)" in told
+def test_answers_have_their_question_and_latency(chats: ChatRun) -> None:
+    text = str(answers(chats))
+    assert f"{QUESTIONS[1]}\n    The capital of Norway is Oslo." in text
+    assert "(2 tokens, " in text
+    assert "ms per token)" in text
     assert list(chats.token_ids) == QUESTIONS
 
 
@@ -56,13 +56,13 @@ def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
     assert f"It reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
 
 
-def test_a_step_that_was_not_is_refused_in_words(lab: Lab, chats: ChatRun) -> None:
+def test_a_step_that_does_not_exist_is_refused_with_a_message(lab: Lab, chats: ChatRun) -> None:
     refused = lab.lay_out(chats, len(chats.recording.steps))
     assert isinstance(refused, Notice)
     assert f"step must be 0 to {len(chats.recording.steps) - 1}" in refused.text
 
 
-def test_what_is_missing_is_passed_on(lab: Lab) -> None:
+def test_a_notice_is_passed_on(lab: Lab) -> None:
     notice = Notice("missing", "phase 6")
     assert lab.lay_out(notice, 0) is notice
     assert lab.watch_batch(notice, 0) is notice

@@ -1,4 +1,4 @@
-"""A function in a new process: its value, its words when it fails, and no harm to the caller."""
+"""A function in a new process: its value, the explanation when it fails, and no harm to the caller."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def refuse() -> None:
     raise ValueError("block_size must be at least 1, got 0")
 
 
-def test_the_value_comes_back_and_what_was_printed_appears(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_value_is_returned_and_the_output_appears(capsys: pytest.CaptureFixture[str]) -> None:
     assert in_fresh_process(add, 2, 3) == 5
     assert capsys.readouterr().out == "adding\n"
 
@@ -65,17 +65,17 @@ def test_the_function_runs_in_another_process() -> None:
         (refuse, "block_size must be at least 1, got 0"),
     ],
 )
-def test_an_early_end_is_told_in_words(function: object, words: str) -> None:
+def test_an_early_end_is_explained(function: object, words: str) -> None:
     with pytest.raises(FreshError, match=words):
         in_fresh_process(function)  # type: ignore[arg-type]
 
 
-def test_what_takes_too_long_is_stopped() -> None:
+def test_a_call_that_takes_too_long_is_stopped() -> None:
     with pytest.raises(FreshError, match=r"No answer within 1\.5 seconds"):
         in_fresh_process(sleep_long, seconds=1.5)
 
 
-def test_what_the_code_writes_to_the_channel_is_no_answer() -> None:
+def test_output_to_the_channel_is_not_taken_for_an_answer() -> None:
     assert in_fresh_process(write_everywhere) == 5
 
 

@@ -1,4 +1,4 @@
-"""What a notebook's cells get: results, or words about what is missing."""
+"""Results in a notebook's cells, or a notice about a missing task."""
 
 import re
 import shutil
@@ -81,7 +81,7 @@ def test_a_config_is_taken_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert played.stalled in capsys.readouterr().out
 
 
-def test_a_config_that_the_phases_cannot_serve_is_refused_in_words() -> None:
+def test_a_config_that_the_phases_cannot_serve_is_refused_with_a_message() -> None:
     refused = Lab(4, "solution").play(WORKLOAD, SMALL_POOL)
     assert isinstance(refused, Notice)
     assert "phase 5 (chunked prefill) is absent" in refused.text
@@ -151,13 +151,13 @@ def test_a_task_that_is_missing_is_named_with_what_to_do(monkeypatch: pytest.Mon
     assert "solution:1-3,starter:4-6" in notice.text
 
 
-def test_what_each_phase_bought_is_said_in_rows_and_sentences() -> None:
-    bought = Lab(3, "solution").ablation()
-    assert isinstance(bought, AblationTable)
-    assert [row[0] for row in bought.rows()] == ["1", "1-2", "1-3"]
-    assert "preemptions" in bought.sentences()[-1]
-    bundle = bought._repr_mimebundle_()
-    for row in bought.rows():
+def test_the_ablation_has_rows_and_sentences() -> None:
+    table = Lab(3, "solution").ablation()
+    assert isinstance(table, AblationTable)
+    assert [row[0] for row in table.rows()] == ["1", "1-2", "1-3"]
+    assert "preemptions" in table.sentences()[-1]
+    bundle = table._repr_mimebundle_()
+    for row in table.rows():
         for cell in row:
             assert f"<td>{cell}</td>" in bundle["text/html"]
             assert cell in bundle["text/plain"]
@@ -169,7 +169,7 @@ def text_of(widget: Any) -> str:
     return str(data["text/plain"])
 
 
-def test_pictures_of_runs_and_of_what_is_missing() -> None:
+def test_pictures_of_runs_and_notices_instead_of_them() -> None:
     lab = Lab(4, "solution")
     before, after = lab.play(WORKLOAD, phases=3), lab.play(WORKLOAD)
     assert "step 2 of" in text_of(watch(after, 2))
@@ -182,7 +182,7 @@ def test_pictures_of_runs_and_of_what_is_missing() -> None:
     assert same_answers(notice, after) is notice
 
 
-def test_other_answers_are_named() -> None:
+def test_different_answers_are_named() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
     assert isinstance(run, WorkloadRun)
     other = WorkloadRun(run.recording, {**run.token_ids, "r1": [0]})
@@ -192,9 +192,9 @@ def test_other_answers_are_named() -> None:
 def test_only_requests_of_both_runs_are_compared() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
     assert isinstance(run, WorkloadRun)
-    one, nobody = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
+    one, none = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
     assert same_answers(one, run) == "The request generated the same tokens in both runs."
-    assert same_answers(run, nobody) == "The two runs have no request in common."
+    assert same_answers(run, none) == "The two runs have no request in common."
 
 
 def test_show_passes_a_notice_on() -> None:
@@ -206,7 +206,7 @@ def test_show_passes_a_notice_on() -> None:
     assert bundle["text/plain"] == "title\n<b>text</b>"
 
 
-def test_graded_tests_say_what_they_graded() -> None:
+def test_graded_tests_name_the_code_that_they_grade() -> None:
     graded = Lab(1, "solution").test(1)
     assert graded
     assert "LAB_IMPL=solution pytest labs/phase1_scheduler_step -m task1_1" in repr(graded)
@@ -217,16 +217,16 @@ def test_all_phases_have_a_starter_to_name() -> None:
     assert all(starter_path(phase).exists() for phase in range(1, len(PHASE_NAMES) + 1))
 
 
-def test_a_run_is_told_a_line_a_step() -> None:
-    told = as_text(Lab(5, "solution").play(WORKLOAD))
-    assert isinstance(told, StepText)
-    assert repr(told).splitlines()[0].startswith("step 0 ")
-    assert any("PREEMPTED" in line or "done" in line for line in told.lines)
+def test_a_run_as_text_has_a_line_per_step() -> None:
+    text = as_text(Lab(5, "solution").play(WORKLOAD))
+    assert isinstance(text, StepText)
+    assert repr(text).splitlines()[0].startswith("step 0 ")
+    assert any("PREEMPTED" in line or "done" in line for line in text.lines)
     notice = Notice("missing", "phase 4")
     assert as_text(notice) is notice
 
 
-def test_results_are_told_by_name_unless_one_is_missing() -> None:
+def test_results_are_listed_by_name_unless_one_is_missing() -> None:
     notice = Notice("missing", "phase 4")
     results: dict[str, list[int] | Notice] = {"a": [1, 2], "bcd": [3]}
     assert repr(each_as_text(results, len)) == "a    2\nbcd  1"

@@ -40,7 +40,7 @@ def test_the_reference_gives_no_notice(
 
 
 def lines(run: WorkloadRun) -> list[str]:
-    """Return each step in words."""
+    """Return each step as text."""
     states = (run.recording.state(step) for step in range(len(run.recording.steps)))
     return [" ".join(step_line(state).split()) for state in states]
 
@@ -51,7 +51,7 @@ def table(run: WorkloadRun, step: int, request: str) -> list[int]:
 
 
 def first_token_step(run: WorkloadRun, request: str) -> int:
-    """Return the step in which a request says its first token."""
+    """Return the step in which a request samples its first token."""
     return next(record["step"] for record in run.recording.steps if request in record["sampled"])
 
 
@@ -68,9 +68,9 @@ def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> di
 
 @pytest.mark.parametrize("cells", [1], indirect=True)
 def test_answers_of_the_scheduler_step(cells: dict[str, Any]) -> None:
-    said = lines(cells["played"])
-    assert [line.split("free ")[1] for line in said[:3]] == ["A:8p", "A:1 B:8p", "A:1 B:1 C:8p"]
-    assert len(said) == 6
+    steps = lines(cells["played"])
+    assert [line.split("free ")[1] for line in steps[:3]] == ["A:8p", "A:1 B:8p", "A:1 B:1 C:8p"]
+    assert len(steps) == 6
     assert "C:8p" in lines(cells["played_narrow"])[4]
 
 
@@ -92,10 +92,10 @@ def test_answers_of_the_block_pool(cells: dict[str, Any]) -> None:
 @pytest.mark.parametrize("cells", [3], indirect=True)
 def test_answers_of_preemption(cells: dict[str, Any]) -> None:
     assert cells["stalled"].stalled
-    said = lines(cells["whole"])
-    assert "C PREEMPTED for B" in said[1]
-    assert "1 free A:1" in said[5]
-    assert "C:5p" in said[9]
+    steps = lines(cells["whole"])
+    assert "C PREEMPTED for B" in steps[1]
+    assert "1 free A:1" in steps[5]
+    assert "C:5p" in steps[9]
     its_own = lines(cells["lab"].play(cells["four"], cells["replace"](cells["config"], num_gpu_blocks=6)))
     assert "1 free A:1 B:1 | C PREEMPTED for itself" in its_own[1]
     assert ["C:5p" in its_own[5], "D:4p" in its_own[9]] == [True, True]

@@ -1,4 +1,4 @@
-"""Knobs over the learner's engine: what turns, what is said, what is refused."""
+"""Controls over the learner's engine: settings, the sentence below, and settings that are refused."""
 
 import re
 from dataclasses import replace
@@ -27,7 +27,7 @@ def test_the_panel_begins_with_the_run_of_its_config(panel: Panel) -> None:
     assert panel.draw(**start()).sentence.startswith("Steps 28 (first 28), preemptions 2 (first 2)")
 
 
-def test_a_larger_pool_needs_no_preemption_and_says_the_same(panel: Panel) -> None:
+def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Panel) -> None:
     panel.set(**start() | {"num_gpu_blocks": 64, "step": MOST_STEPS})
     assert "preemptions 0 (first 2)" in panel.answer["sentence"]
     assert panel.answer["sentence"].endswith("The answers are the same, token for token.")
@@ -35,7 +35,7 @@ def test_a_larger_pool_needs_no_preemption_and_says_the_same(panel: Panel) -> No
 
 
 @pytest.mark.parametrize(
-    ("turned", "said"),
+    ("changed", "expected"),
     [
         ({"num_gpu_blocks": 40}, "Steps 27 .* preemptions 0 .* computed 190 "),
         ({"num_gpu_blocks": 12}, "Steps 50 .* preemptions 8 "),
@@ -47,13 +47,13 @@ def test_a_larger_pool_needs_no_preemption_and_says_the_same(panel: Panel) -> No
         ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, "Steps 27 .* computed 211 "),
     ],
 )
-def test_the_answers_of_the_tour(panel: Panel, turned: dict[str, object], said: str) -> None:
-    sentence = panel.draw(**start() | turned).sentence
-    assert re.search(said, sentence), sentence
+def test_the_answers_of_the_tour(panel: Panel, changed: dict[str, object], expected: str) -> None:
+    sentence = panel.draw(**start() | changed).sentence
+    assert re.search(expected, sentence), sentence
     assert sentence.endswith("The answers are the same, token for token.")
 
 
-def test_settings_that_cannot_be_are_refused_in_words(panel: Panel) -> None:
+def test_impossible_settings_are_refused_with_a_message(panel: Panel) -> None:
     panel.set(**start() | {"enable_chunked_prefill": False})
     assert "max_num_batched_tokens must be at least max_model_len (64)" in panel.answer["error"]
     panel.set(**start() | {"num_gpu_blocks": 8})
@@ -61,7 +61,7 @@ def test_settings_that_cannot_be_are_refused_in_words(panel: Panel) -> None:
 
 
 def start() -> dict[str, object]:
-    """What the knobs say at first."""
+    """The initial values of the controls."""
     return {knob.name: knob.value for knob in engine_knobs(CONFIG, step=6)}
 
 
@@ -72,13 +72,13 @@ def test_without_an_engine_there_are_no_knobs(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(bench(lab), Notice)
 
 
-def test_a_notice_becomes_words_in_a_panel() -> None:
+def test_a_notice_becomes_an_error_in_a_panel() -> None:
     assert require_result(3) == 3
     with pytest.raises(ValueError, match="missing\nphase 4"):
         require_result(Notice("missing", "phase 4"))
 
 
-def test_measured_runs_say_the_same_in_fewer_steps() -> None:
+def test_measured_runs_give_the_same_text_in_fewer_steps() -> None:
     configs = [replace(SMALL_POOL, max_num_seqs=n, max_model_len=128, num_gpu_blocks=120) for n in (1, 2)]
     params = SamplingParams(max_tokens=3, ignore_eos=True)
     one, two = require_result(Lab(6, "solution").run(measure, ["Hello.", "Who are you?"], configs, params, phases=6))

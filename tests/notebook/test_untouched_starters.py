@@ -1,4 +1,4 @@
-"""The notebooks of a learner who has written nothing yet: every cell runs, and says which task comes next."""
+"""The notebooks of a learner who has written nothing yet: every cell runs, and names the next task."""
 
 from pathlib import Path
 
@@ -14,6 +14,6 @@ def test_every_cell_runs_and_a_phase_that_is_missing_is_named(path: Path) -> Non
     notebook = executed(path, "starter")
     assert errors(notebook) == []
     if path.stem[:2] in PHASES:
-        told = notices(notebook)
-        assert told
-        assert all("Phase 1, task 1: clamp" in notice or "No reference here" in notice for notice in told), told
+        found = notices(notebook)
+        assert found
+        assert all("Phase 1, task 1: clamp" in notice or "No reference here" in notice for notice in found), found
