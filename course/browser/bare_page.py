@@ -4,14 +4,14 @@ import json
 from typing import Any
 
 MODEL = """<!doctype html><style>%s</style><div id="host"></div><script>
-window.heard = {};
+window.listeners = {};
 window.model = { state: {}, saved: 0, sent: [],
   get(name) { return this.state[name]; },
   set(name, value) { if (this.state[name] === value) return; this.state[name] = value;
-    this.sent.push([name, value]); for (const f of heard["change:" + name] ?? []) f(); },
+    this.sent.push([name, value]); for (const f of listeners["change:" + name] ?? []) f(); },
   save_changes() { this.saved += 1; },
-  on(name, f) { (heard[name] ??= []).push(f); },
-  off(name, f) { heard[name] = heard[name].filter((g) => g !== f); } };
+  on(name, f) { (listeners[name] ??= []).push(f); },
+  off(name, f) { listeners[name] = listeners[name].filter((g) => g !== f); } };
 window.start = async (source, state) => { Object.assign(model.state, state);
   const module = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   window.stop = module.default.render({ model, el: document.getElementById("host") }); };

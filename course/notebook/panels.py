@@ -10,7 +10,7 @@ from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.views.knobs import Choice, Knob, Slide, Switch
 from course.views.picture import Picture
-from course.views.policy_bench import Contest, Outcome, hold_contest, policy_bench
+from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from course.views.show import panel
 from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest
@@ -66,15 +66,15 @@ def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfi
 
 
 def bench(lab: Lab) -> "Panel | Notice":
-    """Return the policy bench, with the lab's engine serving the requests."""
-    first = lab.run(hold_contest, Contest())
+    """Return the policy comparison, with the lab's engine serving the requests."""
+    first = lab.run(compare_policies, PolicyComparison())
     if isinstance(first, Notice):
         return first
 
-    def hold(contest: Contest) -> list[Outcome]:
-        return require_result(lab.run(hold_contest, contest))
+    def compare(comparison: PolicyComparison) -> list[PolicyResult]:
+        return require_result(lab.run(compare_policies, comparison))
 
-    return policy_bench(hold)
+    return policy_panel(compare)
 
 
 def require_result(result: T | Notice) -> T:

@@ -1,20 +1,23 @@
-"""Parts of a chart: scales, axes, curves, and values written where they are."""
+"""Parts of a chart: scales, axes, curves, labelled points, and the sheet that holds charts."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from course.views import svg
+from course.views.parts import SMALL
+from course.views.picture import Layer, Picture
 from course.views.svg import Markup
-from course.views.typeset import text_width
+from course.views.typeset import text_width, wrap
 
 Point = tuple[float, float]
-SMALL = 10.5
 LABEL = 12
 TICK_GAP = 6
 SHORT = 150
-"""A scale whose ends are no further apart than this factor has more ticks than the powers of ten."""
+"""A scale whose ends differ by at most this factor has more ticks than the powers of ten."""
 NEARLY = 1e-9
+MARGIN, SPAN = 10, 700
+MOST_LINES = 4
 
 
 def round_values(direction: int, near: float) -> list[float]:
@@ -25,7 +28,7 @@ def round_values(direction: int, near: float) -> list[float]:
 
 @dataclass(frozen=True)
 class LogScale:
-    """Values from `low` to `high` on a length from `start` to `end` (px), a decade as long as any other."""
+    """Values from `low` to `high` on a logarithmic scale from `start` to `end` (px)."""
 
     low: float
     high: float
@@ -34,18 +37,18 @@ class LogScale:
 
     @classmethod
     def around(cls, values: Iterable[float], start: float, end: float) -> "LogScale":
-        """Return a scale that holds all values, which must be over 0, and ends at 1, 2 or 5 of some power of ten."""
+        """Return a scale for values over 0 whose ends are 1, 2 or 5 times a power of ten."""
         known = list(values)
         low = max(value for value in round_values(-1, min(known)) if value <= min(known))
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
-        """Return where a value is. What lies outside is at the nearer end."""
+        """Return the place of a value; a value outside the scale is at the nearer end."""
         share = math.log10(min(max(value, self.low), self.high) / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return the powers of ten on the scale; of a short scale their doubles and fivefolds too."""
+        """Return the powers of ten on the scale; on a short scale also 2 and 5 times each."""
         steps = (1, 2, 5) if self.high <= SHORT * self.low else (1,)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
@@ -65,22 +68,22 @@ class PercentScale:
         return self.start + share * (self.end - self.start)
 
 
-def x_axis(scale: LogScale, top: float, bottom: float, in_words: Callable[[float], str]) -> Markup:
-    """Return upright rules at the ticks, with as many of them in words below as have room up to the scale's end."""
+def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> Markup:
+    """Return vertical rules at the ticks, with as many labels below as have room up to the end of the scale."""
     parts, taken = [], -math.inf
     for value in scale.ticks():
-        x, half = scale(value), text_width(in_words(value), SMALL) / 2
+        x, half = scale(value), text_width(as_text(value), SMALL) / 2
         parts.append(svg.line(x, top, x, bottom, class_="mv-rule", stroke_opacity=0.6))
         middle = min(x, scale.end - half)
         if middle - half > taken:
-            parts.append(svg.text(middle, bottom + 14, in_words(value), class_="mv-small mv-faint mv-middle"))
+            parts.append(svg.text(middle, bottom + 14, as_text(value), class_="mv-small mv-faint mv-middle"))
             taken = middle + half + TICK_GAP
     parts.append(svg.line(scale.start, bottom, scale.end, bottom, class_="mv-rule"))
     return svg.joined(parts)
 
 
 def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Markup:
-    """Return level rules at the (y, label) places, labelled on their left."""
+    """Return horizontal rules at the (y, label) places, labelled on their left."""
     return svg.joined(
         svg.group(
             svg.line(left, y, right, y, class_="mv-rule", stroke_opacity=0.6),
@@ -110,9 +113,9 @@ def dot(point: Point, color: str, radius: float = 4) -> Markup:
 
 
 def below_right(point: Point, content: str, left: float, right: float) -> Markup:
-    """Return words below a point on a rising curve, where the curve is not; right of it if there is room.
+    """Return text below a point on a rising curve, clear of the curve and between `left` and `right`.
 
-    They keep between `left` and `right`. At the right edge they stand left of the point and above it.
+    It is right of the point if there is room, else left of it and above.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)
@@ -122,7 +125,7 @@ def below_right(point: Point, content: str, left: float, right: float) -> Markup
 
 
 def above_left(point: Point, content: str, left: float) -> Markup:
-    """Return words that end above a point on a rising curve, where the curve is not, and begin right of `left`."""
+    """Return text that ends above a point on a rising curve, clear of the curve, and begins right of `left`."""
     x, y = point
     width = text_width(content, LABEL, bold=True)
     return svg.text(max(x - 6, left + width), y - 8, content, class_="mv-strong mv-cased mv-end")
@@ -131,3 +134,21 @@ def above_left(point: Point, content: str, left: float) -> Markup:
 def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> Markup:
     """Return lines of text, one below the other."""
     return svg.joined(svg.text(x, y + 16 * n, content, **attributes) for n, content in enumerate(lines))
+
+
+def sheet(
+    title: str, layers: Sequence[Layer], y: float, sentence: str, text_alternative: str, look: str = ""
+) -> Picture:
+    """Return a picture of charts under its title, with the sentence at `y` as its last lines."""
+    lines = wrap(sentence, SPAN, LABEL, MOST_LINES)
+    return Picture(
+        title,
+        y + 16 * MOST_LINES,
+        (
+            Layer("title", svg.text(MARGIN, 22, title, class_="mv-title")),
+            *layers,
+            Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)),
+        ),
+        sentence,
+        text_alternative,
+    )

@@ -1,4 +1,4 @@
-"""A sequence of pictures of one shape, in a form that holds what does not change only once."""
+"""A sequence of pictures of one shape, encoded so that unchanged layers are stored once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from course.views.picture import Picture
 class Film:
     """Pictures with the same layers in the same places, one per step.
 
-    `follow` lists what the reader can follow, as (key, name): the key is `request:0` for what is marked
+    `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. Raises `ValueError` if the pictures differ in shape.
     """
 
@@ -30,7 +30,7 @@ class Film:
         return len(self.pictures)
 
     def __getitem__(self, step: int) -> Picture:
-        """Return one picture. Raises `ValueError` if there is no such step."""
+        """Return one picture. Raises `ValueError` for a step outside the film."""
         if not 0 <= step < len(self.pictures):
             raise ValueError(f"step is {step}, but there are steps 0 to {len(self.pictures) - 1}")
         return self.pictures[step]
@@ -38,8 +38,8 @@ class Film:
     def encode(self) -> dict[str, Any]:
         """Return the film for the player.
 
-        `svg` is the first picture. `fragments` are all different contents of layers and text twins. A frame
-        has `changes`, a flat list of layer number and fragment number of each layer that is not as before.
+        `svg` is the first picture. `fragments` are the distinct contents of layers and text alternatives. A frame
+        has `changes`, a flat list of the layer number and fragment number of each layer that changed.
         """
         numbers: dict[str, int] = {}
         frames = []
@@ -52,7 +52,7 @@ class Film:
                     "changes": [number for i in changed for number in (i, now[i])],
                     "title": picture.title,
                     "sentence": picture.sentence,
-                    "twin": numbers.setdefault(picture.twin, len(numbers)),
+                    "text_alternative": numbers.setdefault(picture.text_alternative, len(numbers)),
                 }
             )
             before = now
@@ -66,6 +66,6 @@ class Film:
 
 
 def shape(picture: Picture) -> tuple[object, ...]:
-    """Return what all pictures of a film have in common."""
+    """Return the properties that all pictures of a film share."""
     places = [(layer.name, layer.x, layer.y, dict(layer.data)) for layer in picture.layers]
     return picture.width, picture.height, places

@@ -1,4 +1,4 @@
-"""What a reader can turn: numbers, choices and switches, and the check of what comes back."""
+"""The knobs of a panel: numbers, choices and switches, and the check of their values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Slide:
-    """A number between two ends. `unit` stands behind it."""
+    """A number between `low` and `high`. `unit` is shown after it."""
 
     name: str
     label: str
@@ -28,7 +28,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words or numbers, such as the powers of two."""
+    """One of a few values, such as the powers of two."""
 
     name: str
     label: str
@@ -67,7 +67,7 @@ Knob = Slide | Choice | Switch
 
 
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values if the knobs can have them. Raises `ValueError` that names the knob and its range."""
+    """Return the values if all are legal. Raises `ValueError` that names the knob and its range."""
     if unknown := values.keys() - knobs.keys():
         raise ValueError(f"there is no knob {', '.join(sorted(unknown))}; there are {', '.join(knobs)}")
     return {name: knobs[name].checked(value) for name, value in values.items()}

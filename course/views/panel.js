@@ -1,5 +1,5 @@
-// Asks Python for a picture when a knob is let go. One question at a time is on its way; newer ones replace
-// each other while it is.
+// Requests a picture from Python when a knob is released. One request at a time is pending; meanwhile a newer
+// one replaces an older one.
 
 function make(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -22,7 +22,7 @@ function valueOf(knob, input) {
   return knob.kind === "switch" ? input.checked : knob.options[input.selectedIndex];
 }
 
-function inWords(knob, value) {
+function valueText(knob, value) {
   return knob.kind === "slide" ? `${value.toLocaleString("en")} ${knob.unit}`.trim() : "";
 }
 
@@ -30,61 +30,61 @@ function render({ model, el: root }) {
   const knobs = model.get("knobs"), inputs = {}, outputs = {};
   const controls = make("div", { className: "mvw-controls" });
   const picture = make("div", { className: "mvw-picture" });
-  const error = make("div", { className: "mvw-error" }), heard = make("div", { className: "mvw-heard" });
+  const error = make("div", { className: "mvw-error" }), spoken = make("div", { className: "mvw-spoken" });
   error.setAttribute("role", "alert");
-  heard.setAttribute("aria-live", "polite");
-  const twin = make("pre"), summary = make("summary", { textContent: "In words" });
+  spoken.setAttribute("aria-live", "polite");
+  const text = make("pre"), summary = make("summary", { textContent: "As text" });
   root.classList.add("mvw");
-  root.replaceChildren(controls, picture, error, heard, make("details", {}, summary, twin));
-  // The picture that stands behind a widget in a saved notebook is not needed while the widget runs.
+  root.replaceChildren(controls, picture, error, spoken, make("details", {}, summary, text));
+  // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
-  let newest = model.get("question").ticket, onItsWay = null, held = null;
+  let newest = model.get("question").ticket, pending = null, next = null;
 
   const values = () => Object.fromEntries(knobs.map((knob) => [knob.name, valueOf(knob, inputs[knob.name])]));
-  function tell(knob) {
-    const words = inWords(knob, valueOf(knob, inputs[knob.name]));
-    outputs[knob.name].textContent = words;
-    if (words) inputs[knob.name].setAttribute("aria-valuetext", words);
+  function showValue(knob) {
+    const text = valueText(knob, valueOf(knob, inputs[knob.name]));
+    outputs[knob.name].textContent = text;
+    if (text) inputs[knob.name].setAttribute("aria-valuetext", text);
   }
   function ask() {
     newest += 1;
-    held = { ticket: newest, values: values() };
+    next = { ticket: newest, values: values() };
     root.classList.add("mvw-busy");
     root.dataset.ticket = newest;
     send();
   }
   function send() {
-    if (onItsWay !== null || held === null) return;
-    onItsWay = held.ticket;
-    model.set("question", held);
-    held = null;
+    if (pending !== null || next === null) return;
+    pending = next.ticket;
+    model.set("question", next);
+    next = null;
     model.save_changes();
   }
   function show() {
     const answer = model.get("answer");
-    if (answer.ticket < onItsWay) return;
-    onItsWay = null;
-    root.classList.toggle("mvw-busy", held !== null);
+    if (answer.ticket < pending) return;
+    pending = null;
+    root.classList.toggle("mvw-busy", next !== null);
     root.dataset.answered = answer.ticket;
     error.textContent = answer.error ?? "";
     if (!answer.error) {
       picture.innerHTML = answer.svg;
-      heard.textContent = answer.sentence;
-      twin.textContent = answer.twin;
+      spoken.textContent = answer.sentence;
+      text.textContent = answer.text_alternative;
     }
     send();
   }
   function take() {
     const question = model.get("question");
     if (question.ticket <= newest) return;
-    newest = onItsWay = question.ticket;
-    held = null;
+    newest = pending = question.ticket;
+    next = null;
     for (const knob of knobs) {
       const input = inputs[knob.name], value = question.values[knob.name];
       if (knob.kind === "slide") input.value = value;
       else if (knob.kind === "switch") input.checked = value;
       else input.selectedIndex = knob.options.indexOf(value);
-      tell(knob);
+      showValue(knob);
     }
   }
 
@@ -93,10 +93,10 @@ function render({ model, el: root }) {
     outputs[knob.name] = make("output");
     input.setAttribute("aria-label", knob.label);
     input.dataset.knob = knob.name;
-    input.oninput = () => tell(knob);
+    input.oninput = () => showValue(knob);
     input.onchange = ask;
     controls.append(make("span", { textContent: knob.label }), input, outputs[knob.name]);
-    tell(knob);
+    showValue(knob);
   }
   for (const part of root.querySelectorAll("input, select, summary")) part.dataset.lmSuppressShortcuts = "true";
   show();

@@ -1,4 +1,4 @@
-"""One picture: named layers of SVG, the sentence about it, and the same facts in words."""
+"""One picture: named layers of SVG, a sentence, and the same facts as text."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from course.views.svg import Markup, element, group, joined, number, rect, toolt
 WIDTH = 720
 FOLDER = Path(__file__).parent
 
-# Where scripts run, the picture moves from its frame into the page: tooltips work, and the notebook's theme is its own.
+# Where scripts run, the picture moves out of its `<img>` into the page, where tooltips and the notebook's theme work.
 INLINE = (
     "(me=>{const image=me.parentNode.querySelector('img'),data=atob(image.src.split(',')[1]);"
     "image.outerHTML=new TextDecoder().decode(Uint8Array.from(data,c=>c.charCodeAt(0)))})(document.currentScript)"
@@ -49,16 +49,16 @@ class Layer:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a view returns: at most 720 px wide, with every fact of it in `twin` as plain text.
+    """What a view returns: at most 720 px wide; `text_alternative` has every fact of it as plain text.
 
-    `title` names the picture, `sentence` says what is worth seeing in it.
+    `title` names the picture, `sentence` is its most interesting fact.
     """
 
     title: str
     height: float
     layers: tuple[Layer, ...]
     sentence: str
-    twin: str
+    text_alternative: str
     width: float = WIDTH
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Picture:
             raise ValueError(f"width is {self.width}, but a picture is at most {WIDTH} px wide")
         names = [layer.name for layer in self.layers]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"layers must have different names, but these are there twice: {', '.join(sorted(twice))}")
+            raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
     def svg(self) -> Markup:
         """Return the whole picture as one element, which can stand alone or in a page."""
@@ -87,22 +87,22 @@ class Picture:
         )
 
     def image(self) -> str:
-        """Return the picture as an HTML `<img>` that holds it: shown even where scripts and SVG are not trusted."""
+        """Return the picture as an HTML `<img>` with its data, shown even where scripts and SVG are not trusted."""
         data = base64.b64encode(self.svg().encode()).decode()
         alt = escape(f"{self.title}. {self.sentence}")
         return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" width="{number(self.width)}">'
 
     def html(self) -> str:
-        """Return the picture and its text twin for a page that needs nothing else."""
+        """Return the picture and its text alternative as self-contained HTML."""
         return f"{self.image()}{self.details()}"
 
     def details(self) -> str:
-        """Return the text twin, folded."""
-        return f"<details><summary>In words</summary><pre>{escape(self.twin)}</pre></details>"
+        """Return the text alternative, folded."""
+        return f"<details><summary>As text</summary><pre>{escape(self.text_alternative)}</pre></details>"
 
     def bundle(self) -> dict[str, Any]:
         """Return the picture in the formats that every notebook front end knows."""
-        return {"image/svg+xml": str(self.svg()), "text/html": self.html(), "text/plain": self.twin}
+        return {"image/svg+xml": str(self.svg()), "text/html": self.html(), "text/plain": self.text_alternative}
 
     def __repr__(self) -> str:
         return f"Picture({json.dumps(self.title)})"

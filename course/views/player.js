@@ -1,4 +1,4 @@
-// Shows a film: swaps the layers that change, and nothing else. Python made every picture.
+// Shows a film: swaps only the layers that change. Python draws every picture.
 
 function unfold(film) {
   const now = [];
@@ -38,8 +38,8 @@ function mark(svg, key) {
 }
 
 function about(svg, key) {
-  const told = [...svg.querySelectorAll("[data-about]")].filter((part) => part.getAttribute("data-about") === key);
-  return told.map((part) => part.querySelector("title")?.textContent ?? "").join(" / ");
+  const parts = [...svg.querySelectorAll("[data-about]")].filter((part) => part.getAttribute("data-about") === key);
+  return parts.map((part) => part.querySelector("title")?.textContent ?? "").join(" / ");
 }
 
 function keyOf(target) {
@@ -77,15 +77,15 @@ function render({ model, el: root }) {
     button("▶", "next step", () => move(1)), button("▶|", "last step", () => go(last())), range, place);
   const picture = make("div", { className: "mvw-picture" });
   const following = make("div", { className: "mvw-about" });
-  const heard = make("div", { className: "mvw-heard" });
-  heard.setAttribute("aria-live", "polite");
-  const twin = make("pre"), summary = make("summary", { textContent: "In words" });
+  const spoken = make("div", { className: "mvw-spoken" });
+  spoken.setAttribute("aria-live", "polite");
+  const text = make("pre"), summary = make("summary", { textContent: "As text" });
   let menu = make("select");
   root.classList.add("mvw");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.replaceChildren(bar, picture, following, heard, make("details", {}, summary, twin));
-  // The picture that stands behind a widget in a saved notebook is not needed while the widget runs.
+  root.replaceChildren(bar, picture, following, spoken, make("details", {}, summary, text));
+  // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
 
   function load() {
@@ -116,8 +116,8 @@ function render({ model, el: root }) {
     range.value = step;
     range.setAttribute("aria-valuetext", `step ${step} of ${last()}`);
     place.textContent = `step ${step} of ${last()}`;
-    if (!timer) heard.textContent = frame.sentence;
-    twin.textContent = film.fragments[frame.twin];
+    if (!timer) spoken.textContent = frame.sentence;
+    text.textContent = film.fragments[frame.text_alternative];
     showFollowed();
   }
   function showFollowed() {

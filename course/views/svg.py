@@ -1,7 +1,7 @@
 """SVG as text, built from typed parts.
 
-A part is `Markup`; everything else is escaped. Pictures hold no ids, so that any number of them can share a
-page: what would need one (a hatch pattern, an arrow head) is drawn instead.
+A part is `Markup`; everything else is escaped. Pictures have no ids, so that any number of them can share a
+page: hatch patterns and arrow heads are drawn as paths.
 """
 
 import re
@@ -16,12 +16,12 @@ NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def number(value: float) -> str:
-    """Return a length with at most two decimals and no idle zeros."""
+    """Return a length with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def plain(text: str) -> str:
-    """Return text without the characters that XML cannot hold."""
+    """Return text without the characters that XML forbids."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -66,12 +66,12 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Mar
 
 
 def tooltip(content: str) -> Markup:
-    """Return a `<title>`: the words that a pointer over its parent brings up, and that a screen reader reads."""
+    """Return a `<title>`: the tooltip of its parent, which a screen reader reads too."""
     return element("title", Markup(escape(plain(content))))
 
 
 def hatch(x: float, y: float, width: float, height: float, spacing: float = 6, **attributes: Value) -> Markup:
-    """Return slanted lines that fill a rectangle, cut at its edges."""
+    """Return slanted lines that fill a rectangle, clipped at its edges."""
     strokes = []
     for k in range(1, int((width + height) / spacing) + 1):
         reach = k * spacing

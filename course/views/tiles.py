@@ -1,4 +1,4 @@
-"""What stands for a request everywhere: its colour, its label, and marks when the colours come round again."""
+"""The tile of a request in every picture: its colour, its label, and marks where colours repeat."""
 
 from course.palette import color, ink_on, lap
 from course.views import svg
@@ -14,7 +14,7 @@ def tile(
 ) -> Markup:
     """Return a box in the colour of request `index`: hatched for prefill, solid for decode and for all else.
 
-    The label is left out where it would not fit.
+    The label is omitted where it would not fit.
     """
     parts = [svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(index))]
     if hatched:
@@ -26,14 +26,14 @@ def tile(
 
 
 def on_tile(index: int, x: float, y: float, content: str, size: float, *, halo: bool = False) -> Markup:
-    """Return text, centred at x, in the ink that reads on request `index`; a halo keeps hatching away from it."""
+    """Return text, centred at x, legible on the colour of request `index`; a halo keeps hatching away from it."""
     around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
     style = f"fill:{ink_on(index)}"
     return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=size, style=style, **around)
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
-    """Return a dash at the foot of a box for each time the colours came round before this request."""
+    """Return a dash at the foot of a box for each earlier request with the same colour."""
     num_dashes = min(lap(index), MOST_MARKS)
     long = min(5.0, width / (2 * MOST_MARKS + 1))
     first = x + width / 2 - (2 * num_dashes - 1) * long / 2

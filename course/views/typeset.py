@@ -1,4 +1,4 @@
-"""Text that must fit: SVG cannot wrap, so widths are estimated, on the safe side of every common font."""
+"""Text that must fit: SVG cannot wrap, so widths are estimated from above for common fonts."""
 
 import textwrap
 
@@ -7,13 +7,13 @@ NARROW = set("iljtfrI.,:;'|!()[] ")
 
 
 def text_width(content: str, size: float, bold: bool = False) -> float:
-    """Return about how wide a text is at most, in the unit of its font size."""
+    """Return an upper estimate of a text's width, in the unit of its font size."""
     widths = (0.95 if char in WIDE else 0.4 if char in NARROW else 0.72 if char.isupper() else 0.64 for char in content)
     return sum(widths) * size * (1.1 if bold else 1.0)
 
 
 def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
-    """Return the text, or as much of its beginning as fits in `room` with an ellipsis; nothing if that is nothing."""
+    """Return the text, or as much of its beginning as fits in `room` with an ellipsis; empty if nothing fits."""
     if text_width(content, size, bold) <= room:
         return content
     while content and text_width(content + "…", size, bold) > room:
@@ -22,6 +22,6 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
 
 
 def wrap(content: str, room: float, size: float, most_lines: int) -> list[str]:
-    """Return the text as lines that fit in `room`; what does not fit in `most_lines` ends with an ellipsis."""
+    """Return the text as lines that fit in `room`; text beyond `most_lines` becomes an ellipsis."""
     columns = max(10, int(room / (size * 0.58)))
     return textwrap.wrap(content, columns, max_lines=most_lines, placeholder=" …")

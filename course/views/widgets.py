@@ -1,4 +1,4 @@
-"""The two widgets: `Player` shows a film, `Panel` asks Python for a picture. The only module that needs anywidget."""
+"""The two widgets: `Player` shows a film, `Panel` gets its pictures from Python. Only this module needs anywidget."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from course.views.picture import Picture, read_asset
 
 
 class PictureWidget(anywidget.AnyWidget):
-    """A widget that is a picture wherever it cannot run: exported, untrusted, or saved and opened again.
+    """A widget that is a picture wherever it cannot run: exported, untrusted, or saved and reopened.
 
-    A cell shows it and behind it its picture, which the running widget hides: a front end that finds no widget
-    any more in a saved cell shows nothing of that output, but the next one is there. `place` names the picture.
+    A cell has two outputs: the widget, and the picture, which the running widget hides. A front end that cannot
+    restore the widget of a saved cell shows the picture alone. `place` identifies the picture.
     """
 
     place = traitlets.Unicode().tag(sync=True)
@@ -27,7 +27,7 @@ class PictureWidget(anywidget.AnyWidget):
         return uuid4().hex
 
     def picture(self) -> Picture:
-        """Return what stands for the widget now."""
+        """Return the picture to show in place of the widget."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
@@ -78,8 +78,8 @@ class Player(PictureWidget):
 class Panel(PictureWidget):
     """Knobs over a picture that Python draws: `draw` gets the knobs' values by name and returns a `Picture`.
 
-    It is asked when a knob is let go. While it works, newer questions replace each other, so that the answer
-    to the last one comes next. A `ValueError` is shown in words in place of the picture's sentence.
+    It is called when a knob is released. While it runs, a newer question replaces an older one, so that the next
+    answer is to the last question. The text of a `ValueError` is shown and the picture stays.
     """
 
     _esm = read_asset("panel.js")
@@ -105,7 +105,7 @@ class Panel(PictureWidget):
         return dict(self.question["values"])
 
     def set(self, **values: Any) -> None:
-        """Turn knobs from Python. Raises `ValueError` for a knob that is not there or a value outside its range."""
+        """Set knobs from Python. Raises `ValueError` for an unknown knob or a value outside its range."""
         self.question = {"ticket": self.question["ticket"] + 1, "values": self.values | checked(self.known, values)}
 
     def picture(self) -> Picture:
@@ -122,5 +122,10 @@ class Panel(PictureWidget):
 
 
 def as_answer(ticket: int, picture: Picture) -> dict[str, Any]:
-    """Return a picture as the panel's front end takes it."""
-    return {"ticket": ticket, "svg": str(picture.svg()), "sentence": picture.sentence, "twin": picture.twin}
+    """Return a picture as the panel's front end expects it."""
+    return {
+        "ticket": ticket,
+        "svg": str(picture.svg()),
+        "sentence": picture.sentence,
+        "text_alternative": picture.text_alternative,
+    }

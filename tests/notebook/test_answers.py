@@ -56,7 +56,7 @@ EXPECTED = {
         "from collections": ["matrix products: 29, operations of all kinds: 1[89]\\d"],
     },
     "07_tuning": {
-        "chunking_dial()": ["token p99: 481 ms", "latency p99: 57.5 ms", "5,320 output tokens"],
+        "chunking_dial()": ["token p99: 481 ms", "latency p99: 57.5 ms", "output tokens per second: 5,320"],
         "calculator()": ["per token: 128 KiB", "2.00 MiB", "28,181", "8,192 tokens: 55", "batch: 295"],
         "documents =": [
             "1,000 blocks  TTFT 21.232 .* at once   8 .* 1,431 k",
@@ -84,7 +84,7 @@ EXPECTED = {
         ],
         "urgent =": ["step 20 .* N:4p"],
         "def aged": ["step 8 .* U4:4p(?s:.*)step 10 .* N:4p(?s:.*)step 14 .* U5:4p"],
-        "tight =": ["FCFS: B needs a block .* itself the one to give way", "PRIORITY: .* so A is preempted"],
+        "tight =": ["FCFS: B needs a block .* B itself is preempted", "PRIORITY: .* so A is preempted"],
         "from course.simulator.served": ["80 %  fcfs 4.39 .* 445 tokens", "150 %  fcfs 0.46 .* 589 tokens"],
         "from course.simulator.experiment": ["user 0: .*p95 12.20", "user 1: .* 0.41", "user 2: .* 0.51", "910"],
     },

@@ -110,8 +110,8 @@ def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
     prompts = {"A": [1, 2, 3, 4, 5], "B": [1, 2, 3, 9, 5], "C": [1, 2, 3, 4, 5]}
     drawn = Lab(4, "solution").hash_chain(prompts, block_size=2, salts={"C": "blue"})
     assert isinstance(drawn, Picture)
-    assert "B finds: hit 2 of 5 tokens" in drawn.twin
-    assert "C finds: hit 0 of 5 tokens" in drawn.twin
+    assert "B finds: hit 2 of 5 tokens" in drawn.text_alternative
+    assert "C finds: hit 0 of 5 tokens" in drawn.text_alternative
 
 
 EDITING = """

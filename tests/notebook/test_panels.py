@@ -23,7 +23,7 @@ def panel() -> Panel:
 
 
 def test_the_panel_begins_with_the_run_of_its_config(panel: Panel) -> None:
-    assert "step 6 of 27" in panel.draw(**start()).twin
+    assert "step 6 of 27" in panel.draw(**start()).text_alternative
     assert panel.draw(**start()).sentence.startswith("Steps 28 (first 28), preemptions 2 (first 2)")
 
 
@@ -31,7 +31,7 @@ def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Pan
     panel.set(**start() | {"num_gpu_blocks": 64, "step": MOST_STEPS})
     assert "preemptions 0 (first 2)" in panel.answer["sentence"]
     assert panel.answer["sentence"].endswith("The answers are the same, token for token.")
-    assert "r7 is done" in panel.picture().twin
+    assert "r7 is done" in panel.picture().text_alternative
 
 
 @pytest.mark.parametrize(

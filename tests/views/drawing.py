@@ -25,8 +25,8 @@ def tooltips(element: ElementTree.Element) -> list[str]:
 
 
 def said(picture: Picture) -> dict[str, str]:
-    """Return the text twin as a mapping, its first line not among it."""
-    return dict(line.split(": ", 1) for line in picture.twin.splitlines()[1:])
+    """Return the text alternative as a mapping, its first line not among it."""
+    return dict(line.split(": ", 1) for line in picture.text_alternative.splitlines()[1:])
 
 
 def marked(picture: Picture, name: str, value: str) -> list[ElementTree.Element]:

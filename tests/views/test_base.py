@@ -16,7 +16,7 @@ from course.views import svg
 from course.views.film import Film
 from course.views.knobs import Choice, Slide, Switch
 from course.views.picture import Layer, Picture
-from course.views.show import player, slider, static
+from course.views.show import player
 from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
 from course.views.widgets import Panel, Player
@@ -41,7 +41,7 @@ def counter(step: int, title: str = "counter") -> Picture:
         height=60,
         layers=(Layer("ground", ground), Layer("digit", digit, x=5, y=5)),
         sentence=f"The counter shows {step}.",
-        twin=f"counter: {step}",
+        text_alternative=f"counter: {step}",
     )
 
 
@@ -116,7 +116,7 @@ def test_a_picture_refuses_what_would_not_fit_or_not_swap() -> None:
 
 
 def test_bundles_show_a_picture_with_and_without_trust_and_no_address() -> None:
-    for shown in (counter(3), Player(counting(5), step=3), slider(counting(5), 3)):
+    for shown in (counter(3), Player(counting(5), step=3)):
         bundle = shown._repr_mimebundle_()
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         assert data["text/plain"] == "counter: 3"
@@ -153,7 +153,7 @@ def test_a_film_holds_what_does_not_change_once_and_loses_nothing() -> None:
     encoded = json.loads(json.dumps(film.encode()))
     assert replayed(encoded) == [[layer.content for layer in picture.layers] for picture in film.pictures]
     assert sum("mv-panel" in fragment for fragment in encoded["fragments"]) == 1
-    assert [encoded["fragments"][frame["twin"]] for frame in encoded["frames"]][7] == "counter: 7"
+    assert [encoded["fragments"][frame["text_alternative"]] for frame in encoded["frames"]][7] == "counter: 7"
 
 
 def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there() -> None:
@@ -163,7 +163,7 @@ def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there()
     with pytest.raises(ValueError, match="at least one"):
         Film([])
     with pytest.raises(ValueError, match="0 to 4"):
-        static(counting(5), 5)
+        counting(5)[5]
     with pytest.raises(ValueError, match="0 to 4"):
         player(counting(5), -1)
     widget = player(counting(5))
@@ -171,12 +171,6 @@ def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there()
         widget.step = 9
     with pytest.raises(ValueError, match="speed is 0"):
         player(counting(5), speed=0)
-
-
-def test_a_slider_cannot_be_broken_out_of() -> None:
-    film = Film([Picture(NASTY, 10, (), NASTY, NASTY)])
-    html = slider(film).html()
-    assert html.count("<script>") == html.count("</script>") == 1
 
 
 KNOBS = (
@@ -197,12 +191,12 @@ def budget_picture(budget: float, policy: str, caching: bool) -> Picture:
 
 def test_a_panel_answers_questions_and_explains_what_cannot_be() -> None:
     panel = Panel(KNOBS, budget_picture)
-    assert panel.answer["twin"] == "budget 32 fcfs True"
+    assert panel.answer["text_alternative"] == "budget 32 fcfs True"
     panel.question = {"ticket": 1, "values": {"budget": 40, "policy": "priority", "caching": False}}
-    assert (panel.answer["ticket"], panel.answer["twin"]) == (1, "budget 40 priority False")
+    assert (panel.answer["ticket"], panel.answer["text_alternative"]) == (1, "budget 40 priority False")
     panel.set(budget=64)
     assert panel.answer == {"ticket": 2, "error": "a budget of 64 does not fit"}
-    assert panel.picture().twin == "budget 40 priority False", "the last picture stays"
+    assert panel.picture().text_alternative == "budget 40 priority False", "the last picture stays"
     panel.question = {"ticket": 3, "values": panel.values | {"budget": 7}}
     assert panel.answer["error"] == "budget is 7, but it must be a number from 8 to 64"
     for wrong in ({"policy": "lifo"}, {"caching": 1}, {"budgets": 8}, {"budget": "8"}):
@@ -231,7 +225,7 @@ def test_the_views_in_the_readme_work_as_they_stand(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LAB_IMPL", "solution")
     exec(panels, names)
     film = names["free_blocks"](names["Recording"].of(names["llm"]))
-    assert film[0].twin == "step 0: 17 of 20 blocks free"
+    assert film[0].text_alternative == "step 0: 17 of 20 blocks free"
 
 
 def small_run() -> LLM:

@@ -1,4 +1,4 @@
-"""The free queue and the lives of blocks: what the records say, in the drawing and in the words."""
+"""The free queue and the lives of blocks: the drawing and the text hold the facts of the records."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from course.views.block_life import block_life
 from course.views.block_life.cycle import arrows, counts
 from course.views.block_life.lives import lives_of
 from course.views.block_life.moves import all_moves
-from course.views.block_life.words import blocks_named
+from course.views.text import spaced
 from course.views.time_machine.machine import states
 from tests.views.drawing import is_sound, layers, marked, said, texts, tooltips
 from tests.views.runs import large, observed, small
@@ -23,7 +23,7 @@ def scenario(name: str) -> Recording:
 
 
 def test_a_step_that_was_counted_by_hand() -> None:
-    """Step 6 of the shipped trace: r3 gives way, and three of its blocks are handed out at once."""
+    """Step 6 of the shipped trace: r3 is preempted, and three of its blocks are handed out at once."""
     picture = block_life(observed())[6]
     drawn = layers(picture)
     assert [texts(drawn[f"planned-{place}"]) for place in range(7)] == [
@@ -37,18 +37,14 @@ def test_a_step_that_was_counted_by_hand() -> None:
     ]
     assert [texts(drawn[f"after-{place}"]) for place in range(4)] == [["17"], ["16"], ["12"], []]
     assert tooltips(drawn["planned-1"]) == [
-        "block 19: handed out to r1, what it held is forgotten, given back by r3 just before"
+        "block 19: handed out to r1, old content lost, given back by r3 just before"
     ]
-    assert tooltips(drawn["planned-5"]) == [
-        "block 12: free, what r3 left in it can still be found, given back by r3 in this step"
-    ]
+    assert tooltips(drawn["planned-5"]) == ["block 12: free, still holds content of r3, given back by r3 in this step"]
     assert texts(drawn["state-1"]) == ["14", "held"]
     assert texts(drawn["state-3"]) == ["3", "free, content kept"]
-    assert texts(drawn["way-6"]) == ["2 handed out,", "forgotten"]
+    assert texts(drawn["way-6"]) == ["2 handed out,", "content lost"]
     assert said(picture)["handed out"] == "r0 20; r1 19; r2 18"
-    assert said(picture)["block 18"] == (
-        "steps 0-1 free, steps 2-5 held by r3, step 6 held by r2 (old content forgotten)"
-    )
+    assert said(picture)["block 18"] == ("steps 0-1 free, steps 2-5 held by r3, step 6 held by r2 (old content lost)")
 
 
 def test_a_hit_takes_blocks_out_of_the_middle_of_the_queue() -> None:
@@ -57,7 +53,7 @@ def test_a_hit_takes_blocks_out_of_the_middle_of_the_queue() -> None:
     assert [part.get("data-block") for part in found] == ["17", "16", "12"]
     assert said(picture)["found while free"] == "12 16 17"
     assert texts(layers(picture)["way-5"]) == ["3 found", "by a hit"]
-    assert "r3 finds blocks 12 16 17, out of the free queue." in picture.sentence
+    assert "Found by a hit: r3 12 16 17." in picture.sentence
 
 
 def test_tail_first_as_the_handout_of_phase_4_tells_it() -> None:
@@ -80,7 +76,7 @@ def test_every_step_adds_up_and_equals_its_record(recording: Recording) -> None:
         told = said(picture)
         assert numbers(told["free queue before the step, head first"]) == before
         assert numbers(told["free queue after the step, head first"]) == moves.after
-        assert numbers(told["content forgotten"]) == record["evicted"]
+        assert numbers(told["content lost"]) == record["evicted"]
         taken = {share["id"]: share["new_blocks"] for share in record["scheduled"] if share["new_blocks"]}
         assert dict(moves.handed_out) == taken
         gone = {part.get("data-block") for part in marked(picture, "move", "out")}
@@ -134,4 +130,4 @@ def test_a_large_pool_shows_the_busiest_blocks_and_both_ends_of_the_queue() -> N
     hidden = texts(layers(film[0])["planned-10"])
     assert hidden == ["+181"]
     assert texts(layers(film[0])["planned-19"]) == ["200"]
-    assert blocks_named(range(1, 10)) == "Blocks 1 2 3 4 5 6 and 3 more"
+    assert spaced(range(1, 10), 6) == "1 2 3 4 5 6 and 3 more"

@@ -1,14 +1,14 @@
-"""The calculator shows what the simulator's roofline says."""
+"""The calculator shows the figures of the simulator's roofline."""
 
 from dataclasses import replace
 
 import pytest
 
 from course.simulator import roofline
-from course.simulator.gpus import GPUS, find_gpu
-from course.simulator.model_shapes import MODEL_SHAPES, find_model_shape
+from course.simulator.gpus import GPUS, Gpu, find_gpu
+from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
 from course.views.calculator import Setup, calculator, calculator_picture, capacity_of
-from course.views.calculator.words import facts, memory_parts
+from course.views.calculator.figures import memory_parts, table
 from course.views.figures import digits, memory
 from tests.views.test_chunking_dial import words_in
 
@@ -30,26 +30,26 @@ def test_llama_8b_on_an_h100() -> None:
 @pytest.mark.parametrize(
     "setup", [Setup(), Setup("Llama-3.1-70B", num_gpus=4, bytes_per_number=1), Setup("embedded", context_len=512)]
 )
-def test_every_figure_is_in_picture_and_twin(setup: Setup) -> None:
+def test_every_figure_is_in_picture_and_text_alternative(setup: Setup) -> None:
     capacity = capacity_of(setup)
     picture = calculator_picture(capacity)
     words = words_in(picture)
-    for name, value in facts(capacity):
+    for name, value in table(capacity):
         assert name in words
         assert value in words
-        assert f"{name}: {value}\n" in picture.twin
+        assert f"{name}: {value}\n" in picture.text_alternative
     for name, size in memory_parts(capacity):
         assert f"{name} {memory(size)}" in words
-        assert f"{name} {memory(size)}" in picture.twin
-    assert f"gpu_memory_utilization {setup.gpu_memory_utilization:.2f}" in picture.twin
-    assert f"ridge at {digits(capacity.ridge)}" in picture.twin
-    assert picture.sentence in picture.twin
+        assert f"{name} {memory(size)}" in picture.text_alternative
+    assert f"gpu_memory_utilization {setup.gpu_memory_utilization:.2f}" in picture.text_alternative
+    assert f"ridge at {digits(capacity.ridge)}" in picture.text_alternative
+    assert picture.sentence in picture.text_alternative
 
 
 @pytest.mark.parametrize("shape", MODEL_SHAPES, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
-def test_points_lie_on_the_roof_and_the_bar_holds_the_memory(shape: object, gpu: object) -> None:
-    capacity = capacity_of(Setup(shape.name, gpu.name, context_len=2048))  # type: ignore[attr-defined]
+def test_points_lie_on_the_roof_and_the_bar_holds_the_memory(shape: ModelShape, gpu: Gpu) -> None:
+    capacity = capacity_of(Setup(shape.name, gpu.name, context_len=2048))
     for work in (capacity.decode, capacity.prefill):
         roof = min(capacity.peak_flops, work.intensity * capacity.bandwidth)
         assert work.flop_rate == pytest.approx(roof)
@@ -77,29 +77,29 @@ def test_half_the_bytes_hold_twice_the_tokens_and_saturate_at_half_the_batch() -
     assert lone[0].tokens_per_second == pytest.approx(2 * lone[1].tokens_per_second)
 
 
-def test_what_does_not_fit_is_said_and_drawn() -> None:
+def test_a_model_that_does_not_fit_is_reported_and_drawn() -> None:
     picture = calculator_picture(capacity_of(Setup("Llama-3.1-70B")))
     assert picture.sentence.startswith("Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB")
     assert "mv-alert-line" in picture.svg()
-    assert "1 request, if it fit" in picture.twin
+    assert "1 request, if it fit" in picture.text_alternative
     cramped = calculator_picture(capacity_of(Setup(gpu="L4", context_len=131_072)))
-    assert cramped.sentence.startswith("Not even one request of 131,072 tokens finds room: 38,000 tokens")
+    assert cramped.sentence.startswith("No request of 131,072 tokens fits: there is room for K and V of 38,000 tokens")
     with pytest.raises(ValueError, match=r"context_len is 65,536, but Qwen2\.5-7B takes 1 to 32,768"):
         capacity_of(Setup("Qwen2.5-7B", context_len=65_536))
 
 
-def test_what_limits_the_batch_is_said() -> None:
-    assert "memory limits the batch and not max_num_seqs (64)" in calculator_picture(capacity_of(Setup())).sentence
+def test_the_limits_of_batch_and_speed_are_named() -> None:
+    assert "limit of the batch: memory." in calculator_picture(capacity_of(Setup())).sentence
     few = calculator_picture(capacity_of(Setup(max_num_seqs=8)))
-    assert "max_num_seqs lets 8 run" in few.sentence
-    assert "The bandwidth sets the pace" in few.sentence
+    assert "limit of the batch: max_num_seqs, 8." in few.sentence
+    assert "limit of its speed: bandwidth" in few.sentence
     many = capacity_of(Setup("Qwen3-32B", "B200", bytes_per_number=1, context_len=512, max_num_seqs=512))
-    assert "The arithmetic sets the pace" in calculator_picture(many).sentence
+    assert "limit of its speed: arithmetic" in calculator_picture(many).sentence
 
 
 def test_the_panel_answers_and_explains() -> None:
     panel = calculator()
     panel.set(model="Qwen2.5-7B", gpu="L4")
-    assert panel.answer["twin"].startswith("Qwen2.5-7B with 16-bit numbers on L4")
+    assert panel.answer["text_alternative"].startswith("Qwen2.5-7B with 16-bit numbers on L4")
     panel.set(context_len=131_072)
     assert panel.answer["error"].startswith("context_len is 131,072")

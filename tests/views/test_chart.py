@@ -3,7 +3,7 @@
 import pytest
 
 from course.views.chart import LogScale, PercentScale, below_right, cloud
-from course.views.figures import change, digits, memory, round_seconds, seconds
+from course.views.figures import digits, memory, round_seconds, seconds
 
 
 @pytest.mark.parametrize("low", [3e-4, 0.0102, 1.0, 7.5, 2e5])
@@ -43,10 +43,3 @@ def test_figures_have_three_digits_and_a_unit() -> None:
     assert [seconds(value) for value in (2.5e-6, 0.0123, 0.9996, 75.25)] == ["2.50 µs", "12.3 ms", "1.00 s", "75.2 s"]
     assert [memory(value) for value in (0, 1023, 128 * 2**10, 2**31)] == ["0 B", "1,023 B", "128 KiB", "2.00 GiB"]
     assert [round_seconds(value) for value in (0.0005, 0.02, 1, 2000)] == ["0.5 ms", "20 ms", "1 s", "2,000 s"]
-
-
-def test_small_changes_are_no_changes() -> None:
-    assert change(100, 101, "101", "100") == "stays at 101"
-    assert change(100, 120, "120", "100") == "rises from 100 to 120"
-    assert change(100, 80, "80", "100") == "falls from 100 to 80"
-    assert change(0, 3, "3", "0") == "rises from 0 to 3"

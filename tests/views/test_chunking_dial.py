@@ -1,4 +1,4 @@
-"""The dial shows what the simulator says, and what changed since the knob was turned."""
+"""The dial shows the simulator's figures, and what changed since the knob was turned."""
 
 import re
 from dataclasses import replace
@@ -33,24 +33,24 @@ def test_picture_and_twin_say_what_the_simulator_says() -> None:
     for name, times in (("time to first token", first), ("inter-token latency", between)):
         for percent, time in zip((50, 95, 99), times, strict=True):
             assert seconds(time) in words
-            assert f"{name} p{percent}: {seconds(time)}\n" in picture.twin
+            assert f"{name} p{percent}: {seconds(time)}\n" in picture.text_alternative
     for figure in (digits(served.output_tokens_per_second), f"{served.num_steps:,}"):
         assert figure in words
-        assert f"\n{figure} " in picture.twin
-    assert f"{digits(rate)} a second" in picture.twin
-    assert picture.sentence in picture.twin
+        assert f": {figure}\n" in picture.text_alternative
+    assert f"{digits(rate)} per second" in picture.text_alternative
+    assert picture.sentence in picture.text_alternative
     assert "mv-ghost" not in "".join(layer.content for layer in picture.layers)
 
 
-def test_the_setting_before_is_a_ghost_with_the_change_in_numbers() -> None:
+def test_the_previous_setting_is_a_ghost_and_a_number() -> None:
     before, now = try_setting(WIDE, SMALL), try_setting(NARROW, SMALL)
     picture = chunking_picture(now, before)
     was, is_ = before.inter_token_latencies[99], now.inter_token_latencies[99]
     assert is_ < was, "a smaller budget makes for shorter steps"
-    assert picture.sentence.startswith("max_num_batched_tokens 2,048 → 512: p99 inter-token latency falls from ")
-    assert f"falls from {seconds(was)} to {seconds(is_)}, p99 time to first token" in picture.sentence
+    assert picture.sentence.startswith("max_num_batched_tokens 2,048 → 512: p50 time to first token ")
+    assert f"; p99 inter-token latency {seconds(is_)}, was {seconds(was)}; output" in picture.sentence
     assert f"{seconds(is_)}, was {seconds(was)}" in words_in(picture)
-    assert f"inter-token latency p99: {seconds(is_)}, was {seconds(was)}" in picture.twin
+    assert f"inter-token latency p99: {seconds(is_)}, was {seconds(was)}" in picture.text_alternative
     assert "before: max_num_batched_tokens 2,048" in words_in(picture)
     charts = [layer.content for layer in picture.layers if layer.name in ("time to first token", "inter-token latency")]
     assert all("mv-ghost" in chart for chart in charts)
@@ -58,29 +58,29 @@ def test_the_setting_before_is_a_ghost_with_the_change_in_numbers() -> None:
 
 def test_a_panel_remembers_the_answer_before() -> None:
     panel = chunking_dial(num_requests=200)
-    first = panel.answer["twin"]
+    first = panel.answer["text_alternative"]
     assert "before:" not in first
     panel.set(max_num_batched_tokens=512)
-    assert "before: max_num_batched_tokens 2,048" in panel.answer["twin"]
+    assert "before: max_num_batched_tokens 2,048" in panel.answer["text_alternative"]
     panel.set(max_num_batched_tokens=2048, load=120)
-    assert "before: load 90 %, max_num_batched_tokens 512" in panel.answer["twin"]
+    assert "before: load 90 %, max_num_batched_tokens 512" in panel.answer["text_alternative"]
     panel.set(max_num_batched_tokens=1000.5)
     assert "max_num_batched_tokens" in panel.answer["error"]
     panel.set(max_num_batched_tokens=2048, load=90)
-    assert "before: load 120 %" in panel.answer["twin"], "a refusal is not remembered"
+    assert "before: load 120 %" in panel.answer["text_alternative"], "a refusal is not remembered"
 
 
-def test_the_same_requests_come_whatever_the_engine_is_told() -> None:
+def test_the_requests_do_not_depend_on_the_engines_settings() -> None:
     assert try_setting(WIDE, SMALL).rate == try_setting(replace(NARROW, max_num_seqs=8), SMALL).rate
     assert try_setting(replace(WIDE, load=45), SMALL).rate == pytest.approx(try_setting(WIDE, SMALL).rate / 2)
 
 
-def test_what_no_memory_could_hold_is_said() -> None:
+def test_a_peak_that_does_not_fit_in_memory_is_reported() -> None:
     trial = try_setting(Setting("documents", 120, 8192), Deployment("L4", num_requests=500))
     picture = chunking_picture(trial)
     assert trial.peak_context_tokens > trial.room_for_tokens
     assert f"{trial.peak_context_tokens:,} tokens, and {trial.room_for_tokens:,} fit" in picture.sentence
-    assert "Too good" not in chunking_picture(try_setting(WIDE, SMALL)).sentence
+    assert "Not realistic" not in chunking_picture(try_setting(WIDE, SMALL)).sentence
 
 
 def test_curves_rise() -> None:

@@ -1,4 +1,4 @@
-"""The hash chain: equal beginnings have equal colours, wrong hashes are seen, the words say the same."""
+"""The hash chain: equal prefixes have equal colours, wrong hashes are marked, the text has the same facts."""
 
 import hashlib
 import random
@@ -13,6 +13,7 @@ from mini_vllm.seams.interfaces import HashBlock
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.drawing import SVG, is_sound, layers, texts, tooltips, tree
 
+Keys = Sequence[str | None]
 SYSTEM = list(range(10, 18))
 A = [*SYSTEM, 21, 22, 23, 24, 31, 32]
 B = [*SYSTEM, 21, 22, 99, 24, 31, 32, 33, 34, 35]
@@ -21,7 +22,7 @@ SALTS = {"C": "blue"}
 
 
 def firsts(picture: Picture, number: int) -> list[str]:
-    """Return whose colour each block of a chain has, as it is drawn."""
+    """Return the number of the request whose colour each block of a chain has."""
     chain = layers(picture)[f"chain-{number}"]
     return [str(part.get("data-first")) for part in chain.iter(f"{SVG}g") if part.get("data-first")]
 
@@ -50,12 +51,12 @@ def test_the_chain_of_the_handout() -> None:
         *["10 11 12 13", h0.hex()[:8], "14 15 16 17", h1.hex()[:8], "21 22 23 24", h2.hex()[:8]],
         *["2 tokens, no hash", ""],
     ]
-    assert f"A block 2: {h2.hex()[:8]} = 21 22 23 24" in picture.twin
-    assert "A rest: 31 32, not full, no hash" in picture.twin
-    assert picture.sentence == "A has 3 full blocks, each with a hash of all before it."
+    assert f"A block 2: {h2.hex()[:8]} = 21 22 23 24" in picture.text_alternative
+    assert "A rest: 31 32, not full, no hash" in picture.text_alternative
+    assert picture.sentence == "A: 3 full blocks, and each hash covers all tokens before it too."
 
 
-def test_prompts_part_where_their_tokens_do() -> None:
+def test_prompts_diverge_where_their_tokens_do() -> None:
     picture = hash_chain(PROMPTS, 4, hash_block, salts=SALTS)
     assert [firsts(picture, number) for number in range(5)] == [
         ["0", "0", "0"],
@@ -64,11 +65,11 @@ def test_prompts_part_where_their_tokens_do() -> None:
         [],
         ["4", "4", "4"],
     ]
-    assert "B has: the first 2 blocks of A, then token 10 is 99, not 23" in picture.twin
-    assert "C has: no block of those above: A's tokens, but other keys" in picture.twin
-    assert "D has: no full block, so no hash" in picture.twin
-    assert "E has: no block of those above: token 0 is 9, not 10" in picture.twin
-    assert "E block 2: " in picture.twin
+    assert "B shares: 2 blocks shared with A, then token 10 is 99, not 23" in picture.text_alternative
+    assert "C shares: no shared block: same tokens as A, other keys" in picture.text_alternative
+    assert "D shares: no full block, so no hash" in picture.text_alternative
+    assert "E shares: no shared block: token 0 is 9, not 10" in picture.text_alternative
+    assert "E block 2: " in picture.text_alternative
     assert frames(picture, "mv-alike") == 3 + 2, "all of C's blocks, and E's behind the first"
     assert frames(picture, "mv-wrong") == 0
     assert "salt blue" in texts(layers(picture)["chain-2"])
@@ -79,7 +80,7 @@ def test_without_hashes_the_same_blocks_are_alike(hashed: bool) -> None:
     drawn = hash_chain(PROMPTS, 4, hash_block if hashed else None, salts=SALTS)
     assert firsts(drawn, 1) == ["0", "0", "1", "1"]
     assert ("A0" in texts(layers(drawn)["chain-1"])) != hashed
-    assert ("no hashes" in drawn.twin) != hashed
+    assert ("no hashes" in drawn.text_alternative) != hashed
 
 
 @pytest.mark.parametrize("num_tokens", [47, 48, 50])
@@ -91,26 +92,30 @@ def test_hits_are_those_of_the_handout(num_tokens: int) -> None:
     assert len(hits["again"]) * 16 == {47: 32, 48: 32, 50: 48}[num_tokens]
     picture = hash_chain(prompts, 16, hash_block, hits=hits)
     words = f"hit {len(hits['again']) * 16} of {num_tokens} tokens"
-    assert words in picture.twin
+    assert words in picture.text_alternative
     assert words in picture.sentence
     assert any(words in told for told in texts(layers(picture)["chain-1"]))
     assert frames(picture, "mv-found") == 1
 
 
-def forgets_the_parent(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
+def forgets_the_parent(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Keys = (None, None)) -> bytes:
     return hash_block(ROOT_HASH, token_ids, extra_keys)
 
 
-def forgets_the_salt(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
+def forgets_the_salt(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Keys = (None, None)) -> bytes:
     return hash_block(parent_hash, token_ids)
 
 
 def counts_calls() -> HashBlock:
     calls = iter(range(1000))
-    return lambda parent_hash, token_ids, extra_keys=(): hashlib.sha256(str(next(calls)).encode()).digest()
+
+    def numbered(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Keys = (None, None)) -> bytes:
+        return hashlib.sha256(str(next(calls)).encode()).digest()
+
+    return numbered
 
 
-def test_a_wrong_hash_is_seen_wrong() -> None:
+def test_a_wrong_hash_is_marked() -> None:
     head = {"A": A, "E": PROMPTS["E"]}
     found = faults(chains_of(head, 4, forgets_the_parent, {}, {}))
     assert [(fault.number, fault.place) for fault in found] == [(1, 1), (1, 2)]
@@ -118,14 +123,14 @@ def test_a_wrong_hash_is_seen_wrong() -> None:
     assert frames(picture, "mv-wrong") == 2
     assert firsts(picture, 1) == ["1", "0", "0"]
     assert picture.sentence.startswith("Block 1 of E has the hash of block 1 of A")
-    assert "wrong: block 2 of E" in picture.twin
+    assert "wrong: block 2 of E" in picture.text_alternative
     salted = chains_of({"A": A, "C": A}, 4, forgets_the_salt, SALTS, {})
     assert [fault.place for fault in faults(salted)] == [0, 1, 2]
     changing = chains_of({"A": A, "B": A}, 4, counts_calls(), {}, {})
-    assert ["another hash" in fault.words for fault in faults(changing)] == [True] * 3
+    assert ["another hash" in fault.text for fault in faults(changing)] == [True] * 3
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_prompts_that_cannot_be_drawn_are_refused() -> None:
     for arguments, problem in (
         (({"A": A}, 0), "block_size is 0"),
         (({}, 4), "prompts is empty"),
@@ -144,7 +149,7 @@ def test_extremes_are_sound_and_lose_nothing(prompts: dict[str, list[int]]) -> N
     assert is_sound(picture)
     for number, (name, token_ids) in enumerate(prompts.items()):
         num_full = len(token_ids) // 4
-        assert f"{name}: {len(token_ids)} tokens, {num_full} full block" in picture.twin
+        assert f"{name}: {len(token_ids):,} tokens, {num_full} full block" in picture.text_alternative
         shown = firsts(picture, number)
         assert len(shown) == min(num_full, 20)
         chain = layers(picture)[f"chain-{number}"]
@@ -155,12 +160,12 @@ def test_extremes_are_sound_and_lose_nothing(prompts: dict[str, list[int]]) -> N
 
 def test_the_panel_changes_one_token() -> None:
     panel = chain_panel(A, hash_block)
-    assert "B has: the first block of A, then token 5 is 16, not 15" in panel.picture().twin
+    assert "B shares: 1 block shared with A, then token 5 is 16, not 15" in panel.picture().text_alternative
     panel.set(position=0)
-    assert "B has: no block of those above: token 0 is 11, not 10" in panel.picture().twin
+    assert "B shares: no shared block: token 0 is 11, not 10" in panel.picture().text_alternative
     panel.set(position=13, block_size=2)
-    assert "B has: the first 6 blocks of A, then token 13 is 33, not 32" in panel.picture().twin
+    assert "B shares: 6 blocks shared with A, then token 13 is 33, not 32" in panel.picture().text_alternative
     panel.set(salted=True)
-    assert "A's tokens, but other keys" in panel.picture().twin
+    assert "same tokens as A, other keys" in panel.picture().text_alternative
     with pytest.raises(ValueError, match="token_ids is empty"):
         chain_panel([])

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.show import slider
 from course.views.widgets import Panel, Player
 from tests.views.test_base import KNOBS, budget_picture, counting
 
@@ -75,7 +74,7 @@ def test_words_follow_the_picture(page: Any) -> None:
     page.get_by_role("button", name="next step").click()
     assert page.locator("[aria-live=polite]").text_content() == "The counter shows 1."
     assert page.locator("svg").get_attribute("aria-label") == "counter, step 1. The counter shows 1."
-    page.get_by_text("In words").click()
+    page.get_by_text("As text").click()
     assert page.locator("details pre").text_content() == "counter: 1"
 
 
@@ -109,28 +108,6 @@ def test_python_can_move_it_and_it_lets_go_of_the_model(page: Any) -> None:
     assert shown(page) == "7"
 
 
-def test_the_slider_works_in_a_page_without_a_kernel(browser: Any) -> None:
-    page = browser.new_page()
-    offline: list[str] = []
-    page.on("request", lambda request: offline.append(request.url) if request.url.startswith("http") else None)
-    page.set_content(f"<!doctype html>{slider(counting(5), 2).html()}{slider(counting(5), 4).html()}")
-    steps = page.locator('[data-layer="digit"] text')
-    assert steps.all_text_contents() == ["2", "4"]
-    page.get_by_role("button", name="next step").first.click()
-    assert steps.all_text_contents() == ["3", "4"]
-    assert offline == []
-    page.close()
-
-
-def test_without_scripts_the_slider_is_its_picture(browser: Any) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.set_content(slider(counting(5), 2).html())
-    assert page.get_by_role("img", name="counter, step 2. The counter shows 2.").bounding_box()["width"] == 720
-    assert page.locator("pre").text_content() == "counter: 2"
-    context.close()
-
-
 @pytest.fixture
 def panel(browser: Any) -> Iterator[Any]:
     opened = open_widget(browser, Panel(KNOBS, budget_picture))
@@ -142,7 +119,7 @@ def panel(browser: Any) -> Iterator[Any]:
 
 
 ANSWER = """([ticket, words]) => model.set("answer",
-  { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, twin: words })"""
+  { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, text_alternative: words })"""
 
 
 def asked(panel: Any) -> list[Any]:

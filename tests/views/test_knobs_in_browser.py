@@ -11,7 +11,7 @@ from course.simulator.served import Slo
 from course.views.calculator import Setup, calculator, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
 from course.views.picture import Picture
-from course.views.policy_bench import Contest, hold_contest, policy_picture
+from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from mini_vllm import parse_lineup
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 
@@ -40,9 +40,9 @@ def benches() -> Iterator[Picture]:
     for workload, (load, blocks, sigma) in product(
         ("chat", "documents", "shared-prefix", "mixed", "burst"), ((50, 4000, 0.0), (200, 800, 2.0))
     ):
-        contest = Contest(workload, load, blocks, sigma, num_requests=40)
-        outcomes = hold_contest(contest, lineup)
-        yield from (policy_picture(contest, outcomes, slo) for slo in (Slo(0.1, 0.1), Slo(10, 0.005)))
+        comparison = PolicyComparison(workload, load, blocks, sigma, num_requests=40)
+        results = compare_policies(comparison, lineup)
+        yield from (policy_picture(comparison, results, slo) for slo in (Slo(0.1, 0.1), Slo(10, 0.005)))
 
 
 @pytest.mark.parametrize("pictures", [dials, calculators, benches])
@@ -51,10 +51,10 @@ def test_no_text_is_cut_or_lies_on_another(browser: Any, pictures: Any) -> None:
     for picture in pictures():
         page.set_content(f'<body style="margin:0">{picture.svg()}')
         boxes = page.evaluate(BOXES)
-        assert collisions(boxes) == [], picture.twin
+        assert collisions(boxes) == [], picture.text_alternative
         cut = [box[0] for box in boxes if box[1] < 0 or box[3] > 720 or box[4] > picture.height]
-        assert cut == [], picture.twin
-        assert not any("…" in box[0] for box in boxes if "before:" not in box[0]), picture.twin
+        assert cut == [], picture.text_alternative
+        assert not any("…" in box[0] for box in boxes if "before:" not in box[0]), picture.text_alternative
     page.close()
 
 

@@ -15,7 +15,7 @@ from course.views.paged_batch.batch_film import MOST_STEPS
 from course.views.paged_batch.example import share
 from course.views.paged_batch.flat_step import by_functions, by_rules, faults
 from course.views.picture import Picture
-from course.views.time_machine.words import ranges
+from course.views.text import ranges
 from mini_vllm.core.step import ScheduledRequest
 from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, is_sound, layers, marked, said, texts, tooltips, tree
@@ -83,10 +83,10 @@ def test_the_step_of_the_handout(given: Any) -> None:
     assert told["B"] == "block_ids 3 6, table 3 6, seq_len 7"
     assert told["C"] == "block_ids 7, table 7 0, seq_len 3"
     assert film[4].sentence == (
-        "Row 4 is the token at position 6 of B. Its K and V go to slot 26 (block 6, place 2). "
-        "It reads 7 tokens of B in blocks 3 6. Logits are computed behind it."
+        "Row 4: the token at position 6 of B. K and V go to slot 26 (block 6, offset 2). "
+        "Reads 7 tokens of B, blocks 3 6. Logits needed."
     )
-    assert "wrong" not in film[4].twin
+    assert "wrong" not in film[4].text_alternative
     assert count(film[4], "mv-wrong") == count(film[4], "mv-stranger") == 0
 
 
@@ -126,7 +126,7 @@ def test_random_steps_in_drawing_and_words(seed: int) -> None:
                 told[name].split()[row - page[0]] for name in ("input_ids", "positions", "slot_mapping")
             ]
             assert shown[3] == str(slots[-1])
-            assert (str(row) in told["logits rows"].split()) == ("Logits are computed" in picture.sentence)
+            assert (str(row) in told["logits rows"].split()) == ("Logits needed." in picture.sentence)
             row += 1
     assert row == len(film)
 
@@ -147,9 +147,9 @@ def test_a_wrong_slot_mapping_is_seen_wrong() -> None:
     assert count(picture, "mv-wrong") == 5
     assert said(picture)["read, but not its token"] == "20-23 8-10", "A wrote over its own first tokens"
     assert count(layers_picture(picture, "cache-2"), "mv-stranger") == 3
-    assert picture.sentence.startswith("slot_mapping[2] is 22, the rules say 10. 4 more entries differ.")
-    assert "What it should read is not in slots 20 21 22 23 8 9 and 1 more." in picture.sentence
-    assert "wrong: slot_mapping[4] is 12, the rules say 26." in picture.twin
+    assert picture.sentence.startswith("slot_mapping[2] is 22, the rules give 10. 4 other wrong numbers.")
+    assert "Slots with another token than expected: 20 21 22 23 8 9 and 1 more." in picture.sentence
+    assert "wrong: slot_mapping[4] is 12, the rules give 26." in picture.text_alternative
 
 
 def layers_picture(picture: Picture, name: str) -> Picture:
@@ -175,13 +175,13 @@ def test_results_of_any_length_are_drawn_and_reported(name: str) -> None:
     assert all(is_sound(picture) for picture in film.pictures)
     found = faults(by_functions(example_batch(), 4, given), by_rules(example_batch(), 4))
     assert found
-    assert all(f"wrong: {fault.words}" in film[0].twin for fault in found)
+    assert all(f"wrong: {fault.text}" in film[0].text_alternative for fault in found)
     assert any(count(picture, "mv-wrong") for picture in film.pictures)
 
 
 def test_a_missing_table_is_told() -> None:
     picture = paged_batch(functions=all_wrong("pad_block_tables"))[4]
-    assert "It reads 7 tokens of B, but its table is empty. The table has no block for 7 of them." in picture.sentence
+    assert "Reads 7 tokens of B, blocks none. The table has no block for 7 of them." in picture.sentence
 
 
 def test_shared_beginnings_are_nobodys_mistake() -> None:
@@ -208,7 +208,7 @@ def test_extremes_are_sound_and_not_too_many() -> None:
         assert len(film) <= MOST_STEPS
         assert all(is_sound(picture) for picture in film.pictures[:: max(1, len(film) // 5)])
         last = film[len(film) - 1]
-        total = int(last.twin.split("of 0-")[1].split(":")[0])
+        total = int(last.text_alternative.split("of 0-")[1].split(":")[0])
         assert last.title.startswith(f"Slots and paged attention, row {total}:"), "the last row is never left out"
         jumps = {int(str(part.get("data-go-to"))) for part in tree(last).iter() if part.get("data-go-to")}
         assert jumps == set(range(len(film)))

@@ -1,4 +1,4 @@
-"""A step in words: where a victim waits."""
+"""The sentences of a step: where a victim waits."""
 
 from dataclasses import replace
 
@@ -14,13 +14,13 @@ from mini_vllm.seams.lineup import parse_lineup
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_a_victim_waits_in_front_or_at_its_place(policy: Policy) -> None:
-    """FCFS puts a victim in front; by priority somebody more urgent may stand before it."""
+    """FCFS puts a victim in front; by priority a more urgent request may wait before it."""
     config = replace(SMALL_POOL, policy=policy)
     places: set[bool] = set()
     for seed in range(40):
         records = run_workload(make_workload(seed, 10), config, parse_lineup("solution:1-5"))
         recording = Recording.from_steps(records)
-        places |= {said_where(recording, record) for record in records if others_victims(record)}
+        places |= {names_the_place(recording, record) for record in records if others_victims(record)}
     assert places == ({True} if policy == "fcfs" else {True, False})
 
 
@@ -28,10 +28,10 @@ def others_victims(record: StepRecord) -> list[str]:
     return [victim for victim, cause, _ in record["preempted"] if victim != cause]
 
 
-def said_where(recording: Recording, record: StepRecord) -> bool:
-    """Return whether a step's only victim waits in front, and check that the sentence says so."""
+def names_the_place(recording: Recording, record: StepRecord) -> bool:
+    """Return whether a step's only victim waits in front, and check that the sentence agrees."""
     victim = others_victims(record)[0]
     in_front = is_in_front(record, victim)
-    said = describe_step(recording.state(record["step"]))
-    assert ("at the front of the queue" if in_front else "at its place in the queue") in said
+    sentence = describe_step(recording.state(record["step"]))
+    assert ("at the front of the queue" if in_front else "at its place in the queue") in sentence
     return in_front

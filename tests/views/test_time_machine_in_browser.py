@@ -73,7 +73,7 @@ def test_every_step_in_the_browser_is_pythons_picture(browser: Any) -> None:
         plain.set_content(film[step].svg())
         layers = "[...document.querySelectorAll('[data-layer]')].map((part) => part.innerHTML)"
         assert page.evaluate(layers) == plain.evaluate(layers)
-        assert page.locator("details pre").text_content() == film[step].twin
+        assert page.locator("details pre").text_content() == film[step].text_alternative
     plain.close()
     page.close()
 
@@ -85,7 +85,7 @@ def test_a_block_is_followed_through_the_steps(machine: Any) -> None:
     assert machine.locator(".mvw-about").text_content() == "block 18: held by r3"
     machine.get_by_role("button", name="next step").click()
     assert machine.locator(".mvw-about").text_content() == (
-        "block 18: held by r2, taken in this step, what it held before is forgotten"
+        "block 18: held by r2, taken in this step, old content lost"
     )
     assert machine.locator('[data-about="block:17"].mv-dim').count() == 1
     machine.locator(".mvw").focus()

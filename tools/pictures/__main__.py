@@ -17,7 +17,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "paged_batch": views.paged_decode,
     "chunking_dial": views.smaller_budget,
     "calculator": views.capacity,
-    "policy_bench": views.policies,
+    "policy_comparison": views.policies,
 }
 NAMES = ("demo", *VIEWS, "screens")
 

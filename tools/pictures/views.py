@@ -11,7 +11,7 @@ from course.views.film import Film
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
-from course.views.policy_bench import Contest, hold_contest, policy_picture
+from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
 from mini_vllm import parse_lineup
 from mini_vllm.seams.lineup import CHECKOUT
@@ -64,6 +64,6 @@ def capacity() -> Picture:
 
 
 def policies() -> Picture:
-    """Return the contest that the policy bench opens with."""
-    contest = Contest()
-    return policy_picture(contest, hold_contest(contest, parse_lineup("solution")), Slo())
+    """Return the comparison that the panel opens with."""
+    comparison = PolicyComparison()
+    return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())

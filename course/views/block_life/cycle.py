@@ -2,27 +2,36 @@
 
 from course.views import svg
 from course.views.block_life.moves import Moves
+from course.views.parts import Part
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.time_machine.parts import Part
+from course.views.text import counted
 
 HIGH = 40
 LOWER = 108
-MIDDLE = (212, 508)
-LEFT_BOX = (12, 110)
-RIGHT_BOX = (610, 708)
 HEAD = 4
+FREE, HELD, SHARED, KEPT = "free, empty", "held", "shared", "free, content kept"
+# (left, right, top) of each state's box.
+BOXES = {FREE: (12, 110, 0), HELD: (212, 508, 0), SHARED: (610, 708, 0), KEPT: (212, 508, LOWER)}
+# Each way between two states: start, end and cross coordinate of its arrow, and its name; sideways or up and down.
+SIDEWAYS = {
+    "handed out": (110, 212, 12, "handed out"),
+    "given back, empty": (212, 110, 28, "given back"),
+    "hit while held": (508, 610, 12, "hit"),
+    "holders left": (610, 508, 28, "left to one"),
+}
+UP_AND_DOWN = {
+    "given back, content kept": (HIGH, LOWER, 228, ("given back,", "content stays")),
+    "found by a hit": (LOWER, HIGH, 328, ("found", "by a hit")),
+    "handed out, content forgotten": (LOWER, HIGH, 406, ("handed out,", "content lost")),
+}
 
 
 def counts(moves: Moves) -> dict[str, int]:
     """Return the number of blocks in each state after the step, by the name of the state."""
-    shared = len(moves.shared)
-    return {
-        "free, empty": len(moves.empty),
-        "held": len(moves.holders) - shared,
-        "shared": shared,
-        "free, content kept": len(moves.kept),
-    }
+    num_shared = len(moves.shared)
+    num_held = len(moves.holders) - num_shared
+    return {FREE: len(moves.empty), HELD: num_held, SHARED: num_shared, KEPT: len(moves.kept)}
 
 
 def arrows(moves: Moves) -> dict[str, int]:
@@ -40,27 +49,12 @@ def arrows(moves: Moves) -> dict[str, int]:
 
 
 def cycle_part(moves: Moves) -> Part:
-    """Return the states as boxes and the ways between them as arrows; ways that were taken are strong."""
-    num, ways = counts(moves), arrows(moves)
-    (left, right), low = MIDDLE, LOWER
-    boxes = [
-        box("free, empty", num["free, empty"], *LEFT_BOX, 0),
-        box("held", num["held"], left, right, 0),
-        box("shared", num["shared"], *RIGHT_BOX, 0),
-        box("free, content kept", num["free, content kept"], left, right, low),
-    ]
-    drawn = [
-        across(LEFT_BOX[1], left, 12, ways["handed out"], "handed out", above=True),
-        across(left, LEFT_BOX[1], 28, ways["given back, empty"], "given back", above=False),
-        across(right, RIGHT_BOX[0], 12, ways["hit while held"], "hit", above=True),
-        across(RIGHT_BOX[0], right, 28, ways["holders left"], "left to one", above=False),
-        down(left + 16, HIGH, low, ways["given back, content kept"], ("given back,", "content stays")),
-        down(left + 116, low, HIGH, ways["found by a hit"], ("found", "by a hit")),
-        down(left + 194, low, HIGH, ways["handed out, content forgotten"], ("handed out,", "forgotten"), alert=True),
-    ]
-    layers = [Layer(f"state-{place}", content, y=16) for place, content in enumerate(boxes)]
-    layers += [Layer(f"way-{place}", content, y=16) for place, content in enumerate(drawn)]
-    return Part(layers, LOWER + HIGH + 32)
+    """Return the states as boxes and the ways between them as arrows; ways taken in this step are bold."""
+    num, taken = counts(moves), arrows(moves)
+    drawn = [across(*place, taken[name]) for name, place in SIDEWAYS.items()]
+    drawn += [down(*place, taken[name], alert=name.startswith("handed out")) for name, place in UP_AND_DOWN.items()]
+    layers = [Layer(f"state-{k}", box(name, num[name], *place), y=16) for k, (name, place) in enumerate(BOXES.items())]
+    return Part([*layers, *[Layer(f"way-{k}", way, y=16) for k, way in enumerate(drawn)]], LOWER + HIGH + 32)
 
 
 def box(name: str, num_blocks: int, left: float, right: float, top: float) -> Markup:
@@ -68,7 +62,7 @@ def box(name: str, num_blocks: int, left: float, right: float, top: float) -> Ma
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2
     return svg.group(
-        svg.tooltip(f"{num_blocks} blocks: {name}" if num_blocks != 1 else f"1 block: {name}"),
+        svg.tooltip(f"{counted(num_blocks, 'block')}: {name}"),
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-panel"),
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-line", stroke_dasharray=dashes, opacity=0.5),
         svg.text(middle, top + 17, str(num_blocks), class_="mv-middle mv-title"),
@@ -76,33 +70,31 @@ def box(name: str, num_blocks: int, left: float, right: float, top: float) -> Ma
     )
 
 
-def across(start: float, end: float, y: float, num_blocks: int, words: str, *, above: bool) -> Markup:
-    """Return an arrow from side to side, with its words above or below."""
+def across(start: float, end: float, y: float, name: str, num_blocks: int) -> Markup:
+    """Return a horizontal arrow; the name is above an arrow to the right, below one to the left."""
     sign = 1 if end > start else -1
     tip = end - sign * 3
     shaft = f"M{start + sign * 3:g} {y}H{tip:g}m{-sign * HEAD} {-HEAD}l{sign * HEAD} {HEAD}l{-sign * HEAD} {HEAD}"
-    return way(shaft, [((start + end) / 2, y - 7 if above else y + 15, "mv-middle", words)], num_blocks)
+    return way(shaft, [((start + end) / 2, y - 7 if sign > 0 else y + 15, name)], num_blocks, "mv-middle")
 
 
-def down(x: float, start: float, end: float, num_blocks: int, words: tuple[str, str], *, alert: bool = False) -> Markup:
-    """Return an arrow down or up, with its words on the right."""
+def down(start: float, end: float, x: float, lines: tuple[str, str], num_blocks: int, *, alert: bool) -> Markup:
+    """Return a vertical arrow with its name in two lines on the right."""
     sign = 1 if end > start else -1
     tip, middle = end - sign * 3, (start + end) / 2
     shaft = f"M{x:g} {start + sign * 3:g}V{tip:g}m{-HEAD} {-sign * HEAD}l{HEAD} {sign * HEAD}l{HEAD} {-sign * HEAD}"
-    lines = [(x + 8, middle - 3, "", words[0]), (x + 8, middle + 10, "", words[1])]
-    return way(shaft, lines, num_blocks, alert=alert)
+    return way(shaft, [(x + 8, middle - 3, lines[0]), (x + 8, middle + 10, lines[1])], num_blocks, alert=alert)
 
 
-def way(shaft: str, lines: list[tuple[float, float, str, str]], num_blocks: int, *, alert: bool = False) -> Markup:
-    """Return an arrow and its words, with the number of blocks that went this way in front."""
-    taken = bool(num_blocks)
-    stroke = "mv-alert-line" if alert and taken else "mv-line" if taken else "mv-rule"
-    ink = "mv-strong" if taken else "mv-faint"
-    colour = " mv-alert" if alert and taken else ""
-    told = [
-        svg.text(
-            x, y, f"{num_blocks} {words}" if place == 0 and taken else words, class_=f"mv-small {ink}{colour} {at}"
-        )
-        for place, (x, y, at, words) in enumerate(lines)
+def way(
+    shaft: str, lines: list[tuple[float, float, str]], num_blocks: int, anchor: str = "", *, alert: bool = False
+) -> Markup:
+    """Return an arrow and its name, with the number of blocks that went this way in front."""
+    stroke, ink = ("mv-line", "mv-strong") if num_blocks else ("mv-rule", "mv-faint")
+    if alert and num_blocks:
+        stroke, ink = "mv-alert-line", "mv-strong mv-alert"
+    named = [
+        svg.text(x, y, f"{num_blocks} {line}" if k == 0 and num_blocks else line, class_=f"mv-small {ink} {anchor}")
+        for k, (x, y, line) in enumerate(lines)
     ]
-    return svg.joined([svg.path(shaft, class_=stroke, stroke_width=2.5 if taken else 1.5), *told])
+    return svg.joined([svg.path(shaft, class_=stroke, stroke_width=2.5 if num_blocks else 1.5), *named])

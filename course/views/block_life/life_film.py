@@ -1,60 +1,96 @@
 """The film: four states, the free queue before and after, and the life of every block."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from course.traces.recording import Recording
-from course.views.block_life.cycle import cycle_part
-from course.views.block_life.lives import busiest, lives_of
-from course.views.block_life.moves import all_moves
+from course.traces.run_state import RunInfo
+from course.views.block_life.cycle import counts, cycle_part
+from course.views.block_life.lives import Life, busiest, lives_of
+from course.views.block_life.moves import Moves, all_moves
 from course.views.block_life.queue_rows import queue_part
 from course.views.block_life.strips import Strips
-from course.views.block_life.words import describe_moves, headline, twin
 from course.views.film import Film
-from course.views.picture import Picture
-from course.views.time_machine.machine import headline_part, sentence_lines, sentence_part, states
-from course.views.time_machine.parts import stacked
+from course.views.parts import headline_part, most_lines, page
+from course.views.text import facts, ranges, spaced
+from course.views.time_machine.machine import states
 
 MOST_STRIPS = 24
+MOST_BLOCKS = 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
-    """Return a picture of each step: what moved between the four states, the free queue, the lives of `blocks`.
+    """Return a picture of each step: moves between the four states, the free queue, the lives of `blocks`.
 
-    Without `blocks` all have a line, or the 24 busiest if there are more. Raises `ValueError` for a block that
-    is not there.
+    Without `blocks` every block has a line, or the 24 busiest if there are more. Raises `ValueError` for a block
+    that does not exist or is there twice.
     """
     info, num_steps = recording.info, len(recording.steps)
-    chosen = chosen_blocks(recording, blocks)
+    require_known(blocks, info.num_blocks)
     every = lives_of(info, states(recording))
-    lives = [every[block] for block in chosen or busiest(every, MOST_STRIPS)]
+    lives = [every[block] for block in blocks or busiest(every, MOST_STRIPS)]
     steps, pictures = all_moves(info, states(recording)), []
     strips, kept = Strips(info, lives, max(1, num_steps)), dict[int, str]()
-    num_lines = max((len(sentence_lines(describe_moves(info, moves))) for moves in steps), default=1)
+    num_lines = most_lines(describe_moves(info, moves) for moves in steps)
     for moves in steps:
-        head = headline_part(headline(moves, num_steps), f"{len(moves.holders)} of {info.num_blocks} blocks in use")
+        headline = f"step {moves.step} of {num_steps - 1}"
+        head = headline_part(headline, f"{len(moves.holders)} of {info.num_blocks} blocks in use")
         parts = [head, cycle_part(moves), queue_part(info, moves, kept), strips.part(moves.step)]
-        whole = stacked([*parts, sentence_part(describe_moves(info, moves), num_lines)])
-        pictures.append(
-            Picture(
-                title=f"Free queue and lives of blocks, {headline(moves, num_steps)}",
-                height=whole.height,
-                layers=tuple(whole.layers),
-                sentence=describe_moves(info, moves),
-                twin=twin(info, moves, lives, num_steps),
-            )
-        )
+        text = text_alternative(info, moves, lives, headline)
+        title = f"Free queue and lives of blocks, {headline}"
+        pictures.append(page(title, parts, describe_moves(info, moves), text, num_lines))
         kept = moves.kept
     follow = [(f"block:{life.block}", f"block {life.block}") for life in lives]
     follow += [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     return Film(pictures, follow=follow)
 
 
-def chosen_blocks(recording: Recording, blocks: Sequence[int]) -> Sequence[int]:
-    """Return the blocks in the order given. Raises `ValueError` for one that is not there or comes twice."""
-    most = recording.info.num_blocks
+def require_known(blocks: Sequence[int], num_blocks: int) -> None:
+    """Raise `ValueError` for a block that does not exist or is there twice."""
     for block in blocks:
-        if not 1 <= block <= most:
-            raise ValueError(f"blocks has {block}, but there are blocks 1 to {most}")
+        if not 1 <= block <= num_blocks:
+            raise ValueError(f"blocks has {block}, but there are blocks 1 to {num_blocks}")
     if len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks has one of {list(blocks)} twice")
-    return blocks
+
+
+def describe_moves(info: RunInfo, moves: Moves) -> str:
+    """Return the moves of a step in the order in which they matter: lost, found, given back, handed out."""
+    events = [
+        ("Content lost", spaced(moves.forgotten, MOST_BLOCKS)),
+        ("Found by a hit", by_request(info, moves.found, MOST_BLOCKS)),
+        ("Given back, last block of a table first", by_request(info, [*moves.lost, *moves.given_back], MOST_BLOCKS)),
+        ("Handed out", by_request(info, moves.handed_out, MOST_BLOCKS)),
+    ]
+    return " ".join(f"{event}: {blocks}." for event, blocks in events if blocks) or "No block moves."
+
+
+def by_request(info: RunInfo, items: Iterable[tuple[str, Sequence[int]]], most: int | None = None) -> str:
+    """Return each request's label with its blocks."""
+    return "; ".join(f"{info.label(i)} {spaced(blocks, most) if most else ranges(blocks)}" for i, blocks in items)
+
+
+def text_alternative(info: RunInfo, moves: Moves, lives: Iterable[Life], headline: str) -> str:
+    """Return every fact of the picture as lines of text."""
+    holders = sorted(moves.holders.items())
+    shared = [f"{block} ({spaced(map(info.label, who))})" for block, who in holders if len(who) > 1]
+    kept = [f"{block} ({info.label(owner)})" for block, owner in moves.kept.items()]
+    return facts(
+        [
+            (headline, " · ".join(f"{number} {name}" for name, number in counts(moves).items())),
+            ("what happened", describe_moves(info, moves)),
+            ("free queue before the step, head first", ranges(moves.before)),
+            ("handed out", by_request(info, moves.handed_out)),
+            ("content lost", ranges(moves.forgotten)),
+            ("found by a hit", by_request(info, moves.found)),
+            ("found while free", ranges(moves.found_free)),
+            ("given back while the step was planned", by_request(info, moves.lost)),
+            ("given back after it", by_request(info, moves.given_back)),
+            ("left to one holder", ranges(moves.parted)),
+            ("free queue after the step, head first", ranges(moves.after)),
+            ("held", ranges(block for block, who in holders if len(who) == 1)),
+            ("shared", ", ".join(shared)),
+            ("free, content kept", ", ".join(kept)),
+            ("free, empty", ranges(moves.empty)),
+            *[(f"block {life.block}", life.text(info, moves.step)) for life in lives],
+        ]
+    )

@@ -8,15 +8,15 @@ from course.traces.run_state import RunInfo, RunState
 
 @dataclass
 class Span:
-    """Steps `first` to `last` with the same holders; without holders, `owner` left what can still be found."""
+    """Steps `first` to `last` with the same holders; without holders, the block may keep content of `owner`."""
 
     first: int
     last: int
     holders: tuple[str, ...]
     owner: str | None
 
-    def words(self, info: RunInfo, until: int) -> str:
-        """Return the span in words, cut behind step `until`."""
+    def text(self, info: RunInfo, until: int) -> str:
+        """Return the span as text, cut behind step `until`."""
         last = min(self.last, until)
         steps = f"step {self.first}" if last == self.first else f"steps {self.first}-{last}"
         if len(self.holders) > 1:
@@ -28,32 +28,31 @@ class Span:
 
 @dataclass
 class Life:
-    """One block's way through a run. `forgotten` are the steps in which what it held was lost."""
+    """One block over a run. `forgotten` are the steps in which its content was lost."""
 
     block: int
     spans: list[Span] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
 
     def add(self, step: int, holders: Sequence[str], owner: str | None) -> None:
-        """Go on with the last span, or begin a new one."""
+        """Extend the last span, or begin a new one."""
         last = self.spans[-1] if self.spans else None
         if last and (last.holders, last.owner) == (tuple(holders), owner):
             last.last = step
         else:
             self.spans.append(Span(step, step, tuple(holders), owner))
 
-    def words(self, info: RunInfo, until: int) -> str:
-        """Return what happened to the block up to and including step `until`."""
-        told = []
-        for span in self.spans:
-            if span.first <= until:
-                lost = " (old content forgotten)" if span.first in self.forgotten else ""
-                told.append(span.words(info, until) + lost)
-        return ", ".join(told)
+    def text(self, info: RunInfo, until: int) -> str:
+        """Return the block's spans up to and including step `until` as text."""
+        return ", ".join(
+            span.text(info, until) + " (old content lost)" * (span.first in self.forgotten)
+            for span in self.spans
+            if span.first <= until
+        )
 
 
 def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
-    """Return the lives of all blocks, the null block not among them, as they were while each step was computed."""
+    """Return the lives of all blocks except the null block, as they were while each step was computed."""
     lives = {block: Life(block) for block in range(1, info.num_blocks + 1)}
     for state in states:
         assert state.record is not None
@@ -69,6 +68,6 @@ def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
 
 
 def busiest(lives: dict[int, Life], most: int) -> list[int]:
-    """Return the blocks that went through the most, at most `most` of them, in order of their ids."""
+    """Return the blocks with the most spans, at most `most` of them, in order of their ids."""
     ranked = sorted(lives, key=lambda block: (-len(lives[block].spans), block))
     return sorted(ranked[:most])

@@ -1,4 +1,4 @@
-"""What one step did to the free queue and to the blocks, read from its record."""
+"""The moves of one step between the free queue and the block tables, read from its record."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ class Moves:
     """The moves of one step, each with the request that made it.
 
     `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
-    `lost` was given back by victims while the step was planned, so that it can be handed out at once;
-    `given_back` when the step was over. `parted` were shared and have one holder now. `holders` and `kept` are
-    as the step leaves them: who holds a block, and whose content a free block keeps.
+    Victims gave `lost` back while the step was planned, so that it can be handed out at once; `given_back` was
+    freed after the step. `parted` were shared and now have one holder. After the step, `holders` maps a block to
+    the requests that hold it, and `kept` a free block to the request whose content it keeps.
     """
 
     step: int
@@ -30,13 +30,13 @@ class Moves:
 
     @property
     def while_planned(self) -> list[int]:
-        """The free queue that the step takes from: as it was, then what victims gave back."""
+        """The free queue that the step takes from: as it was, then the blocks of victims."""
         return [*self.before, *(block for _, blocks in self.lost for block in blocks)]
 
     @property
     def taker(self) -> dict[int, str]:
-        """For each block that left the free queue because it was handed out or found: who took it last."""
-        return {block: who for who, blocks in (*self.found, *self.handed_out) for block in blocks}
+        """For each block handed out or found in this step, the last request that took it."""
+        return {block: taker for taker, blocks in (*self.found, *self.handed_out) for block in blocks}
 
     @property
     def shared(self) -> set[int]:
@@ -45,24 +45,24 @@ class Moves:
 
     @property
     def empty(self) -> list[int]:
-        """The free blocks without content that can be found."""
+        """The free blocks without content in the prefix cache."""
         return [block for block in self.after if block not in self.kept]
 
     @property
     def found_free(self) -> list[int]:
-        """The found blocks that nobody held: the hit takes them out of the free queue, wherever they lie."""
+        """The found blocks without a holder: the hit takes them out of the free queue, wherever they are."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block in waiting]
 
     @property
     def found_held(self) -> list[int]:
-        """The found blocks that somebody held already: from now on they are shared."""
+        """The found blocks that already had a holder: they are shared now."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block not in waiting]
 
     @property
     def all_given_back(self) -> list[int]:
-        """The blocks that came in at the tail, in this order."""
+        """The blocks added at the tail, in this order."""
         return [block for _, blocks in (*self.lost, *self.given_back) for block in blocks]
 
 
@@ -100,9 +100,9 @@ def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) ->
 
 def all_moves(info: RunInfo, states: Iterable[RunState]) -> list[Moves]:
     """Return the moves of every step of a run."""
-    told: list[Moves] = []
+    found: list[Moves] = []
     queue, shared = list(range(1, info.num_blocks + 1)), set[int]()
     for state in states:
-        told.append(moves_of(state, queue, shared))
-        queue, shared = list(told[-1].after), told[-1].shared
-    return told
+        found.append(moves_of(state, queue, shared))
+        queue, shared = list(found[-1].after), found[-1].shared
+    return found

@@ -1,4 +1,4 @@
-"""What a model and a GPU allow: memory as a bar, speed as a roofline."""
+"""The limits of a model on a GPU: memory as a bar, speed as a roofline."""
 
 from course.views.calculator.capacity import Capacity, Setup, capacity_of
 from course.views.calculator.drawing import calculator, calculator_picture

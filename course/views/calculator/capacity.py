@@ -1,4 +1,4 @@
-"""The figures of one setup, all of them from the simulator's roofline."""
+"""The limits of one setup, all from the simulator's roofline."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from course.simulator.model_shapes import ModelShape, find_model_shape
 
 @dataclass(frozen=True)
 class Setup:
-    """What the knobs say. `context_len` in tokens is that of every request, `max_num_seqs` the batch one asks for."""
+    """The values of the knobs. Every request has `context_len` tokens; `max_num_seqs` is the largest batch."""
 
     model: str = "Llama-3.1-8B"
     gpu: str = "H100"
@@ -23,7 +23,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Work:
-    """Operations and bytes of a step, and the tokens per second that they allow at most."""
+    """Operations and bytes of a step, and the most tokens per second that they allow."""
 
     num_tokens: int
     flops: int
@@ -42,15 +42,16 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """How long it takes at least."""
+        """The least time that it takes."""
         return self.num_tokens / self.tokens_per_second
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a setup allows. Bytes, tokens, operations per second; `problem` says why nothing fits, if nothing does.
+    """The limits of a setup, in bytes, tokens and operations per second.
 
-    `concurrency`: requests whose K and V find room at once. `batch_size`: as many of them as may run.
+    `problem` is the reason why the model does not fit, else empty. `concurrency`: requests whose K and V fit at
+    once. `batch_size`: `concurrency`, limited by `max_num_seqs`.
     """
 
     setup: Setup
@@ -87,15 +88,15 @@ class Capacity:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte from which arithmetic is the limit and no longer bandwidth."""
+        """The operations per byte above which arithmetic is the limit, not bandwidth."""
         return self.peak_flops / self.bandwidth
 
 
 def capacity_of(setup: Setup) -> Capacity:
-    """Work everything out. Raises `ValueError` for names that are not in the tables and for a context too long.
+    """Compute all limits. Raises `ValueError` for an unknown name and for a context longer than the model's.
 
-    A model that does not fit is no error: `problem` says so, there are no blocks, and the speeds are those of
-    a single request, as if it did fit.
+    A model that does not fit is not an error: `problem` is set, there are no blocks, and the speeds are those of
+    a single request, as if it fitted.
     """
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:
@@ -126,7 +127,7 @@ def capacity_of(setup: Setup) -> Capacity:
 
 
 def blocks_that_fit(setup: Setup, gpu: Gpu, shape: ModelShape) -> tuple[int, str]:
-    """Return how many blocks fit, the null block included; if none do, zero and why."""
+    """Return how many blocks fit, the null block included; if none do, zero and the reason."""
     try:
         num_blocks = roofline.num_kv_blocks(
             gpu,

@@ -6,15 +6,14 @@ from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
 from course.views import svg
 from course.views.calculator.capacity import Capacity, Setup, capacity_of
+from course.views.calculator.figures import sentence, table, text_alternative, title
 from course.views.calculator.memory_bar import memory_bar
 from course.views.calculator.roof import roof
-from course.views.calculator.words import facts, sentence, title, twin
-from course.views.chart import paragraph
+from course.views.chart import sheet
 from course.views.knobs import Choice, Slide
 from course.views.picture import Layer, Picture
 from course.views.show import panel
 from course.views.svg import Markup
-from course.views.typeset import wrap
 
 if TYPE_CHECKING:
     from course.views.widgets import Panel
@@ -23,7 +22,6 @@ LEFT, RIGHT = 10, 710
 BAR, ROOF = 60, 142
 FACTS_LEFT, FACT_HEIGHT = 460, 24
 SENTENCE = ROOF + 338
-MOST_LINES = 4
 KNOBS = (
     Choice("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
     Choice("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),
@@ -37,7 +35,7 @@ KNOBS = (
 
 
 def calculator() -> "Panel":
-    """Return knobs for model, GPU and engine over what they allow at best."""
+    """Return knobs for model, GPU and engine over the memory and the speed that they allow at best."""
     return panel(KNOBS, draw)
 
 
@@ -47,28 +45,20 @@ def draw(**values: Any) -> Picture:
 
 
 def calculator_picture(capacity: Capacity) -> Picture:
-    """Return what fits into memory, and how fast decode and prefill can be at most."""
-    said = sentence(capacity)
-    look = "mv-alert" if capacity.problem else None
-    return Picture(
-        title=title(capacity),
-        height=SENTENCE + 16 * MOST_LINES,
-        layers=(
-            Layer("title", svg.text(LEFT, 22, title(capacity), class_="mv-title")),
-            Layer("memory", memory_bar(capacity, RIGHT - LEFT), x=LEFT, y=BAR),
-            Layer("roofline", roof(capacity), y=ROOF),
-            Layer("facts", figures(capacity), x=FACTS_LEFT, y=ROOF),
-            Layer("sentence", paragraph(LEFT, SENTENCE, wrap(said, RIGHT - LEFT, 12, MOST_LINES), class_=look)),
-        ),
-        sentence=said,
-        twin=twin(capacity),
-    )
+    """Return the use of the memory, and the speed limits of decode and prefill."""
+    layers = [
+        Layer("memory", memory_bar(capacity, RIGHT - LEFT), x=LEFT, y=BAR),
+        Layer("roofline", roof(capacity), y=ROOF),
+        Layer("facts", figures(capacity), x=FACTS_LEFT, y=ROOF),
+    ]
+    look = "mv-alert" if capacity.problem else ""
+    return sheet(title(capacity), layers, SENTENCE, sentence(capacity), text_alternative(capacity), look)
 
 
 def figures(capacity: Capacity) -> Markup:
     """Return the figures as a table."""
     width, parts = RIGHT - FACTS_LEFT, []
-    for n, (name, value) in enumerate(facts(capacity)):
+    for n, (name, value) in enumerate(table(capacity)):
         y = 14 + n * FACT_HEIGHT
         parts.append(svg.text(0, y, name, class_="mv-faint"))
         parts.append(svg.text(width, y, value, class_="mv-strong mv-end"))

@@ -1,9 +1,9 @@
-"""The memory of the GPUs as a bar: what holds what."""
+"""The memory of the GPUs as a bar, divided by use."""
 
 from course.palette import OKABE_ITO
 from course.views import svg
 from course.views.calculator.capacity import Capacity
-from course.views.calculator.words import memory_parts
+from course.views.calculator.figures import limit_text, memory_parts
 from course.views.figures import memory
 from course.views.svg import Markup
 from course.views.typeset import text_width
@@ -11,13 +11,13 @@ from course.views.typeset import text_width
 HEIGHT = 34
 COLOURS = {"weights": OKABE_ITO[4][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
 CLOSEST = 5
-"""Pixels between two notches; more requests than that have none."""
+"""The least distance between two notches, in px; with more requests there are none."""
 
 
 def memory_bar(capacity: Capacity, width: float) -> Markup:
-    """Return the bar with its top at 0, a line of words above it and one below.
+    """Return the bar with its top at 0, a line of text above it and one below.
 
-    A notch in the part of K and V stands between two requests. What does not fit runs over the edge.
+    A notch in the part of K and V separates two requests. Parts that do not fit run over the edge.
     """
     parts = memory_parts(capacity)
     scale = width / max(capacity.memory_bytes, sum(size for _, size in parts))
@@ -35,7 +35,7 @@ def memory_bar(capacity: Capacity, width: float) -> Markup:
 
 
 def notches(capacity: Capacity, left: float, scale: float) -> Markup:
-    """Return a line after each request that finds room, if they are not too many."""
+    """Return a line after each request that fits, unless the lines would be too close."""
     blocks_each = -(-capacity.setup.context_len // capacity.setup.block_size)
     step = blocks_each * capacity.kv_bytes_per_block * scale
     if step < CLOSEST:
@@ -47,9 +47,9 @@ def notches(capacity: Capacity, left: float, scale: float) -> Markup:
 
 
 def limits(capacity: Capacity, scale: float, width: float) -> Markup:
-    """Return where the share ends that may be used, and where the memory ends if something runs over it."""
+    """Return the end of the share that may be used, and a frame around the memory if the parts do not fit."""
     x = capacity.usable_bytes * scale
-    share = f"gpu_memory_utilization {capacity.setup.gpu_memory_utilization:.2f} = {memory(capacity.usable_bytes)}"
+    share = limit_text(capacity)
     end = min(max(x, text_width(share, 12)), width)
     parts = [
         svg.line(x, -5, x, HEIGHT + 5, class_="mv-line", stroke_width=2),
@@ -62,7 +62,7 @@ def limits(capacity: Capacity, scale: float, width: float) -> Markup:
 
 
 def legend(parts: list[tuple[str, int]], width: float) -> Markup:
-    """Return which colour is what, and how much of it there is."""
+    """Return the colour, name and size of each part."""
     drawn = []
     for n, (name, size) in enumerate(parts):
         x, y = n * width / len(parts), HEIGHT + 12

@@ -1,11 +1,10 @@
-"""The roofline: what speed an amount of work per byte allows, and where decode and prefill stand under it."""
+"""The roofline: the speed that an amount of work per byte allows, with decode and prefill below it."""
 
 from course.palette import OKABE_ITO
 from course.views import svg
 from course.views.calculator.capacity import Capacity, Work, decode_work
-from course.views.calculator.words import per_second
+from course.views.calculator.figures import per_second, roof_text
 from course.views.chart import LABEL, LogScale, Point, above_left, cloud, curve, dot, x_axis, y_axis
-from course.views.figures import digits
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
@@ -14,7 +13,7 @@ TERA = 1e12
 DECODE, PREFILL = OKABE_ITO[5][0], OKABE_ITO[4][0]
 BATCHES = [2**k for k in range(10)]
 ROOM_BELOW, ROOM_ABOVE = 0.4, 1.8
-"""Shares of the lowest and the highest speed that keep words inside the chart."""
+"""Factors on the lowest and the highest speed that keep labels inside the chart."""
 
 
 def roof(capacity: Capacity) -> Markup:
@@ -49,7 +48,7 @@ def roof(capacity: Capacity) -> Markup:
 
 
 def below(point: Point, content: str) -> Markup:
-    """Return words under a point, to the right of it as far as there is room."""
+    """Return text under a point, to the right of it as far as there is room."""
     x, y = point
     return svg.text(
         min(x + 7, RIGHT - text_width(content, LABEL, bold=True)), y + 20, content, class_="mv-strong mv-cased"
@@ -57,13 +56,12 @@ def below(point: Point, content: str) -> Markup:
 
 
 def heading(capacity: Capacity) -> Markup:
-    """Return what the roof is made of, and what the axes and dots are."""
-    speeds = f"{digits(capacity.bandwidth / TERA)} TB/s, {digits(capacity.peak_flops / TERA)} TFLOP/s in bfloat16"
+    """Return the speeds of the roof, and the meaning of the axes and dots."""
     middle = (LEFT + RIGHT) / 2
     dots = f"dots: decode batches of 1, 2, 4 ... {BATCHES[-1]} requests; coloured: they fit"
     return svg.joined(
         [
-            svg.text(10, 14, f"Roofline: {speeds}, ridge at {digits(capacity.ridge)}", class_="mv-strong"),
+            svg.text(10, 14, f"Roofline: {roof_text(capacity)}", class_="mv-strong"),
             svg.text(10, 30, dots, class_="mv-small mv-faint"),
             svg.text(10, 45, "TFLOP/s", class_="mv-small mv-faint"),
             svg.text(middle, BOTTOM + 30, "operations per byte read", class_="mv-small mv-faint mv-middle"),

@@ -1,4 +1,4 @@
-"""One setting tried out: the simulator's answer, as the few figures that are drawn."""
+"""One setting, simulated: the figures that are drawn."""
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -12,7 +12,7 @@ from mini_vllm.config import EngineConfig
 
 MARKED = (50.0, 95.0, 99.0)
 LADDER = tuple(sorted({1.0, *(float(p) for p in range(2, 90, 2)), *(p / 2 for p in range(180, 200))}))
-"""The percentiles that a curve goes through, those that are marked among them."""
+"""The percentiles that a curve goes through, including the marked ones."""
 
 Percentiles = dict[float, float]
 """Seconds by percentile."""
@@ -20,7 +20,7 @@ Percentiles = dict[float, float]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the knobs say. `load` is in percent of what the GPU can bear, the rest as in vLLM."""
+    """The values of the knobs. `load` is in percent of the rate that the GPU sustains; the rest as in vLLM."""
 
     workload: str = "mixed"
     load: int = 90
@@ -29,12 +29,12 @@ class Setting:
     max_num_seqs: int = 256
 
     def differences(self, other: "Setting") -> list[tuple[str, str, str]]:
-        """Return the name of each knob that stands elsewhere in `other`, and both values as text."""
+        """Return the name of each knob with another value in `other`, and both values as text."""
         pairs = [(field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return [(name, in_words(name, mine), in_words(name, theirs)) for name, mine, theirs in pairs if mine != theirs]
+        return [(name, as_text(name, mine), as_text(name, theirs)) for name, mine, theirs in pairs if mine != theirs]
 
 
-def in_words(name: str, value: object) -> str:
+def as_text(name: str, value: object) -> str:
     """Return a knob's value as text."""
     if name == "load":
         return f"{value} %"
@@ -45,14 +45,14 @@ def in_words(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What all settings are tried on: a GPU with a model, and how many requests come."""
+    """What all settings share: a GPU with a model, and the number of requests."""
 
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
     num_requests: int = 2_000
 
     def engine_and_cost(self, setting: Setting) -> tuple[EngineConfig, CostModel]:
-        """Return the engine's settings on this GPU, and what its steps cost."""
+        """Return the engine's settings on this GPU, and the cost of its steps."""
         experiment = Experiment(gpu=self.gpu, model=self.model)
         engine = replace(
             experiment.engine,
@@ -65,7 +65,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a setting gave. Times in seconds; `room_for_tokens` is what the GPU's memory holds of K and V."""
+    """The result of a setting. Times in seconds; `room_for_tokens` is how many tokens' K and V fit in memory."""
 
     setting: Setting
     deployment: Deployment
@@ -80,15 +80,15 @@ class Trial:
 
     @property
     def tokens_per_step(self) -> float:
-        """How many tokens a step computes on average."""
+        """The mean number of tokens computed per step."""
         return self.num_computed_tokens / self.num_steps
 
 
 @lru_cache(maxsize=32)
 def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, list[TimedRequest]]:
-    """Return the requests of a workload and their rate: `load` percent of what the GPU bears by default.
+    """Return the requests of a workload and their rate: `load` percent of what the GPU sustains by default.
 
-    The engine's knobs do not change the rate: all their settings are tried on the same requests.
+    The engine's knobs do not change the rate, so all settings serve the same requests.
     Raises `ValueError` for a request that is too long for the model.
     """
     experiment = Experiment(workload, gpu=deployment.gpu, model=deployment.model)

@@ -1,4 +1,4 @@
-"""Prompts cut into blocks, each block with its hash and with what the hash should stand for."""
+"""Prompts split into blocks, each block with its hash and with the content that the hash should identify."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ ROOT_HASH = bytes(32)
 class Link:
     """A full block of a prompt.
 
-    `content` is all that the hash should stand for: the extra keys and every token up to the end of the block.
-    `first` is the number of the first prompt that has this hash in some block; without hashes, this content.
+    `content` is what the hash should identify: the extra keys and every token up to the end of the block.
+    `first` is the number of the first prompt with this hash in any block; without hashes, with this content.
     """
 
     token_ids: tuple[int, ...]
@@ -42,10 +42,10 @@ def chains_of(
     salts: Mapping[str, str],
     adapters: Mapping[str, str],
 ) -> list[Chain]:
-    """Return the chains in order. Without `hash_block` links have no hash, and are told apart by their content.
+    """Return the chains in order. Without `hash_block` links have no hash and are distinguished by their content.
 
-    Raises `ValueError` for a block size below 1, no prompts, a key for a prompt that is not there, or a hash that
-    is not bytes.
+    Raises `ValueError` for a block size below 1, no prompts, a key for an unknown prompt, or a hash that is not
+    bytes.
     """
     if block_size < 1:
         raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
@@ -74,14 +74,14 @@ def chains_of(
 
 
 def checked(found: object) -> bytes:
-    """Return a hash. Raises `ValueError` if it is something else."""
+    """Return a hash. Raises `ValueError` for anything else."""
     if not isinstance(found, bytes):
         raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
     return found
 
 
 def digest(link: Link, num_digits: int) -> str:
-    """Return what stands for a link: the first digits of its hash, else the block whose content it has: A2, B0."""
+    """Return the first digits of a link's hash; without hashes the first block with its content, such as A2 or B0."""
     if link.block_hash is not None:
         return link.block_hash.hex()[:num_digits]
     number, place = link.same_as
@@ -90,15 +90,15 @@ def digest(link: Link, num_digits: int) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """A hash that cannot be right, of block `place` of prompt `number`."""
+    """A wrong hash, of block `place` of prompt `number`."""
 
     number: int
     place: int
-    words: str
+    text: str
 
 
 def faults(chains: Sequence[Chain]) -> list[Fault]:
-    """Return each hash that stands for two contents, and each second hash of a content."""
+    """Return each hash shared by two contents, and each second hash of the same content."""
     by_hash: dict[bytes, tuple[str, object]] = {}
     by_content: dict[object, tuple[str, bytes]] = {}
     found = []
@@ -109,23 +109,19 @@ def faults(chains: Sequence[Chain]) -> list[Fault]:
             here = f"block {place} of {chain.name}"
             there, content = by_hash.setdefault(link.block_hash, (here, link.content))
             if content != link.content:
-                found.append(
-                    Fault(number, place, f"{here} has the hash of {there}, but another beginning or other keys")
-                )
+                found.append(Fault(number, place, f"{here} has the hash of {there}, but another prefix or other keys"))
             there, block_hash = by_content.setdefault(link.content, (here, link.block_hash))
             if block_hash != link.block_hash:
-                found.append(
-                    Fault(number, place, f"{here} stands for the same tokens as {there}, but has another hash")
-                )
+                found.append(Fault(number, place, f"{here} has the same content as {there}, but another hash"))
     return found
 
 
 def num_common(one: Chain, other: Chain) -> int:
-    """Return how many blocks two chains share from the first one on, as their hashes tell it."""
+    """Return how many leading blocks two chains share, by their hashes."""
     return num_alike([link.same_as for link in one.links], [link.same_as for link in other.links])
 
 
 def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how long two sequences are equal from their beginning on."""
+    """Return the length of the common prefix of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""What a prefix cache finds for each of some prompts that come one after another."""
+"""The hits of a prefix cache for prompts that arrive one after another."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +13,9 @@ def hits_of(
     salts: Mapping[str, str] | None = None,
     adapters: Mapping[str, str] | None = None,
 ) -> dict[str, list[int]]:
-    """Ask a phase-4 cache for the hit of each prompt while it waits, then enter its blocks as if it had been served.
+    """Look up each prompt's hit in a phase-4 cache, then enter its blocks as if it had been served.
 
-    Returns the found blocks by name. Every prompt gets new blocks behind its hit, numbered 1, 2, 3, ...
+    Returns the blocks of each hit by name. Every prompt gets new blocks after its hit, numbered 1, 2, 3, ...
     """
     found: dict[str, list[int]] = {}
     next_block = 1

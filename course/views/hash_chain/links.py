@@ -8,6 +8,7 @@ from course.views import svg
 from course.views.hash_chain.chains import Chain, Link, digest
 from course.views.picture import WIDTH
 from course.views.svg import Markup
+from course.views.text import counted, spaced
 from course.views.tiles import marks, on_tile
 from course.views.typeset import text_width
 
@@ -21,7 +22,7 @@ MANY_ROWS = 7
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the boxes are. `size` is that of the hashes' digits, `num_digits` how many of them fit."""
+    """The places of the boxes. `size` is the font size of the hash digits, `num_digits` how many of them fit."""
 
     column: float
     box: float
@@ -61,15 +62,14 @@ def layout_of(chains: Sequence[Chain], *, hashed: bool) -> Layout:
 def draw_link(
     chains: Sequence[Chain], link: Link, place: int, layout: Layout, looks_alike: bool, wrong: bool
 ) -> Markup:
-    """Return a block; a dotted frame around tokens that stand above too, a red one around a wrong hash."""
+    """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
     x, top = layout.x(place), TOKENS if layout.with_tokens else 0
     tokens = " ".join(map(str, link.token_ids))
     named = digest(link, layout.num_digits)
     owner = chains[link.first].name
-    words = f"block {place}: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
-    if looks_alike:
-        words += "; the same tokens as above, another hash"
-    drawn = [svg.tooltip(words + ("; this hash is wrong" if wrong else ""))]
+    about = f"block {place}: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
+    about += "; same tokens as above, other hash" * looks_alike + "; this hash is wrong" * wrong
+    drawn = [svg.tooltip(about)]
     if layout.with_tokens:
         drawn += [
             svg.rect(x, 0, layout.box, layout.high, rx=3, class_="mv-panel"),
@@ -81,19 +81,16 @@ def draw_link(
         on_tile(link.first, x + layout.box / 2, top + HASH / 2 + layout.size * 0.36, named, layout.size),
     ]
     if looks_alike:
-        frame = svg.rect(
-            x, 0, layout.box, layout.high, rx=3, class_="mv-line mv-alike", stroke_width=2, stroke_dasharray="2 2"
-        )
-        drawn.append(frame)
+        dotted: dict[str, svg.Value] = {"class_": "mv-line mv-alike", "stroke_width": 2, "stroke_dasharray": "2 2"}
+        drawn.append(svg.rect(x, 0, layout.box, layout.high, rx=3, **dotted))
     if wrong:
-        drawn.append(
-            svg.rect(x - 1, -1, layout.box + 2, layout.high + 2, rx=4, class_="mv-alert-line mv-wrong", stroke_width=3)
-        )
+        red: dict[str, svg.Value] = {"class_": "mv-alert-line mv-wrong", "stroke_width": 3}
+        drawn.append(svg.rect(x - 1, -1, layout.box + 2, layout.high + 2, rx=4, **red))
     return svg.group(*drawn, data_first=str(link.first), data_place=str(place))
 
 
 def link_arrow(layout: Layout, place: int) -> Markup:
-    """Return the arrow from the hash before: for the first block from the root."""
+    """Return the arrow from the previous hash, for the first block from the root."""
     y = layout.high - HASH / 2
     start = layout.x(place) - (layout.column - layout.box) + 1 if place else LEFT - 24
     tip = layout.x(place) - 1.5
@@ -101,21 +98,20 @@ def link_arrow(layout: Layout, place: int) -> Markup:
     data = f"M{start:.1f} {y:g}H{tip:.1f}m{-head:.1f} {-head:.1f}l{head:.1f} {head:.1f}l{-head:.1f} {head:.1f}"
     drawn = svg.path(data, class_="mv-line", stroke_width=1.5)
     root = svg.element("circle", cx=LEFT - 24, cy=y, r=2.5, class_="mv-ink")
-    tip_words = svg.tooltip("the root: 32 zero bytes; salt and adapter go into the first block")
-    return drawn if place else svg.group(tip_words, root, drawn)
+    about = svg.tooltip("the root: 32 zero bytes; salt and adapter go into the first block")
+    return drawn if place else svg.group(about, root, drawn)
 
 
 def draw_rest(layout: Layout, place: int, num_hidden: int, rest: Sequence[int]) -> Markup:
-    """Return what has no hash yet, or how many blocks there was no room for."""
+    """Return the tokens that have no hash yet, or the number of blocks that are not shown."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
-    wide = f"{len(rest)} token{'s' * (len(rest) != 1)}, no hash"
-    words = wide if text_width(wide, 10.5) <= box else f"{len(rest)} tok."
-    words = words if text_width(words, 10.5) <= box else f"+{len(rest)}"
-    told = f"{' '.join(map(str, rest))}: not full, so no hash"
+    names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")
+    name = next((name for name in names if text_width(name, 10.5) <= box), f"+{len(rest)}")
+    about = f"{spaced(rest)}: not full, so no hash"
     if num_hidden > 0:
-        words, told = f"+{num_hidden}", f"{num_hidden} more blocks, and {len(rest)} tokens without a hash"
+        name, about = f"+{num_hidden}", f"{num_hidden} more blocks, and {len(rest)} tokens without a hash"
     return svg.group(
-        svg.tooltip(told),
+        svg.tooltip(about),
         svg.rect(x + 0.5, y + 0.5, box - 1, HASH - 1, rx=3, class_="mv-rule", stroke_dasharray="3 2"),
-        svg.text(x + box / 2, y + HASH / 2 + 4, words, class_="mv-middle mv-small mv-faint"),
+        svg.text(x + box / 2, y + HASH / 2 + 4, name, class_="mv-middle mv-small mv-faint"),
     )

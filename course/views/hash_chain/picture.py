@@ -1,29 +1,38 @@
-"""The picture: one line of linked blocks per prompt, in the colour of whoever came first with this hash."""
+"""The picture: one line of linked blocks per prompt, each in the colour of the first prompt with its hash."""
 
 from collections.abc import Mapping, Sequence
 
 from course.palette import color
 from course.views import svg
-from course.views.hash_chain.chains import Chain, chains_of, faults
-from course.views.hash_chain.links import Layout, draw_link, draw_rest, layout_of, link_arrow
-from course.views.hash_chain.words import (
+from course.views.hash_chain.chain_text import (
     describe_chains,
-    found_words,
-    keys_words,
+    hit_text,
+    keys_text,
     kinship,
     lookalikes,
-    twin,
+    text_alternative,
 )
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.hash_chain.chains import Chain, chains_of, faults
+from course.views.hash_chain.links import Layout, draw_link, draw_rest, layout_of, link_arrow
+from course.views.parts import RIGHT, Part, headline_part, legend, page
+from course.views.picture import Layer, Picture
 from course.views.svg import Markup
+from course.views.text import counted
 from course.views.tiles import tile
-from course.views.time_machine.machine import headline_part, sentence_lines, sentence_part
-from course.views.time_machine.parts import Part, stacked
-from course.views.typeset import shorten, text_width
+from course.views.typeset import shorten
 from mini_vllm.seams.interfaces import HashBlock
 
 MOST_ROWS = 12
 NOTE = 16
+SAMPLES = [
+    (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "colour: first prompt with this hash"),
+    (
+        svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2"),
+        "same tokens as above, other hash",
+    ),
+]
+FOUND = (svg.path("M0 3v4H14v-4", class_="mv-line", stroke_width=2), "found in the cache")
+WRONG = (svg.rect(1, 0, 12, 10, rx=2, class_="mv-alert-line", stroke_width=3), "wrong hash")
 
 
 def hash_chain(
@@ -45,31 +54,25 @@ def hash_chain(
         raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MOST_ROWS}")
     chains = chains_of(prompts, block_size, hash_block, salts or {}, adapters or {})
     layout, hits = layout_of(chains, hashed=hash_block is not None), hits or {}
-    sentence = describe_chains(chains, hits, block_size)
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
     if hash_block is None:
-        formula = "no hashes here: A2 is whatever has the tokens of the first prompt up to the end of its block 2"
+        formula = "no hashes: A2 is any block with the tokens of the first prompt up to the end of its block 2"
     parts = [headline_part("Hash chain", f"blocks of {block_size} tokens"), heads(layout, formula, block_size)]
     parts += [row(chains, number, layout, hits.get(chain.name), block_size) for number, chain in enumerate(chains)]
-    parts.append(legend(found=bool(hits), wrong=bool(faults(chains))))
-    whole = stacked([*parts, sentence_part(sentence, len(sentence_lines(sentence)))])
-    return Picture(
-        title=f"Hash chain of {', '.join(prompts)}",
-        height=whole.height,
-        layers=tuple(whole.layers),
-        sentence=sentence,
-        twin=twin(chains, hits, block_size),
-    )
+    samples = [*SAMPLES, *[FOUND] * bool(hits), *[WRONG] * bool(faults(chains))]
+    parts.append(Part([Layer("legend", legend(samples, 12))], 20))
+    sentence, text = describe_chains(chains, hits, block_size), text_alternative(chains, hits, block_size)
+    return page(f"Hash chain of {', '.join(prompts)}", parts, sentence, text)
 
 
 def heads(layout: Layout, formula: str, block_size: int) -> Part:
-    """Return the rule, and the number of each column's block."""
+    """Return the formula, and the block number of each column."""
     drawn = [svg.text(12, 8, formula, class_="mv-faint")]
     for place in range(layout.num_shown):
-        words = f"block {place}" if layout.box > 50 else str(place)
+        number = f"block {place}" if layout.box > 50 else str(place)
         tokens = f"tokens {place * block_size}-{(place + 1) * block_size - 1}" if block_size > 1 else f"token {place}"
         x = layout.x(place) + layout.box / 2
-        name = svg.text(x, 34, words, class_="mv-small mv-faint mv-middle")
+        name = svg.text(x, 34, number, class_="mv-small mv-faint mv-middle")
         drawn.append(svg.group(svg.tooltip(tokens), name))
     if layout.box <= 50 and layout.num_shown:
         drawn.append(svg.text(12, 34, "block", class_="mv-small mv-faint"))
@@ -77,9 +80,9 @@ def heads(layout: Layout, formula: str, block_size: int) -> Part:
 
 
 def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Part:
-    """Return one prompt: its name and keys, its blocks, what is not full, and a note below."""
+    """Return one prompt: its name and keys, its full blocks, the rest, and a note below."""
     chain, alike = chains[number], lookalikes(chains, number)
-    keys = keys_words(chain)
+    keys = keys_text(chain)
     label = shorten(chain.name, layout.name - 6, 12, bold=True)
     drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
     if keys:
@@ -92,41 +95,21 @@ def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[in
     if num_hidden > 0 or chain.rest:
         drawn.append(draw_rest(layout, min(len(chain.links), layout.num_shown), num_hidden, chain.rest))
     drawn.append(note(chains, number, layout, found, block_size))
-    words = svg.tooltip(f"{chain.name}: {len(chain.token_ids)} tokens{', ' + keys if keys else ''}")
-    content = svg.group(words, *drawn, data_request=str(number))
+    about = ", ".join(filter(None, [f"{chain.name}: {counted(len(chain.token_ids), 'token')}", keys]))
+    content = svg.group(svg.tooltip(about), *drawn, data_request=str(number))
     return Part([Layer(f"chain-{number}", content)], layout.high + NOTE + layout.gap)
 
 
-def legend(*, found: bool, wrong: bool) -> Part:
-    """Return what colours and frames mean."""
-    frame = svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2")
-    kinds = [
-        (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "colour: who has this hash first", 192),
-        (frame, "same tokens as above, another hash", 236),
-    ]
-    if found:
-        kinds.append((svg.path("M0 3v4H14v-4", class_="mv-line", stroke_width=2), "found in the cache", 132))
-    if wrong:
-        kinds.append((svg.rect(1, 0, 12, 10, rx=2, class_="mv-alert-line", stroke_width=3), "wrong hash", 100))
-    x, parts = 12, []
-    for drawn, name, width in kinds:
-        parts.append(svg.group(drawn, transform=f"translate({x},0)"))
-        parts.append(svg.text(x + 19, 9, name, class_="mv-small mv-faint"))
-        x += width
-    return Part([Layer("legend", svg.joined(parts))], 20)
-
-
 def note(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Markup:
-    """Return the line below a chain: a bracket under what the cache found, and where the chain parts."""
-    y, parts, told = layout.high + 12, [], kinship(chains, number)
+    """Return the line below a chain: a bracket under the blocks of the hit, and the first difference."""
+    y, parts, text = layout.high + 12, list[Markup](), kinship(chains, number)
     if found is not None:
-        told = " · ".join(filter(None, [found_words(chains[number], found, block_size), told]))
+        text = " · ".join(filter(None, [hit_text(chains[number], found, block_size), text]))
     if found:
         end = layout.x(min(len(found), layout.num_shown) - 1) + layout.box
         style = f"stroke:{color(number)}"
         bracket = f"M{layout.x(0):.1f} {layout.high + 2}v2.5H{end:.1f}v-2.5"
         parts.append(svg.path(bracket, class_="mv-line mv-found", style=style, stroke_width=2))
         y += 3
-    room = WIDTH - 12 - layout.x(0)
-    shown = told if text_width(told, 10.5) <= room else shorten(told, room, 10.5)
+    shown = shorten(text, RIGHT - layout.x(0), 10.5)
     return svg.joined([*parts, svg.text(layout.x(0), y, shown, class_="mv-small mv-faint")])

@@ -1,4 +1,4 @@
-"""The question to play with: what happens to a chain if one token changes?"""
+"""Knobs for a chain: change one token, the block size or the salt."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -7,17 +7,17 @@ from course.views.paged_batch.cache_part import CacheMap
 from course.views.paged_batch.example import BLOCK_SIZE, example_batch
 from course.views.paged_batch.flat_step import RowFunctions
 from course.views.paged_batch.mask_part import mask_part
-from course.views.paged_batch.row_part import row_part
+from course.views.paged_batch.row_part import page_of, row_part
 from course.views.paged_batch.scene import Query, Scene
 from course.views.paged_batch.tables_part import tables_part
-from course.views.paged_batch.words import describe_query, twin
+from course.views.parts import headline_part, most_lines, page
 from course.views.picture import Picture
-from course.views.time_machine.machine import headline_part, sentence_lines, sentence_part
-from course.views.time_machine.parts import stacked
+from course.views.text import counted, facts, ranges, spaced
 from mini_vllm.core.step import ScheduledRequest
 
 MOST_REQUESTS = 16
 MOST_STEPS = 240
+MOST_NUMBERS = 6
 
 
 def paged_batch(
@@ -38,9 +38,8 @@ def paged_batch(
     scene = Scene.of(batch, block_size, functions, num_blocks)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
-    queries = [scene.query(row) for row in rows]
-    num_lines = max(len(sentence_lines(describe_query(scene, query))) for query in queries)
-    cache = CacheMap(scene)
+    queries, cache = [scene.query(row) for row in rows], CacheMap(scene)
+    num_lines = most_lines(describe_query(scene, query) for query in queries)
     pictures = [picture_of(scene, cache, query, step_of, num_lines) for query in queries]
     follow = [(f"request:{number}", f"request {scene.name(number)}") for number in range(len(batch))]
     follow += [(f"block:{block}", f"block {block}") for block in range(scene.num_blocks)]
@@ -48,7 +47,7 @@ def paged_batch(
 
 
 def chosen_rows(scene: Scene) -> list[int]:
-    """Return the rows that have a picture: all, or some evenly spread ones and every request's last."""
+    """Return the rows that have a picture: all of them, or evenly spaced ones and the last row of each request."""
     if scene.num_rows <= MOST_STEPS:
         return list(range(scene.num_rows))
     stride = -(-scene.num_rows // (MOST_STEPS - len(scene.batch)))
@@ -56,29 +55,60 @@ def chosen_rows(scene: Scene) -> list[int]:
 
 
 def picture_of(scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, int], num_lines: int) -> Picture:
-    """Return the picture of one query, with room for `num_lines` lines of words."""
+    """Return the picture of one query, with room for a sentence of `num_lines` lines."""
     headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
     tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
-    counts = f"{tokens} of {requests} · blocks of {scene.block_size}"
-    sentence = describe_query(scene, query)
     parts = [
-        headline_part(headline, counts),
+        headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}"),
         row_part(scene, query.row, step_of),
         tables_part(scene, query),
         cache.part(query),
         mask_part(scene, query, step_of),
-        sentence_part(sentence, num_lines),
     ]
-    whole = stacked(parts)
-    return Picture(
-        title=f"Slots and paged attention, {headline}",
-        height=whole.height,
-        layers=tuple(whole.layers),
-        sentence=sentence,
-        twin=twin(scene, query),
-    )
+    title, text = f"Slots and paged attention, {headline}", text_alternative(scene, query)
+    return page(title, parts, describe_query(scene, query), text, num_lines)
 
 
-def counted(number: int, thing: str) -> str:
-    """Return how many things there are, in words."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+def describe_query(scene: Scene, query: Query) -> str:
+    """Return where a query's K and V go and what it reads; a wrong entry comes first."""
+    name, missing = scene.name(query.number), query.reads.count(-1)
+    parts = [fault.text for fault in sorted(scene.faults, key=lambda fault: fault.place != (query.row,))[:1]]
+    parts += [f"{counted(len(scene.faults) - 1, 'other wrong number')}."] * (len(scene.faults) > 1)
+    parts += [f"Row {query.row}: the token at position {query.position} of {name}."]
+    parts += [f"K and V go to {slot_text(query.writes, scene.block_size)}."]
+    blocks = dict.fromkeys(slot // scene.block_size for slot in query.reads if slot >= 0)
+    parts += [f"Reads {counted(len(query.reads), 'token')} of {name}, blocks {spaced(blocks, MOST_NUMBERS) or 'none'}."]
+    parts += [f"The table has no block for {missing} of them."] * (missing > 0)
+    if strangers := [slot for slot in scene.strangers(query) if slot >= 0]:
+        parts.append(f"Slots with another token than expected: {spaced(strangers, MOST_NUMBERS)}.")
+    return " ".join([*parts, "Logits needed." if query.needs_logits else "No logits needed."])
+
+
+def slot_text(slot: int | None, block_size: int) -> str:
+    """Return a slot with its block and its offset there."""
+    return "no slot" if slot is None else f"slot {slot} (block {slot // block_size}, offset {slot % block_size})"
+
+
+def text_alternative(scene: Scene, query: Query) -> str:
+    """Return the query, the part of the row around it, and all tables as lines of text."""
+    shown, step = page_of(scene, query.row), scene.step
+    rows = slice(shown.start, shown.stop)
+    lines: list[tuple[str, object]] = [
+        (f"row {query.row} of 0-{scene.num_rows - 1}", f"{scene.name(query.number)}, position {query.position}"),
+        ("what happens", describe_query(scene, query)),
+        ("written", slot_text(query.writes, scene.block_size)),
+        ("read", ranges(query.reads)),
+        ("read, but not its token", ranges(scene.strangers(query))),
+        ("mask", f"sees {query.position + 1} of {sum(scene.seq_lens)} keys"),
+        ("rows shown", f"{shown.start}-{shown.stop - 1}"),
+        ("input_ids", spaced(step.input_ids[rows])),
+        ("positions", spaced(step.positions[rows])),
+        ("slot_mapping", spaced(step.slot_mapping[rows])),
+        ("logits rows", spaced(row for row in step.logits_rows if row in shown)),
+        ("query_start_loc", spaced(step.query_start_loc)),
+    ]
+    for number, share in enumerate(scene.batch):
+        table = spaced(step.block_tables[number]) if number < len(step.block_tables) else ""
+        row = f"block_ids {spaced(share.block_ids)}, table {table or 'missing'}, seq_len {scene.seq_lens[number]}"
+        lines.append((scene.name(number), row))
+    return facts([*lines, *[("wrong", fault.text) for fault in scene.faults]])

@@ -1,4 +1,4 @@
-"""The cache, slot by slot: what the query reads, where its own K and V go, and who else lies there."""
+"""The cache, slot by slot: what the query reads, where its own K and V go, and the tokens in all other slots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,21 +6,27 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.paged_batch.scene import Query, Scene
+from course.views.parts import LEFT, SPAN, Part, heading, legend
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_tile
-from course.views.time_machine.parts import LEFT, SPAN, Part, heading
 
 CELLS = (24, 20, 16, 12, 9, 7, 5, 4, 3, 2, 1.5, 1)
 MOST_HIGH = 190
 NUMBERED = 15
 NAMED = 60
 FAINT = 0.3
+SAMPLES = [
+    (svg.rect(0, 0, 14, 10, fill=color(0)), "read by this query"),
+    (svg.rect(0, 0, 14, 10, fill=color(0), opacity=FAINT), "holds a token, not read"),
+    (svg.rect(1, 0, 12, 10, rx=2, class_="mv-changed"), "its own K and V go here"),
+    (svg.rect(1, 0, 12, 10, class_="mv-alert-line", stroke_width=2.5), "read, but not its token"),
+]
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Where the blocks are: `per_line` side by side, each `cell` wide per slot."""
+    """The places of the blocks: `per_line` side by side, `cell` px wide per slot."""
 
     cell: float
     per_line: int
@@ -31,7 +37,7 @@ class Shelf:
 
     @property
     def named(self) -> bool:
-        """Whether every block says its own name."""
+        """Whether every block has its number above it."""
         return self.strip >= NAMED
 
     @property
@@ -50,7 +56,7 @@ class Shelf:
 
 
 def shelf_for(num_blocks: int, block_size: int) -> Shelf:
-    """Return the widest slots with which all blocks find room."""
+    """Return the widest slots with which all blocks fit."""
     for cell in CELLS:
         strip = cell * block_size + max(4.0, min(14.0, cell))
         per_line = max(1, int((SPAN + strip - cell * block_size) // strip))
@@ -61,14 +67,14 @@ def shelf_for(num_blocks: int, block_size: int) -> Shelf:
 
 
 class CacheMap:
-    """All blocks of the cache. What a block looks like is drawn once for each way in which it is read."""
+    """All blocks of the cache. A block is drawn once for each set of its slots that is read."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.shelf = scene, shelf_for(scene.num_blocks, scene.block_size)
         self._drawn: dict[tuple[int, frozenset[int], frozenset[int]], Markup] = {}
 
     def part(self, query: Query) -> Part:
-        """Return the map with what `query` reads and writes."""
+        """Return the map with the slots that `query` reads and writes."""
         scene, shelf = self.scene, self.shelf
         reads, strangers = by_block(query.reads, scene.block_size), by_block(scene.strangers(query), scene.block_size)
         layers = [heading("cache", "5 the cache", 12, "slots by block")]
@@ -81,12 +87,12 @@ class CacheMap:
             layers.append(Layer(f"cache-{block}", self._drawn[look], LEFT + x, y, data))
         layers.append(Layer("cache-lines", line_numbers(shelf), LEFT))
         layers.append(Layer("cache-written", written(scene, shelf, query), LEFT))
-        layers.append(Layer("cache-legend", legend(), LEFT, shelf.height + 6))
+        layers.append(Layer("cache-legend", legend(SAMPLES), LEFT, shelf.height + 6))
         return Part(layers, shelf.height + 30)
 
 
 def by_block(slots: Iterable[int], block_size: int) -> dict[int, frozenset[int]]:
-    """Return slots by the block that they are in."""
+    """Group slots by block."""
     found: dict[int, set[int]] = {}
     for slot in slots:
         found.setdefault(slot // block_size, set()).add(slot)
@@ -94,32 +100,33 @@ def by_block(slots: Iterable[int], block_size: int) -> dict[int, frozenset[int]]
 
 
 def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], strangers: frozenset[int]) -> Markup:
-    """Return a block: its name, and its slots."""
+    """Return a block: its number and its slots."""
     size, cells = scene.block_size, []
     first = block * size
     held = {slot: scene.held[slot][-1] for slot in range(first, first + size) if slot in scene.held}
     owners = sorted({number for slot in held for number, _ in scene.held[slot]})
     read = [slot for slot in range(first, first + size) if slot in reads]
-    told = f", {len(read)} of them read" if read else ""
-    who = f"tokens of {', '.join(map(scene.name, owners))} in {len(held)} of {size} slots" if held else "nothing in it"
-    words = f"block {block}, slots {first} to {first + size - 1}: {'the null block' if block == 0 else who}{told}"
-    parts = [svg.tooltip(words), svg.rect(0, 0, shelf.cell * size, shelf.high, class_="mv-panel")]
+    content = f"tokens of {', '.join(map(scene.name, owners))} in {len(held)} of {size} slots" if held else "empty"
+    content = "the null block" if block == 0 else content
+    about = f"block {block}, slots {first} to {first + size - 1}: {content}"
+    parts = [
+        svg.tooltip(about + (f", {len(read)} of them read" if read else "")),
+        svg.rect(0, 0, shelf.cell * size, shelf.high, class_="mv-panel"),
+    ]
     for slot in range(first, first + size):
         x = (slot - first) * shelf.cell
         if slot in held:
             number, position = held[slot]
             look = None if slot in reads else FAINT
             parts.append(svg.rect(x, 0, shelf.cell, shelf.high, fill=color(number), opacity=look))
+            middle, low = x + shelf.cell / 2, shelf.high / 2 + 4
             if shelf.cell >= NUMBERED and slot in reads:
-                cells.append(on_tile(number, x + shelf.cell / 2, shelf.high / 2 + 4, str(position), 10.5))
+                cells.append(on_tile(number, middle, low, str(position), 10.5))
             elif shelf.cell >= NUMBERED:
-                place = svg.text(x + shelf.cell / 2, shelf.high / 2 + 4, str(position), class_="mv-middle mv-small")
-                cells.append(place)
+                cells.append(svg.text(middle, low, str(position), class_="mv-middle mv-small"))
         if slot in strangers:
-            frame = svg.rect(
-                x + 1, 1, shelf.cell - 2, shelf.high - 2, class_="mv-alert-line mv-stranger", stroke_width=2.5
-            )
-            cells.append(frame)
+            red: dict[str, svg.Value] = {"class_": "mv-alert-line mv-stranger", "stroke_width": 2.5}
+            cells.append(svg.rect(x + 1, 1, shelf.cell - 2, shelf.high - 2, **red))
         if shelf.cell >= 5 and slot > first:
             cells.append(svg.line(x, 0, x, shelf.high, class_="mv-rule"))
     if shelf.named:
@@ -132,7 +139,7 @@ def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], st
 
 
 def line_numbers(shelf: Shelf) -> Markup:
-    """Return the first block of each line, where blocks do not say their names."""
+    """Return the number of the first block of each line, where blocks have no number of their own."""
     if shelf.named:
         return Markup("")
     return svg.joined(
@@ -149,19 +156,3 @@ def written(scene: Scene, shelf: Shelf, query: Query) -> Markup:
         return Markup("")
     x, y = shelf.place(query.writes)
     return svg.rect(x - 1, y - 2, shelf.cell + 2, shelf.high + 4, rx=2, class_="mv-changed mv-written")
-
-
-def legend() -> Markup:
-    """Return what the shades mean."""
-    kinds = [
-        (svg.rect(0, 0, 14, 10, fill=color(0)), "read by this query", 124),
-        (svg.rect(0, 0, 14, 10, fill=color(0), opacity=FAINT), "holds a token, not read", 146),
-        (svg.rect(1, 0, 12, 10, rx=2, class_="mv-changed"), "its own K and V go here", 152),
-        (svg.rect(1, 0, 12, 10, class_="mv-alert-line", stroke_width=2.5), "read, but not its token", 140),
-    ]
-    x, parts = 0, []
-    for drawn, name, width in kinds:
-        parts.append(svg.group(drawn, transform=f"translate({x},0)"))
-        parts.append(svg.text(x + 19, 9, name, class_="mv-small mv-faint"))
-        x += width
-    return svg.group(svg.joined(parts), style="pointer-events:none")

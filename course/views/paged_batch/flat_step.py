@@ -1,4 +1,4 @@
-"""The arrays of a step: what phase 6's functions make of a batch, beside what the handout's rules say."""
+"""The arrays of a step: those that phase 6's functions return, and those that the handout's rules give."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class RowFunctions(Protocol):
-    """The part of phase 6 that makes lists: a starter, a solution, or `RunnerSteps`."""
+    """The functions of phase 6 that return lists: a starter, a solution, or `RunnerSteps`."""
 
     @property
     def flatten_tokens(self) -> Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]: ...
@@ -25,7 +25,7 @@ class FlatStep:
     """T tokens of R requests in one row.
 
     `input_ids`, `positions`, `slot_mapping` [T]; `query_start_loc` [R + 1]; `block_tables` [R, longest];
-    `logits_rows` are the rows behind which logits are computed.
+    `logits_rows` are the rows that need logits.
     """
 
     input_ids: Sequence[int]
@@ -37,7 +37,7 @@ class FlatStep:
 
 
 def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
-    """Return what the handout's rules 1 to 4 say."""
+    """Return the arrays by rules 1 to 4 of the handout."""
     spans = [range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens) for row in batch]
     starts = [sum(map(len, spans[:number])) for number in range(len(batch) + 1)]
     used = [row.block_ids[: -(-span.stop // block_size)] for row, span in zip(batch, spans, strict=True)]
@@ -53,13 +53,13 @@ def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
 
 
 def slot(table: Sequence[int], position: int, block_size: int) -> int:
-    """Return where a token lies, -1 if the table is too short for it."""
+    """Return the slot of a token, -1 if the table is too short for it."""
     place = position // block_size
     return table[place] * block_size + position % block_size if place < len(table) else -1
 
 
 def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions) -> FlatStep:
-    """Return what somebody's phase-6 functions say. Errors of theirs come through.
+    """Return the arrays of some phase-6 functions, whose own exceptions are not caught.
 
     Raises `ValueError` for a function that does not return lists.
     """
@@ -79,7 +79,7 @@ def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: 
 
 
 def as_list(name: str, found: object) -> list[Any]:
-    """Return a list. Raises `ValueError` for anything else that function `name` returned."""
+    """Return a list that function `name` returned. Raises `ValueError` for anything else."""
     if not isinstance(found, list):
         raise ValueError(f"{name} returned {found!r:.60}, but must return a list")
     return found
@@ -87,7 +87,7 @@ def as_list(name: str, found: object) -> list[Any]:
 
 @dataclass(frozen=True)
 class Fault:
-    """An entry that is not what the rules say; `expected` or `got` is None where there should be or is none."""
+    """A wrong entry; `expected` is None for one too many, `got` is None for a missing one."""
 
     name: str
     place: tuple[int, ...]
@@ -95,12 +95,12 @@ class Fault:
     expected: int | None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The fault as a sentence."""
         where = self.name + "".join(f"[{index}]" for index in self.place)
         if self.got is None:
-            return f"{where} is missing, the rules say {self.expected}."
-        return f"{where} is {self.got}, the rules say {'nothing' if self.expected is None else self.expected}."
+            return f"{where} is missing, the rules give {self.expected}."
+        return f"{where} is {self.got}, the rules give {'none' if self.expected is None else self.expected}."
 
 
 def faults(got: FlatStep, expected: FlatStep) -> list[Fault]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.paged_batch.scene import Query, Scene
+from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.time_machine.parts import LEFT, SPAN, Part, heading
 from course.views.typeset import text_width
 
 MOST_WIDE = 26
@@ -28,14 +28,14 @@ class MaskScale:
 
 
 def scale_of(scene: Scene) -> MaskScale:
-    """Return the largest cells that find room."""
+    """Return the largest cells that fit."""
     num_keys = sum(scene.seq_lens)
     first = [sum(scene.seq_lens[:number]) for number in range(len(scene.batch))]
     return MaskScale(min(MOST_WIDE, SPAN / num_keys), min(MOST_HIGH, HIGHEST / scene.num_rows), first, num_keys)
 
 
 def mask_part(scene: Scene, query: Query, step_of: dict[int, int]) -> Part:
-    """Return the mask with the query's line lit up."""
+    """Return the mask with the query's line highlighted."""
     scale = scale_of(scene)
     height = scale.high * scene.num_rows
     x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high
@@ -55,14 +55,14 @@ def mask_part(scene: Scene, query: Query, step_of: dict[int, int]) -> Part:
 
 
 def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Markup:
-    """Return every request's staircase on empty ground, and lines between pairs if they are large enough."""
+    """Return every request's staircase, with lines between the cells if they are large enough."""
     wide, high = scale.wide, scale.high
     ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")
     parts, row = [ground], 0
     for number, share in enumerate(scene.batch):
         x, width = scale.first_key[number] * wide, scene.seq_lens[number] * wide
         name = f"{scene.name(number)}: keys 0-{scene.seq_lens[number] - 1}"
-        shown = next((words for words in (name, scene.name(number)) if text_width(words, 10.5) <= width), "")
+        shown = next((text for text in (name, scene.name(number)) if text_width(text, 10.5) <= width), "")
         parts.append(svg.text(x + width / 2, -5, shown, class_="mv-small mv-faint mv-middle"))
         steps = [f"M{x:.2f} {row * high:.2f}"]
         for place in range(share.num_scheduled_tokens):

@@ -1,12 +1,12 @@
-"""The row: all tokens of the step side by side, their positions and slots, where logits are needed."""
+"""The row: all tokens of the step side by side, with their positions, their slots and the rows that need logits."""
 
 from course.views import svg
 from course.views.paged_batch.flat_step import at
 from course.views.paged_batch.scene import Scene
+from course.views.parts import LEFT, SPAN, Part
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
-from course.views.time_machine.parts import LEFT, SPAN, Part
 
 MOST_COLUMNS = 14
 MOST_WIDE = 44
@@ -32,16 +32,16 @@ def row_part(scene: Scene, row: int, step_of: dict[int, int]) -> Part:
     """Return the part of the row that holds `row`, with the cursor on it. `step_of` is the film's step of a row."""
     page, wide = page_of(scene, row), column_width(scene)
     high = TOP + LINE * len(ARRAYS)
-    names = ["1 one row", *[f"{place + 2} {name}" for place, name in enumerate(ARRAYS[1:])]]
-    drawn = [
-        svg.text(12, 14, names[0], class_="mv-strong"),
-        svg.text(12, 34, "row", class_="mv-small mv-faint"),
-        svg.text(12, TOP + 14, "input_ids", class_="mv-small"),
-        svg.text(12, TOP + LINE + 14, names[1], class_="mv-strong mv-small"),
-        svg.text(12, TOP + 2 * LINE + 14, names[2], class_="mv-strong mv-small"),
-        svg.text(12, high + 14, "logits rows", class_="mv-small"),
-        svg.text(12, high + 30, "query_start_loc", class_="mv-small"),
+    names = [
+        (14, "1 one row", "mv-strong"),
+        (34, "row", "mv-small mv-faint"),
+        (TOP + 14, "input_ids", "mv-small"),
+        (TOP + LINE + 14, "2 positions", "mv-strong mv-small"),
+        (TOP + 2 * LINE + 14, "3 slot_mapping", "mv-strong mv-small"),
+        (high + 14, "logits rows", "mv-small"),
+        (high + 30, "query_start_loc", "mv-small"),
     ]
+    drawn = [svg.text(12, y, name, class_=look) for y, name, look in names]
     cursor = svg.rect((row - page.start) * wide + 1, 22, wide - 2, high - 6, rx=3, class_="mv-changed")
     layers = [
         Layer("row-names", svg.joined(drawn)),
@@ -65,33 +65,33 @@ def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int]) 
         for place, name in enumerate(ARRAYS):
             cells.append(entry(scene, name, row, x + wide / 2, TOP + place * LINE + 14))
         if row in scene.step.logits_rows or row in scene.rules.logits_rows:
-            wrong = (row in scene.step.logits_rows) != (row in scene.rules.logits_rows)
-            words = ("none" if row not in scene.step.logits_rows else str(row)) if wrong else str(row)
-            colour = "mv-alert mv-wrong" if wrong else ""
-            cells.append(svg.text(x + wide / 2, high + 14, words, class_=f"mv-middle mv-strong {colour}"))
+            is_there = row in scene.step.logits_rows
+            colour = "" if is_there == (row in scene.rules.logits_rows) else "mv-alert mv-wrong"
+            number_text = str(row) if is_there else "none"
+            cells.append(svg.text(x + wide / 2, high + 14, number_text, class_=f"mv-middle mv-strong {colour}"))
         parts.append(svg.group(*cells, data_row=str(row)))
         if row in step_of:
             ground = svg.rect(x, TILE, wide, high - TILE, fill="transparent", data_go_to=str(step_of[row]))
             parts.append(svg.group(ground, class_="mv-link"))
     parts += starts(scene, page, wide, high)
     if page.start or page.stop < scene.num_rows:
-        words = f"rows {page.start} to {page.stop - 1} of {scene.num_rows}"
-        parts.append(svg.text(SPAN, high + 46, words, class_="mv-end mv-small mv-faint"))
+        rows_text = f"rows {page.start} to {page.stop - 1} of {scene.num_rows}"
+        parts.append(svg.text(SPAN, high + 46, rows_text, class_="mv-end mv-small mv-faint"))
     return svg.joined(parts)
 
 
 def entry(scene: Scene, name: str, row: int, x: float, y: float) -> Markup:
-    """Return one number; in red if the rules say another."""
+    """Return one number, red if it is wrong."""
     got, expected = at(getattr(scene.step, name), row), at(getattr(scene.rules, name), row)
-    words = "?" if got is None else str(got)
+    shown = "?" if got is None else str(got)
     if got == expected:
-        return svg.text(x, y, words, class_="mv-middle mv-small")
-    told = svg.tooltip(f"{name}[{row}] is {words}, the rules say {expected}")
-    return svg.group(told, svg.text(x, y, words, class_="mv-middle mv-strong mv-alert mv-wrong", font_size=11))
+        return svg.text(x, y, shown, class_="mv-middle mv-small")
+    about = svg.tooltip(f"{name}[{row}] is {shown}, the rules give {expected}")
+    return svg.group(about, svg.text(x, y, shown, class_="mv-middle mv-strong mv-alert mv-wrong", font_size=11))
 
 
 def starts(scene: Scene, page: range, wide: float, high: float) -> list[Markup]:
-    """Return where each request begins, one entry more than there are requests."""
+    """Return `query_start_loc`: where each request begins, and the end."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):
         if expected not in page and not expected == scene.num_rows == page.stop:

@@ -1,10 +1,11 @@
-"""Everything the parts of the picture ask about: who a row belongs to, what lies in a slot, what a query reads."""
+"""The data behind all parts of the picture: the request of a row, the tokens in a slot, what a query reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from course.palette import label
+from course.traces.run_state import is_short_name
 from course.views.paged_batch.flat_step import Fault, FlatStep, RowFunctions, by_functions, by_rules, faults, slot
 from mini_vllm.core.step import ScheduledRequest
 
@@ -23,7 +24,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Scene:
-    """A batch, its arrays as somebody's functions made them, and where these differ from the rules."""
+    """A batch, its arrays as some functions returned them, and where these differ from the rules."""
 
     batch: Sequence[ScheduledRequest]
     block_size: int
@@ -52,7 +53,7 @@ class Scene:
     def name(self, number: int) -> str:
         """Return the label of a request: its id if that is short, else its letter."""
         request_id = self.batch[number].request.request_id
-        return request_id if len(request_id) <= 3 and request_id[:1].isalpha() else label(number)
+        return request_id if is_short_name(request_id) else label(number)
 
     @property
     def num_rows(self) -> int:
@@ -71,7 +72,7 @@ class Scene:
 
     @cached_property
     def held(self) -> dict[int, list[tuple[int, int]]]:
-        """What lies in each slot when attention begins, as (request, position): earlier tokens, then this step's."""
+        """The tokens in each slot when attention begins, as (request, position): earlier tokens, then this step's."""
         found: dict[int, list[tuple[int, int]]] = {}
         for number, row in enumerate(self.batch):
             for position in range(row.num_computed_tokens):
@@ -82,7 +83,7 @@ class Scene:
         return found
 
     def query(self, row: int) -> Query:
-        """Return what one token of the row writes and reads, through the tables as they are."""
+        """Return what one token of the row writes and reads, by the step's tables."""
         number, position = self.owners[row], self.rules.positions[row]
         tables = self.step.block_tables
         table = tables[number] if number < len(tables) else []
@@ -104,7 +105,7 @@ class Scene:
         ]
 
     def _is_covered(self, query: Query, where: int, position: int) -> bool:
-        """Return whether another token was written over this one. Equal beginnings may share a block."""
+        """Return whether a different token overwrote this one. Equal prefixes may share a block."""
         number, last = self.held[where][-1]
         return last != position or self._token(number, last) != self._token(query.number, position)
 
@@ -113,7 +114,7 @@ class Scene:
 
 
 def require_sound(batch: Sequence[ScheduledRequest], block_size: int) -> None:
-    """Raise `ValueError` unless every request computes tokens that it has, in blocks that it holds."""
+    """Raise `ValueError` unless every request computes existing tokens in blocks that it holds."""
     if block_size < 1:
         raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
     if not batch:

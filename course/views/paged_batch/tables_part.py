@@ -1,4 +1,4 @@
-"""The block tables: as the requests hold them, and as the step gives them to attention."""
+"""The block tables: as the requests hold them, and as the step passes them to attention."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from course.palette import color
 from course.views import svg
 from course.views.paged_batch.flat_step import at
 from course.views.paged_batch.scene import Query, Scene
+from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_tile, tile
-from course.views.time_machine.parts import LEFT, SPAN, Part, heading
 from course.views.typeset import text_width
 
 CELLS = 9
@@ -21,9 +21,9 @@ TOP = 18
 
 
 def tables_part(scene: Scene, query: Query) -> Part:
-    """Return a line per request; the entry that the query's own token lies in is outlined."""
+    """Return a line per request; the entry for the query's own position is outlined."""
     names = [
-        svg.text(0, 10, "as they come", class_="mv-small mv-faint"),
+        svg.text(0, 10, "block_ids", class_="mv-small mv-faint"),
         svg.text(SECOND, 10, "cut and padded", class_="mv-small mv-faint"),
         svg.text(SPAN, 10, "seq_lens", class_="mv-small mv-faint mv-end"),
     ]
@@ -65,7 +65,7 @@ def all_lines(scene: Scene) -> Markup:
 
 
 def given_cells(number: int, got: Sequence[int], expected: Sequence[int]) -> list[Markup]:
-    """Return a table as the step gives it: entries that are not what the rules say are framed in red."""
+    """Return a table as the step passes it, wrong entries framed in red."""
     num_entries, cells = max(len(got), len(expected)), []
     for cell, place in enumerate(shown_places(num_entries)):
         if place is None:
@@ -74,9 +74,9 @@ def given_cells(number: int, got: Sequence[int], expected: Sequence[int]) -> lis
         block = at(got, place)
         cells.append(missing(cell) if block is None else block_cell(number, block, cell))
         if block != at(expected, place):
-            words = svg.tooltip(f"the rules say {at(expected, place)}")
+            about = svg.tooltip(f"the rules give {at(expected, place)}")
             frame = svg.rect(cell * WIDE, 0, WIDE - 3, HIGH, rx=3, class_="mv-alert-line mv-wrong", stroke_width=3)
-            cells.append(svg.group(words, frame))
+            cells.append(svg.group(about, frame))
     return cells
 
 
@@ -86,14 +86,14 @@ def block_cell(number: int, block: int, cell: int, *, cut: bool = False) -> Mark
     size = next((s for s in (12, 10.5, 8) if text_width(str(block), s, bold=True) <= width - 1), 6)
     if block == 0:
         drawn = [
-            svg.tooltip("0: the null block fills the table up, nobody reads it"),
+            svg.tooltip("0: the null block pads the table and is never read"),
             svg.rect(x, 0, width, HIGH, rx=3, class_="mv-panel"),
             svg.text(x + width / 2, 13, "0", class_="mv-middle mv-faint"),
         ]
     elif cut:
         style = f"stroke:{color(number)};stroke-width:2"
         drawn = [
-            svg.tooltip(f"block {block}: nothing in it yet after this step, so it is cut off"),
+            svg.tooltip(f"block {block}: still empty after this step, so it is cut off"),
             svg.rect(x + 1, 1, width - 2, HIGH - 2, rx=3, class_="mv-paper", style=style, stroke_dasharray="3 2"),
             svg.text(x + width / 2, 13, str(block), class_="mv-middle mv-faint", font_size=size),
         ]
@@ -108,12 +108,13 @@ def block_cell(number: int, block: int, cell: int, *, cut: bool = False) -> Mark
 
 def hidden(cell: int, num_entries: int) -> Markup:
     """Return what stands for entries that are not shown."""
-    words = f"+{num_entries - CELLS + 1}"
-    return svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, words, class_="mv-middle mv-faint", font_size=9)
+    return svg.text(
+        cell * WIDE + WIDE / 2 - 1.5, 13, f"+{num_entries - CELLS + 1}", class_="mv-middle mv-faint", font_size=9
+    )
 
 
 def missing(cell: int) -> Markup:
-    """Return an entry that should be there."""
+    """Return the mark of a missing entry."""
     return svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, "?", class_="mv-middle mv-strong mv-alert")
 
 

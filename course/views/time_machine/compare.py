@@ -8,23 +8,15 @@ from course.traces.run_state import RunState
 from course.traces.sentences import describe_step
 from course.views import svg
 from course.views.film import Film
+from course.views.parts import Part, headline_part, most_lines, page, stacked
 from course.views.picture import Layer, Picture
 from course.views.svg import Markup
 from course.views.time_machine.budget import budget_part
 from course.views.time_machine.difference import Difference, first_difference
-from course.views.time_machine.machine import (
-    choices,
-    headline_part,
-    histories_of,
-    sentence_lines,
-    sentence_part,
-    states,
-)
-from course.views.time_machine.parts import Part, stacked
+from course.views.time_machine.machine import choices, counts, headline, histories_of, states, text_alternative
 from course.views.time_machine.pool import pool_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.timeline import Timeline
-from course.views.time_machine.words import counts, headline, twin
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
@@ -43,7 +35,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
     mark = difference.step if difference else None
     lines = [Timeline(run.info, histories_of(run), num_steps, mark) for run in runs]
     sides = [Side(name, run, line) for name, run, line in zip(names, runs, lines, strict=True)]
-    num_lines = max(len(sentence_lines(in_words(difference, step, names))) for step in range(num_steps))
+    num_lines = most_lines(sentence(difference, step, names) for step in range(num_steps))
     pairs = zip(*(side.states(num_steps) for side in sides), strict=True)
     pictures = [picture(step, sides, pair, difference, num_lines) for step, pair in enumerate(pairs)]
     follow = max((choices(run.info) for run in runs), key=len)
@@ -51,7 +43,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
-    """Return both with the requests of both, so that numbers, labels and colours agree."""
+    """Return both recordings with the requests of both, so that numbers, labels and colours agree."""
     titles = first.info.titles | {i: t for i, t in second.info.titles.items() if i not in first.info.titles}
     lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
     info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
@@ -66,7 +58,7 @@ class Side:
         self.last = len(recording.steps) - 1
 
     def states(self, num_steps: int) -> Iterator[RunState]:
-        """Yield a state for each step; a run that is over stays as it ended."""
+        """Yield a state for each step; a run that has ended keeps its last state."""
         for state in states(self.recording):
             yield state
         for _ in range(num_steps - len(self.recording.steps)):
@@ -74,41 +66,32 @@ class Side:
 
     def headline(self, state: RunState, step: int) -> str:
         """Return the run's name and which of its steps is shown."""
-        over = f", over since step {self.last}" if step > self.last else ""
+        over = f", ended in step {self.last}" if step > self.last else ""
         return f"{self.name}: {headline(state, self.last + 1)}{over}"
 
-    def twin(self, state: RunState) -> str:
+    def text_alternative(self, state: RunState) -> str:
         """Return the run's step as text."""
-        return f"{self.name}\n{twin(state, self.timeline.histories, self.last + 1)}"
+        return f"{self.name}\n{text_alternative(state, self.timeline.histories, self.last + 1)}"
 
 
 def picture(
     step: int, sides: list[Side], pair: tuple[RunState, ...], difference: Difference | None, num_lines: int
 ) -> Picture:
     """Return both runs in one step."""
-    marks = differing(*pair)
-    whole = Part((), 0)
+    parts = []
     for place, (side, state) in enumerate(zip(sides, pair, strict=True)):
         last = place == 1
+        drawn = [budget_part(state, with_legend=last), queues_part(state), pool_part(state, with_legend=last)]
+        marked = [with_bar(part, mark) for part, mark in zip(drawn, differing(*pair), strict=True)]
         head = headline_part(side.headline(state, step), counts(state))
-        parts = [budget_part(state, with_legend=last), queues_part(state), pool_part(state, with_legend=last)]
-        marked = [with_bar(part, mark) for part, mark in zip(parts, marks, strict=True)]
-        drawn = stacked(
-            [head, *marked, side.timeline.part(state, step, with_legend=last)], whole.height, PREFIXES[place]
-        )
-        whole = Part([*whole.layers, *drawn.layers], drawn.height)
+        timeline = side.timeline.part(state, step, with_legend=last)
+        parts.append(stacked([head, *marked, timeline], prefix=PREFIXES[place]))
     names = (sides[0].name, sides[1].name)
-    words = in_words(difference, step, names)
-    told = stacked([sentence_part(words, num_lines)], whole.height)
-    happened = "".join(f"\n{side.name}: {describe_step(state)}" for side, state in zip(sides, pair, strict=True))
-    texts = [side.twin(state) for side, state in zip(sides, pair, strict=True)]
-    return Picture(
-        title=f"{names[0]} and {names[1]}, step {step}",
-        height=told.height,
-        layers=(*whole.layers, *told.layers),
-        sentence=words,
-        twin="\n\n".join([words + happened, *texts]),
-    )
+    verdict = sentence(difference, step, names)
+    events = [f"{side.name}: {describe_step(state)}" for side, state in zip(sides, pair, strict=True)]
+    texts = [side.text_alternative(state) for side, state in zip(sides, pair, strict=True)]
+    text = "\n\n".join(["\n".join([verdict, *events]), *texts])
+    return page(f"{names[0]} and {names[1]}, step {step}", parts, verdict, text, num_lines)
 
 
 def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
@@ -123,18 +106,18 @@ def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
 
 
 def with_bar(part: Part, marked: bool) -> Part:
-    """Return a part with a red bar at its left edge, or with room for one."""
+    """Return a part with a red bar at its left edge if it is marked."""
     bar = svg.rect(2, 0, 4, part.height - 12, rx=2, class_="mv-alert mv-differs") if marked else Markup("")
     return Part([*part.layers, Layer(f"{part.layers[0].name}-differs", bar)], part.height)
 
 
-def in_words(difference: Difference | None, step: int, names: tuple[str, str]) -> str:
-    """Return how the two runs stand to each other in a step."""
+def sentence(difference: Difference | None, step: int, names: tuple[str, str]) -> str:
+    """Return how the two runs compare up to a step."""
     both = f"{names[0]} and {names[1]}"
     if difference is None:
         return f"{both} decide the same in every step."
     if step < difference.step:
-        return f"{both} decide the same up to here. They part in step {difference.step}."
+        return f"{both} decide the same up to here. They diverge in step {difference.step}."
     if step == difference.step:
-        return f"Here {both} part: first difference in {difference.describe()}."
-    return f"{both} parted in step {difference.step}, in {difference.describe()}."
+        return f"{both} diverge here: the first difference is in {difference.describe()}."
+    return f"{both} diverged in step {difference.step}, in {difference.describe()}."

@@ -1,4 +1,4 @@
-"""Where two runs of the same workload part first."""
+"""The first difference between two runs of the same workload."""
 
 import json
 from collections.abc import Sequence
@@ -7,34 +7,34 @@ from typing import Any
 
 from mini_vllm.core.step_record import StepRecord
 
-# What is compared, in the order in which a step happens, and what it is called.
+# The compared fields in the order of a step, and their names for a reader.
 FIELDS = {
-    "added": "who arrives",
-    "scheduled": "who is scheduled",
-    "preempted": "who is preempted",
-    "evicted": "which old content is lost",
-    "free_after_schedule": "how many blocks are free",
-    "output": "what is sampled",
-    "finished": "who is done",
-    "running_after": "who is running",
-    "waiting_after": "who is waiting",
+    "added": "the arrivals",
+    "scheduled": "the scheduled requests",
+    "preempted": "the preempted requests",
+    "evicted": "the evicted blocks",
+    "free_after_schedule": "the number of free blocks",
+    "output": "the sampled tokens",
+    "finished": "the finished requests",
+    "running_after": "the running queue",
+    "waiting_after": "the waiting queue",
 }
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first step in which two runs differ. `field` is empty if one of them ends there."""
+    """The first step in which two runs differ. `field` is empty if one run ends there."""
 
     step: int
     field: str
 
     def describe(self) -> str:
-        """Return what differs, in words."""
-        return FIELDS[self.field] if self.field else "length: one of them is over"
+        """Return what differs, as text."""
+        return FIELDS[self.field] if self.field else "the length: one run has ended"
 
 
 def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) -> Difference | None:
-    """Return where two traces part, or None if they are equal to the end."""
+    """Return the first difference of two traces, or None if they are equal."""
     for step, (one, other) in enumerate(zip(first, second, strict=False)):
         for field in FIELDS:
             if plain(one, field) != plain(other, field):
@@ -44,5 +44,5 @@ def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) 
 
 
 def plain(record: StepRecord, field: str) -> Any:
-    """Return a part of a record as a file would have it, whether it comes from one or not."""
+    """Return a field of a record as JSON stores it, so that live and recorded steps compare equal."""
     return json.loads(json.dumps(record[field]))  # type: ignore[literal-required]

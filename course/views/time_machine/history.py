@@ -1,4 +1,4 @@
-"""What each request went through, step by step: the rows of the timeline."""
+"""The history of each request, step by step: the rows of the timeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Span:
 
 @dataclass
 class RequestHistory:
-    """One request's way through a run. `hits` are (step, tokens), `end` is (step, reason)."""
+    """One request over a run. `hits` are (step, tokens), `end` is (step, reason)."""
 
     spans: list[Span] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
@@ -27,21 +27,25 @@ class RequestHistory:
     end: tuple[int, str] | None = None
 
     def add(self, kind: str, step: int) -> None:
-        """Go on with the last span, or begin a new one."""
+        """Extend the last span, or begin a new one."""
         if self.spans and self.spans[-1].kind == kind and self.spans[-1].last == step - 1:
             self.spans[-1].last = step
         else:
             self.spans.append(Span(kind, step, step))
 
-    def words(self, step: int) -> str:
-        """Return what has happened to the request up to and including `step`."""
-        told = [f"preempted in step {number}" for number in self.preemptions if number <= step]
-        told += [f"hit of {tokens} tokens in step {number}" for number, tokens in self.hits if number <= step]
+    def text(self, state: RunState, request_id: str, blocks: str = "") -> str:
+        """Return the request's status in the current step, its tokens, its `blocks`, and its events so far."""
+        assert state.record is not None
+        step = state.record["step"]
+        computed, known = state.computed.get(request_id, 0), state.num_tokens(request_id)
+        parts = [state.status(request_id), f"{computed} of {known} tokens computed", *([blocks] if blocks else [])]
+        parts += [f"preempted in step {number}" for number in self.preemptions if number <= step]
+        parts += [f"hit of {tokens} tokens in step {number}" for number, tokens in self.hits if number <= step]
         if self.first_token is not None and self.first_token <= step:
-            told.append(f"first token in step {self.first_token}")
+            parts.append(f"first token in step {self.first_token}")
         if self.end is not None and self.end[0] <= step:
-            told.append(f"ended in step {self.end[0]} ({self.end[1] or 'no reason given'})")
-        return ", ".join(told)
+            parts.append(f"finished in step {self.end[0]} ({self.end[1] or 'no reason recorded'})")
+        return ", ".join(parts)
 
 
 class Histories:
@@ -51,20 +55,22 @@ class Histories:
         self.of = {request_id: RequestHistory() for request_id in request_ids}
         self._arrived: set[str] = set()
 
+    def arrived(self, step: int) -> list[str]:
+        """Return the requests that have arrived by `step`."""
+        return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
+
     def add(self, state: RunState) -> None:
-        """Take in the state's current step."""
+        """Add the state's current step."""
         record = state.record
         assert record is not None
         self._arrived |= set(record["added"])
         for request_id in self._arrived:
-            history = self.of[request_id]
-            if history.end is None:
-                kind = state.status(request_id)
-                if kind != "done":
-                    history.add("waiting" if kind == "preempted" else kind, record["step"])
-        self._note_events(record, state)
+            history, kind = self.of[request_id], state.status(request_id)
+            if history.end is None and kind != "done":
+                history.add("waiting" if kind == "preempted" else kind, record["step"])
+        self._add_events(record, state)
 
-    def _note_events(self, record: StepRecord, state: RunState) -> None:
+    def _add_events(self, record: StepRecord, state: RunState) -> None:
         step = record["step"]
         for victim, *_ in record["preempted"]:
             self.of[victim].preemptions.append(step)

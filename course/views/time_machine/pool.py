@@ -1,4 +1,4 @@
-"""The block pool while a step is computed: who holds which block, and what moved."""
+"""The block pool while a step is computed: the holders of each block, and the blocks that moved."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -6,10 +6,10 @@ from functools import lru_cache
 from course.palette import color
 from course.traces.run_state import RunState
 from course.views import svg
+from course.views.parts import LEFT, SPAN, Part, heading, legend
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import marks, on_tile
-from course.views.time_machine.parts import LEFT, SPAN, Part, heading
 
 GAP = 3
 SIDES = (34, 30, 26, 24, 22, 20, 17, 14, 12, 10)
@@ -22,7 +22,7 @@ MOST_BANDS = 4
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the cells are. If there are more blocks than can be seen, a cell shows the first of `per_cell`."""
+    """The places of the cells. If there are more blocks than can be seen, a cell shows the first of `per_cell`."""
 
     side: int
     columns: int
@@ -39,7 +39,7 @@ class Grid:
 
 
 def grid_for(num_blocks: int) -> Grid:
-    """Return the largest cells that show `num_blocks` blocks, the null block among them."""
+    """Return the largest cells with which `num_blocks` blocks fit, the null block included."""
     for side in SIDES:
         columns = SPAN // side
         if -(-num_blocks // columns) * side <= MOST_HIGH:
@@ -50,13 +50,13 @@ def grid_for(num_blocks: int) -> Grid:
 
 
 def balanced(grid: Grid) -> Grid:
-    """Return the grid with as many cells in its last row as can be without another row."""
+    """Return the grid with its last row as full as possible without another row."""
     return replace(grid, columns=-(-grid.num_cells // -(-grid.num_cells // grid.columns)))
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a cell shows of its block."""
+    """The state of a block as its cell shows it."""
 
     block_id: int
     holders: tuple[int, ...]
@@ -66,21 +66,16 @@ class Block:
     evicted: bool
 
     @property
-    def words(self) -> str:
-        """The state of the block in words."""
+    def text(self) -> str:
+        """The state of the block as text."""
         if self.block_id == 0:
             return "block 0: the null block, never handed out"
-        if len(self.holders) > 1:
-            told = f"shared by {', '.join(self.labels)}"
-        elif self.holders:
-            told = f"held by {self.labels[0]}"
-        elif self.owner is not None:
-            told = f"free, but what {self.labels[0]} left in it can still be found"
-        else:
-            told = "free"
-        moved = ", taken in this step" if self.taken else ""
-        lost = ", what it held before is forgotten" if self.evicted else ""
-        return f"block {self.block_id}: {told}{moved}{lost}"
+        state = f"still holds content of {self.labels[0]}" if self.owner is not None else ""
+        if self.holders:
+            state = f"{'held' if len(self.holders) == 1 else 'shared'} by {', '.join(self.labels)}"
+        parts = ["free"] * (not self.holders) + [state] * bool(state)
+        parts += ["taken in this step"] * self.taken + ["old content lost"] * self.evicted
+        return f"block {self.block_id}: {', '.join(parts)}"
 
 
 def blocks_of(state: RunState) -> list[Block]:
@@ -119,12 +114,12 @@ def pool_part(state: RunState, *, with_legend: bool = True) -> Part:
     layers.append(Layer("pool-rows", row_numbers(grid), LEFT))
     if not with_legend:
         return Part(layers, grid.height + 12)
-    layers.append(Layer("pool-legend", legend(), LEFT, grid.height + 6))
+    layers.append(Layer("pool-legend", legend(SAMPLES), LEFT, grid.height + 6))
     return Part(layers, grid.height + LEGEND + 8)
 
 
 def row_numbers(grid: Grid) -> Markup:
-    """Return the first block of each row, or of every other one, where cells are too small to say their own."""
+    """Return the first block id of each row, or of every other row, where cells are too small for their own ids."""
     if grid.side >= NUMBERED:
         return Markup("")
     return svg.joined(
@@ -136,9 +131,9 @@ def row_numbers(grid: Grid) -> Markup:
 
 @lru_cache(maxsize=4096)
 def draw_block(block: Block, side: float) -> Markup:
-    """Return one cell, with what a pointer and a click find out about it."""
+    """Return one cell with its tooltip and what a click follows."""
     names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
-    return svg.group(svg.tooltip(block.words), *cell(block, side), class_="mv-link", data_request=names or None)
+    return svg.group(svg.tooltip(block.text), *cell(block, side), class_="mv-link", data_request=names or None)
 
 
 def cell(block: Block, side: float) -> list[Markup]:
@@ -164,7 +159,7 @@ def cell(block: Block, side: float) -> list[Markup]:
 
 
 def held(block: Block, side: float) -> list[Markup]:
-    """Return a held block: its holder's colour, or the colours of all holders between two borders."""
+    """Return a held block: the colour of its holder, or of all holders inside a double border."""
     first, (size, y) = block.holders[0], lettering(side)
     if len(block.holders) == 1:
         named = [on_tile(first, side / 2, y, block.labels[0], size)] if side + GAP >= LEGIBLE else []
@@ -179,7 +174,7 @@ def held(block: Block, side: float) -> list[Markup]:
 
 
 def lettering(side: float) -> tuple[float, float]:
-    """Return the font size of a cell's label and its baseline: higher up where the block's id stands below."""
+    """Return the font size of a cell's label and its baseline: higher where the block's id stands below."""
     if side + GAP >= NUMBERED:
         return 12, side * 0.46
     size = max(8, side * 0.5)
@@ -187,7 +182,7 @@ def lettering(side: float) -> tuple[float, float]:
 
 
 def kept(block: Block, side: float) -> list[Markup]:
-    """Return a free block whose content can still be found: an outline in the colour of who left it."""
+    """Return a free block that keeps its content: an outline in the colour of the request that computed it."""
     assert block.owner is not None
     style = f"stroke:{color(block.owner)};stroke-width:2"
     outline = svg.rect(1, 1, side - 2, side - 2, rx=3, class_="mv-panel", style=style, stroke_dasharray="3 2")
@@ -201,26 +196,21 @@ def block_number(block: Block, side: float) -> Markup:
     """Return the id of a block, small, at its foot."""
     if len(block.holders) == 1:
         return on_tile(block.holders[0], side / 2, side - 5, str(block.block_id), 9)
-    words = "null" if block.block_id == 0 else str(block.block_id)
-    return svg.text(side / 2, side - 5, words, class_="mv-middle mv-faint", font_size=9)
+    name = "null" if block.block_id == 0 else str(block.block_id)
+    return svg.text(side / 2, side - 5, name, class_="mv-middle mv-faint", font_size=9)
 
 
-def legend() -> Markup:
-    """Return a sample of each kind of block with its name."""
-    bare = Block(9, (), ("",), None, False, False)
-    held_by_one = replace(bare, holders=(0,))
-    kinds = [
-        ("held", held_by_one, 60),
-        ("shared", replace(bare, holders=(0, 1)), 70),
-        ("free, content kept", replace(bare, owner=0), 126),
-        ("free", bare, 56),
-        ("null", replace(bare, block_id=0), 54),
-        ("just taken", replace(held_by_one, taken=True), 84),
-        ("and old content lost", replace(held_by_one, taken=True, evicted=True), 130),
-    ]
-    x, parts = 0, []
-    for name, block, width in kinds:
-        parts.append(svg.group(*cell(block, 11), transform=f"translate({x},0)"))
-        parts.append(svg.text(x + 17, 10, name, class_="mv-small mv-faint"))
-        x += width
-    return svg.joined(parts)
+BARE = Block(9, (), ("",), None, False, False)
+HELD = replace(BARE, holders=(0,))
+SAMPLES = [
+    (svg.joined(cell(block, 11)), name)
+    for block, name in (
+        (HELD, "held"),
+        (replace(BARE, holders=(0, 1)), "shared"),
+        (replace(BARE, owner=0), "free, content kept"),
+        (BARE, "free"),
+        (replace(BARE, block_id=0), "null"),
+        (replace(HELD, taken=True), "just taken"),
+        (replace(HELD, taken=True, evicted=True), "old content lost"),
+    )
+]

@@ -1,13 +1,13 @@
-"""The two queues at the end of a step, the next one first."""
+"""The two queues at the end of a step, the next request first."""
 
 from collections.abc import Sequence
 
 from course.traces.run_state import RunState
 from course.views import svg
+from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
-from course.views.time_machine.parts import LEFT, SPAN, Part, heading
 from course.views.typeset import text_width
 
 HIGH = 20
@@ -16,7 +16,7 @@ ROW = 27
 
 
 def queues_part(state: RunState) -> Part:
-    """Return running and waiting, one row each. Who joined in this step is outlined."""
+    """Return running and waiting requests, a row each. Requests that joined in this step are outlined."""
     assert state.record is not None
     record = state.record
     running = [request_id for request_id, *_ in record["running_after"]]
@@ -32,9 +32,9 @@ def queues_part(state: RunState) -> Part:
 
 
 def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
-    """Return requests as labels on their colours; if there are too many, how many more there are."""
+    """Return requests as labels on their colours, as many as fit, and the number of the others."""
     if not request_ids:
-        return svg.text(0, HIGH / 2 + 4, "nobody", class_="mv-faint")
+        return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     x, parts = 0.0, []
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)

@@ -1,4 +1,4 @@
-"""The same requests under each policy, by the lineup's engine in simulated time."""
+"""The same requests under each policy, served by the lineup's engine in simulated time."""
 
 from dataclasses import dataclass, replace
 from statistics import quantiles
@@ -16,10 +16,10 @@ P95 = 95
 
 
 @dataclass(frozen=True)
-class Contest:
-    """What is served. `load` is in percent of what the GPU bears with so many blocks.
+class PolicyComparison:
+    """The workload and the deployment. `load` is in percent of what the GPU sustains with so many blocks.
 
-    `prediction_sigma` is how wrong shortest-first is about the length of answers (see `under_policy`).
+    `prediction_sigma` is the error of shortest-first's predicted output lengths (see `under_policy`).
     """
 
     workload: str = "shared-prefix"
@@ -44,60 +44,56 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a policy made of the requests, and whose engine served them."""
+class PolicyResult:
+    """How one policy served the requests, and the lineup of the engine."""
 
     policy: PolicyName
     served: Served
     lineup: Lineup
 
-    @property
-    def num_preemptions(self) -> int:
-        return self.served.num_preemptions
-
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
-        """Return a percentile in seconds, of all requests or of a group of them (0 is the first to come)."""
+        """Return a percentile in seconds, over all requests or over a group of their indices."""
         times = self.served.times_to_first_token
         return percentiles(times if group is None else [times[i] for i in group], [percent])[0]
 
     def inter_token_latency(self, percent: float) -> float:
-        """Return a percentile in seconds, of all tokens."""
+        """Return a percentile in seconds, over all tokens."""
         return self.served.inter_token_latency([percent])[0]
 
 
-def hold_contest(contest: Contest, lineup: Lineup) -> list[Outcome]:
+def compare_policies(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
     """Serve the same requests under each policy. Raises `ValueError` and `StalledError` as `simulate`."""
-    requests = make_requests(contest.workload, contest.num_requests, contest.rate)
-    config, cost = contest.experiment.resolved_engine(), contest.experiment.cost
-    outcomes = []
+    requests = make_requests(comparison.workload, comparison.num_requests, comparison.rate)
+    config, cost = comparison.experiment.resolved_engine(), comparison.experiment.cost
+    results = []
     for policy in POLICIES:
-        ordered, heeding = under_policy(policy, requests, config, prediction_sigma=contest.prediction_sigma)
-        outcomes.append(Outcome(policy, simulate(ordered, heeding, cost, lineup), lineup))
-    return outcomes
+        ordered, adapted = under_policy(policy, requests, config, prediction_sigma=comparison.prediction_sigma)
+        results.append(PolicyResult(policy, simulate(ordered, adapted, cost, lineup), lineup))
+    return results
 
 
-def groups(outcomes: list[Outcome]) -> dict[str, frozenset[int]]:
-    """Return the requests by what a policy may favour: urgent or not, and the two ends of answer lengths."""
-    requests = next(outcome for outcome in outcomes if outcome.policy == "priority").served.requests
+def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
+    """Return the requests that a policy may favour or delay: by urgency, and both ends of the output lengths."""
+    requests = next(result for result in results if result.policy == "priority").served.requests
     lengths = [request.num_output_tokens for request in requests]
     shortest, _, longest = quantiles(lengths, n=4, method="inclusive")
-    everybody = range(len(requests))
-    urgent = frozenset(i for i in everybody if requests[i].priority == URGENT)
+    everyone = frozenset(range(len(requests)))
+    urgent = frozenset(i for i in everyone if requests[i].priority == URGENT)
     return {
         "urgent requests": urgent,
-        "all the others": frozenset(everybody) - urgent,
-        "shortest quarter": frozenset(i for i in everybody if lengths[i] <= shortest),
-        "longest quarter": frozenset(i for i in everybody if lengths[i] >= longest),
+        "all the others": everyone - urgent,
+        "shortest quarter": frozenset(i for i in everyone if lengths[i] <= shortest),
+        "longest quarter": frozenset(i for i in everyone if lengths[i] >= longest),
     }
 
 
-def worst_off(outcome: Outcome, baseline: Outcome, members: dict[str, frozenset[int]]) -> tuple[str, float]:
-    """Return the group whose p95 time to first token grew most against the baseline, and how many times it is that.
+def worst_off(result: PolicyResult, baseline: PolicyResult, members: dict[str, frozenset[int]]) -> tuple[str, float]:
+    """Return the group whose p95 time to first token grew most against the baseline, and by which factor.
 
-    Of groups that fare the same it is the smallest.
+    Of several groups with the same growth it is the smallest.
     """
     growth = {
-        name: outcome.time_to_first_token(P95, group) / baseline.time_to_first_token(P95, group)
+        name: result.time_to_first_token(P95, group) / baseline.time_to_first_token(P95, group)
         for name, group in members.items()
         if group
     }

@@ -1,0 +1,96 @@
+"""The chains as text: shared blocks, first differences, and cache hits."""
+
+from collections.abc import Mapping, Sequence
+
+from course.views.hash_chain.chains import Chain, digest, faults, num_alike, num_common
+from course.views.text import counted, facts, ranges, spaced
+
+DIGITS = 8
+MOST_SENTENCES = 3
+
+
+def kinship(chains: Sequence[Chain], number: int) -> str:
+    """Return what a chain shares with an earlier one and their first difference; empty for the first chain."""
+    if number == 0:
+        return ""
+    here = chains[number]
+    if not here.links:
+        return "no full block, so no hash"
+    other = max(chains[:number], key=lambda one: (num_common(here, one), num_alike(here.token_ids, one.token_ids)))
+    common, place = num_common(here, other), num_alike(here.token_ids, other.token_ids)
+    shared = f"{counted(common, 'block')} shared with {other.name}, then" if common else "no shared block:"
+    if common == 0 and here.extra_keys != other.extra_keys and place >= len(here.links[0].token_ids):
+        return f"{shared} same tokens as {other.name}, other keys"
+    if place < min(len(here.token_ids), len(other.token_ids)):
+        return f"{shared} token {place} is {here.token_ids[place]}, not {other.token_ids[place]}"
+    if len(here.token_ids) == len(other.token_ids):
+        return f"{shared} no difference"
+    return f"{shared} {min(here, other, key=lambda chain: len(chain.token_ids)).name} ends"
+
+
+def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
+    """Return the blocks with the tokens of an earlier chain's block in the same place, and another hash."""
+    return [
+        place
+        for place, link in enumerate(chains[number].links)
+        if link.first == number
+        and any(
+            place < len(chain.links)
+            and chain.links[place].token_ids == link.token_ids
+            and chain.links[place].same_as != link.same_as
+            for chain in chains[:number]
+        )
+    ]
+
+
+def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
+    """Return how many of a prompt's tokens are in the cache, and the blocks that hold them."""
+    hit = f"hit {len(blocks) * block_size} of {len(chain.token_ids)} tokens"
+    return f"{hit}, blocks {ranges(blocks)}" if blocks else hit
+
+
+def keys_text(chain: Chain) -> str:
+    """Return the extra keys that go into the first block."""
+    named = zip(("salt", "adapter"), chain.extra_keys, strict=True)
+    return ", ".join(f"{name} {value}" for name, value in named if value is not None)
+
+
+def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
+    """Return the most interesting facts: wrong hashes first, then shared blocks, then hits."""
+    parts = [f"{fault.text[0].upper()}{fault.text[1:]}." for fault in faults(chains)]
+    for number, chain in enumerate(chains[1:], start=1):
+        parts.append(f"{chain.name}: {kinship(chains, number)}.")
+        if alike := lookalikes(chains, number):
+            parts.append(f"Same tokens but other hashes, because an earlier token or key differs: {spaced(alike)}.")
+    if not parts:
+        num_full = counted(len(chains[0].links), "full block")
+        parts = [f"{chains[0].name}: {num_full}, and each hash covers all tokens before it too."]
+    if hits:
+        best = max(chains, key=lambda chain: len(hits.get(chain.name, ())))
+        parts.insert(2, f"{best.name}: {hit_text(best, hits.get(best.name, ()), block_size)}.")
+    return " ".join(parts[:MOST_SENTENCES])
+
+
+def text_alternative(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
+    """Return every fact of the picture as lines of text."""
+    hashed = any(link.block_hash is not None for chain in chains for link in chain.links)
+    shown = "the first digits of each hash" if hashed else "no hashes: equal content"
+    lines: list[tuple[str, object]] = [(f"blocks of {block_size} tokens", shown)]
+    for number, chain in enumerate(chains):
+        sizes = [counted(len(chain.token_ids), "token"), counted(len(chain.links), "full block")]
+        lines.append((chain.name, ", ".join(filter(None, [*sizes, keys_text(chain)]))))
+        alike = lookalikes(chains, number)
+        for place, link in enumerate(chain.links):
+            same = ""
+            if link.same_as != (number, place):
+                same = f", as block {link.same_as[1]} of {chains[link.first].name}"
+            other = ", same tokens as above, other hash" if place in alike else ""
+            text = f"{digest(link, DIGITS)} = {spaced(link.token_ids)}{same}{other}"
+            lines.append((f"  {chain.name} block {place}", text))
+        if chain.rest:
+            lines.append((f"  {chain.name} rest", f"{spaced(chain.rest)}, not full, no hash"))
+        if number:
+            lines.append((f"  {chain.name} shares", kinship(chains, number)))
+        if chain.name in hits:
+            lines.append((f"  {chain.name} finds", hit_text(chain, hits[chain.name], block_size)))
+    return facts([*lines, *[("wrong", fault.text) for fault in faults(chains)]])

@@ -1,0 +1,129 @@
+"""The figures of a comparison, as numbers and as text."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from course.simulator.policies import POLICIES
+from course.simulator.served import Slo
+from course.views.figures import digits, seconds
+from course.views.policy_comparison.comparison import (
+    BASELINE,
+    P95,
+    PolicyComparison,
+    PolicyResult,
+    groups,
+    worst_off,
+)
+from course.views.text import facts
+
+NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
+STARVED = 1.1
+"""A group is starved from this many times its wait under FCFS."""
+
+
+class Row(NamedTuple):
+    """A figure of each policy, in the order of the results, as numbers and as text."""
+
+    name: str
+    values: list[float]
+    texts: list[str]
+
+    @property
+    def text(self) -> str:
+        """All policies in a line."""
+        return ", ".join(f"{name} {text}" for name, text in zip(NAMES.values(), self.texts, strict=True))
+
+
+def title(comparison: PolicyComparison) -> str:
+    """Return the workload and its load."""
+    return f"Policies: {comparison.workload!r} at {comparison.load} % load"
+
+
+def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
+    """Return the deployment and the objective, a line each."""
+    return [
+        f"{comparison.num_requests} requests, {digits(comparison.rate)} per second, "
+        f"{comparison.num_gpu_blocks:,} blocks, {comparison.model} on {comparison.gpu}, simulated time",
+        f"SLO: first token within {seconds(slo.time_to_first_token)}, then {seconds(slo.inter_token_latency)} from "
+        f"token to token on average",
+    ]
+
+
+def rows(results: list[PolicyResult], slo: Slo) -> list[Row]:
+    """Return the figures over all requests."""
+    return [
+        row("p50 first token", results, lambda result: result.time_to_first_token(50), seconds),
+        row("p95 first token", results, lambda result: result.time_to_first_token(P95), seconds),
+        row("p99 first token", results, lambda result: result.time_to_first_token(99), seconds),
+        row("p50 inter-token", results, lambda result: result.inter_token_latency(50), seconds),
+        row("p99 inter-token", results, lambda result: result.inter_token_latency(99), seconds),
+        row("preemptions", results, lambda result: result.served.num_preemptions, lambda value: f"{value:,.0f}"),
+        row(
+            "kept the SLO", results, lambda result: 100 * result.served.share_good(slo), lambda value: f"{value:.0f} %"
+        ),
+        row("goodput per second", results, lambda result: result.served.goodput(slo), digits),
+    ]
+
+
+def group_rows(results: list[PolicyResult]) -> list[Row]:
+    """Return the p95 time to first token of each group."""
+    return [group_row(name, members, results) for name, members in groups(results).items()]
+
+
+def group_row(name: str, members: frozenset[int], results: list[PolicyResult]) -> Row:
+    """Return the p95 time to first token of one group."""
+    return row(name, results, lambda result: result.time_to_first_token(P95, members), seconds)
+
+
+def row(
+    name: str, results: list[PolicyResult], value: Callable[[PolicyResult], float], text: Callable[[float], str]
+) -> Row:
+    """Return one figure of each result."""
+    values = [value(result) for result in results]
+    return Row(name, values, [text(value) for value in values])
+
+
+def starved(results: list[PolicyResult]) -> dict[str, str]:
+    """Return for each policy the group that waits longest against FCFS, if it is at least `STARVED` times as long."""
+    members, baseline = groups(results), fcfs(results)
+    worst = {result.policy: worst_off(result, baseline, members) for result in results}
+    return {policy: name for policy, (name, growth) in worst.items() if growth >= STARVED}
+
+
+def fcfs(results: list[PolicyResult]) -> PolicyResult:
+    """Return the result that the others are compared with."""
+    return next(result for result in results if result.policy == BASELINE)
+
+
+def sentence(results: list[PolicyResult], slo: Slo) -> str:
+    """Return the goodput of each policy and the groups that it starves."""
+    goodput = row("", results, lambda result: result.served.goodput(slo), digits).text
+    members, victims = groups(results), starved(results)
+    paid = []
+    for result in results:
+        if name := victims.get(result.policy):
+            now, before = (seconds(one.time_to_first_token(P95, members[name])) for one in (result, fcfs(results)))
+            paid.append(f"{name} with {NAMES[result.policy]} {now} (FCFS {before})")
+    return f"Requests per second within the SLO: {goodput}. Starved, p95 first token: {'; '.join(paid) or 'none'}."
+
+
+def text_alternative(comparison: PolicyComparison, results: list[PolicyResult], slo: Slo) -> str:
+    """Return every figure of the picture as text."""
+    deployment, objective = circumstances(comparison, slo)
+    return "\n".join(
+        [
+            title(comparison),
+            deployment,
+            objective,
+            facts(
+                [
+                    ("error of predicted lengths", f"{comparison.prediction_sigma:.2f}"),
+                    ("engine", results[0].lineup),
+                    *[(NAMES[policy], about) for policy, about in POLICIES.items()],
+                    *[(line.name, line.text) for line in rows(results, slo)],
+                    *[(f"p95 first token, {line.name}", line.text) for line in group_rows(results)],
+                ]
+            ),
+            sentence(results, slo),
+        ]
+    )

@@ -1,0 +1,52 @@
+"""The knobs of the comparison, and a cache of comparisons already made."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from course.simulator.policies import PREDICTION_SIGMA
+from course.simulator.served import Slo
+from course.simulator.workloads import WORKLOADS
+from course.views.knobs import Choice, Slide
+from course.views.picture import Picture
+from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
+from course.views.policy_comparison.drawing import policy_picture
+from course.views.show import panel
+from mini_vllm.engine.errors import StalledError
+from mini_vllm.seams.lineup import lineup_from_env
+
+if TYPE_CHECKING:
+    from course.views.widgets import Panel
+
+KNOBS = (
+    Choice("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
+    Slide("load", "load", 150, 50, 200, 10, "%"),
+    Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
+    Slide("prediction_sigma", "error of predicted lengths (0: perfect)", PREDICTION_SIGMA, 0, 2, 0.1),
+    Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
+    Slide("inter_token_latency", "SLO: then from token to token", 50, 5, 100, 5, "ms"),
+)
+MOST_REMEMBERED = 64
+
+
+def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]:
+    """Compare with the lineup of `LAB_IMPL`. Raises `ValueError` if its engine stalls."""
+    try:
+        return compare_policies(comparison, lineup_from_env())
+    except StalledError as error:
+        raise ValueError(str(error)) from error
+
+
+def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup) -> "Panel":
+    """Return knobs over three policies. `compare` serves the requests; another objective does not call it again.
+
+    A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
+    A `ValueError` of `compare` is shown to the reader.
+    """
+    cached = lru_cache(MOST_REMEMBERED)(compare)
+
+    def draw(time_to_first_token: float, inter_token_latency: float, **values: Any) -> Picture:
+        comparison = PolicyComparison(**values)
+        return policy_picture(comparison, cached(comparison), Slo(time_to_first_token, inter_token_latency / 1e3))
+
+    return panel(KNOBS, draw)

@@ -1,0 +1,36 @@
+"""The text alternative of a picture: its facts as `key: value` lines."""
+
+from collections.abc import Iterable, Sequence
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> str:
+    """Return a line `key: value` for each pair; an empty value is `none`."""
+    return "\n".join(f"{key}: {'none' if value == '' else value}" for key, value in pairs)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a count with its noun: `1 token`, `2,000 tokens`."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def spaced(items: Iterable[object], most: int | None = None) -> str:
+    """Return items with spaces between them; a list longer than `most` is cut."""
+    shown = list(map(str, items))
+    if most is None or len(shown) <= most:
+        return " ".join(shown)
+    return f"{' '.join(shown[:most])} and {len(shown) - most} more"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in their order; a run of at least three that go up by one is `first-last`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(_run(run) for run in runs)
+
+
+def _run(run: Sequence[int]) -> str:
+    return f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run))
