@@ -1,1 +1,1 @@
-"""What serving would be like on hardware that is not here: a cost model on a virtual clock, and no torch."""
+"""Simulated serving on hardware that is not present: a cost model on a virtual clock, without torch."""

@@ -1,4 +1,4 @@
-"""How long a step takes: its bytes against the bandwidth, its operations against the arithmetic, and overhead."""
+"""The time of a step: its bytes over the bandwidth, its operations over the compute rate, and overhead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from course.simulator.model_shapes import ModelShape
 from course.simulator.roofline import BYTES_PER_NUMBER, attention_flops_per_pair, kv_bytes_per_token
 from mini_vllm.core.step import ScheduledRequest
 
-# Assumed, not measured: what good kernels reach of a data sheet's figures, and what launching a step costs.
+# Assumed, not measured: the share of a data sheet's figures that good kernels reach, and the overhead of a step.
 BANDWIDTH_EFFICIENCY = 0.8
 COMPUTE_EFFICIENCY = 0.6
 GPU_SECONDS_PER_STEP = 1e-3
@@ -18,14 +18,13 @@ GPU_SECONDS_PER_REQUEST = 5e-6
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """The seconds of a step, from five counts of it.
+    """The seconds of a step, computed from five counts of it.
 
-    `weight_bytes` are read once a step, `kv_bytes_per_token` for every token that somebody attends to.
-    `flops_per_token`, `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per token
-    sampled, per query that looks at a key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are what is
-    reached, not what a data sheet promises; a fitted model's bytes and operations are weighted by how long
-    they take. `overlaps`: a GPU reads while it computes, and the longer of the two counts; where it is False
-    the two are added.
+    `weight_bytes` are read once per step, `kv_bytes_per_token` for every token attended to. `flops_per_token`,
+    `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, per pair of query
+    and key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are the rates reached, not those of a data sheet;
+    a fitted model weights bytes and operations by the time they take. `overlaps`: a GPU reads while it computes,
+    so the longer of the two counts; if False, the two are added.
     """
 
     weight_bytes: float
@@ -44,8 +43,8 @@ class CostModel:
     ) -> float:
         """Return the seconds of a step.
 
-        `num_context_tokens` is the sum over the requests of the tokens that they attend to, `num_pairs` the
-        sum over the computed tokens of the tokens that each of them sees.
+        `num_context_tokens` is the number of tokens attended to, summed over the requests; `num_pairs` the
+        number of tokens attended to, summed over the computed tokens.
         """
         memory = (self.weight_bytes + self.kv_bytes_per_token * num_context_tokens) / self.bandwidth
         compute = (
@@ -57,12 +56,12 @@ class CostModel:
         return self.seconds_per_step + self.seconds_per_request * num_requests + work
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
-        """Return the seconds of a batch as a runner gets it."""
+        """Return the seconds of a batch."""
         return self.step_seconds(*count_batch(batch))
 
 
 class StepCounts(NamedTuple):
-    """The counts of a step that its time depends on, in the order of `CostModel.step_seconds`."""
+    """The counts of a step that determine its time, in the order of `CostModel.step_seconds`."""
 
     num_requests: int
     num_tokens: int
@@ -72,7 +71,7 @@ class StepCounts(NamedTuple):
 
 
 def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
-    """Return the counts of a batch as a runner gets it."""
+    """Return the counts of a batch."""
     num_tokens = num_context_tokens = num_pairs = num_sampled = 0
     for row in batch:
         n = row.num_scheduled_tokens
@@ -84,7 +83,7 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
 
 
 def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
-    """Return how many (query, key) pairs new tokens make: each sees what is there, itself, and those before it."""
+    """Return the number of (query, key) pairs of new tokens: each attends to the earlier tokens and to itself."""
     return num_new_tokens * num_computed_tokens + num_new_tokens * (num_new_tokens + 1) // 2
 
 
@@ -98,7 +97,7 @@ def gpu_cost_model(
     seconds_per_step: float = GPU_SECONDS_PER_STEP,
     seconds_per_request: float = GPU_SECONDS_PER_REQUEST,
 ) -> CostModel:
-    """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs that work as one."""
+    """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs treated as one."""
     return model_cost(
         model,
         BYTES_PER_NUMBER,

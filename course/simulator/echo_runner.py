@@ -1,4 +1,4 @@
-"""A runner without a model, for engines of which only the times are of interest."""
+"""A runner without a model, for simulations in which only the times matter."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 
 
 class EchoRunner:
-    """A `ModelRunner` that answers everybody with the last token of its prompt.
+    """A `ModelRunner` that generates the last token of the prompt for every request.
 
-    Put a `TimedRunner` with a `CostModel` around it and an engine runs on simulated time.
+    Wrapped in a `TimedRunner` with a `CostModel`, it makes an engine run on simulated time.
     """
 
     vocab_size = 2**31

@@ -1,4 +1,4 @@
-"""Everything that one simulation is made of, as a value: what runs on what, who comes, under which settings."""
+"""One simulation as a value: model, GPU, workload and settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -31,9 +31,9 @@ ENGINE_SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One simulation. `rate` is in requests per second; None asks for `DEFAULT_LOAD` of what the GPU can bear.
+    """One simulation. `rate` is in requests per second; None means 70 % (`DEFAULT_LOAD`) of the sustainable rate.
 
-    `scale` multiplies all lengths. `calibrated` replaces GPU and model by what was fitted to a measurement.
+    `scale` multiplies all lengths. `calibrated` replaces GPU and model by a measured calibration.
     """
 
     workload: str = "chat"
@@ -56,7 +56,7 @@ class Experiment:
         return gpu_cost_model(find_gpu(self.gpu), find_model_shape(self.model), num_gpus=self.num_gpus)
 
     def resolved_engine(self) -> EngineConfig:
-        """Return the engine's settings, with the model's length and as many blocks as fit and could be used."""
+        """Return the engine's settings with `max_model_len` and as many blocks as fit and can be used."""
         if self.calibrated is not None:
             return self.engine.resolved(self.calibrated.max_model_len, self.calibrated.num_gpu_blocks)
         shape = find_model_shape(self.model)
@@ -72,7 +72,7 @@ class Experiment:
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 
     def with_rate(self) -> "Experiment":
-        """Return the experiment with its rate filled in."""
+        """Return the experiment with its rate set."""
         if self.rate is not None:
             return self
         sample = scaled(make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0, self.seed), self.scale)
@@ -80,7 +80,7 @@ class Experiment:
         return replace(self, rate=float(f"{DEFAULT_LOAD * bearable:.2g}"))
 
     def run(self, lineup: Lineup, on_progress: Callable[[int], None] = lambda num_finished: None) -> Served:
-        """Simulate. Raises `ValueError` for settings that do not go together, `StalledError` as `simulate`."""
+        """Simulate. Raises `ValueError` for incompatible settings, `StalledError` as `simulate`."""
         settled = self.with_rate()
         assert settled.rate is not None
         requests = scaled(make_requests(self.workload, self.num_requests, settled.rate, self.seed), self.scale)
@@ -88,7 +88,7 @@ class Experiment:
         return simulate(ordered, config, self.cost, lineup, on_progress)
 
     def require_legal(self) -> None:
-        """Raise `ValueError` for a name that is not in its table or a model that does not fit its GPU."""
+        """Raise `ValueError` for an unknown name or a model that does not fit its GPU."""
         if self.num_gpus < 1:
             raise ValueError(f"num_gpus must be at least 1, got {self.num_gpus}")
         requests = scaled(
@@ -97,7 +97,7 @@ class Experiment:
         under_policy(self.policy, requests, self.resolved_engine())
 
     def with_setting(self, name: str, text: str) -> "Experiment":
-        """Return the experiment with one setting changed, as somebody typed it. Raises `ValueError`."""
+        """Return the experiment with one setting parsed from text. Raises `ValueError`."""
         if name in OWN_SETTINGS:
             return replace(self, **{name: _read(name, text, OWN_SETTINGS[name])})
         if name in ENGINE_SETTINGS:
@@ -125,7 +125,7 @@ def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: Cos
 
 
 def parse_sweep(text: str) -> tuple[str, list[str]]:
-    """Return the setting and the values of `SETTING=a,b,c`. Dashes may stand for underscores. Raises `ValueError`."""
+    """Return the setting and the values of `SETTING=a,b,c`; dashes count as underscores. Raises `ValueError`."""
     name, equals, values = text.partition("=")
     found = [value.strip() for value in values.split(",") if value.strip()]
     if not equals or not found:

@@ -1,4 +1,4 @@
-"""A few GPUs, with the three figures that a roofline needs, from their vendor's data sheets."""
+"""A few GPUs with the three figures of a roofline, from the vendor's data sheets."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ GIGA, TERA = 10**9, 10**12
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, as its data sheet describes it.
+    """One GPU by its data sheet.
 
-    `memory_bytes`: a sheet's "80 GB" of memory are 80 GiB of chips, so that is what it counts.
+    `memory_bytes`: a sheet's "80 GB" are 80 GiB of memory chips, counted as such.
     `bandwidth`: bytes per second between memory and chip. `peak_flops`: bfloat16 operations per second on
     the tensor cores, dense (the sheets print twice that, "with sparsity").
     """
@@ -34,7 +34,7 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of that name, however it is capitalised. Raises `ValueError` that lists the names."""
+    """Return the GPU of that name in any case. Raises `ValueError` that lists the names."""
     for gpu in GPUS:
         if gpu.name.lower() == name.lower():
             return gpu

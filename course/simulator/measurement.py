@@ -1,4 +1,4 @@
-"""The same requests through a real engine, with a clock that shows only what its steps take."""
+"""Serve requests with a real engine, on a clock that advances only by the time of its steps."""
 
 import random
 import time
@@ -17,7 +17,7 @@ from mini_vllm.seams.interfaces import ModelRunner
 
 
 class CountingRunner:
-    """Passes batches on to a runner and remembers what was in the last one."""
+    """Passes batches to a runner and keeps the counts of the last one."""
 
     def __init__(self, inner: ModelRunner) -> None:
         self.inner = inner
@@ -35,31 +35,31 @@ def measure(
     name: str,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> tuple[Served, list[MeasuredStep]]:
-    """Serve the requests, which come in order of `arrival_time`; return what they got and every step's seconds.
+    """Serve the requests, in order of `arrival_time`; return the latencies and the seconds of every step.
 
-    Time passes only while the engine steps; pauses in which nobody is there are skipped, so nobody sleeps.
-    `name` makes the request ids of one measurement differ from another's on the same engine. Only
-    requests that say one thing each make sense here: a model does not say what a later turn repeats.
+    The clock advances only while the engine steps; idle time is skipped without sleeping. `name` keeps the
+    request ids of several measurements on one engine apart. Not for multi-turn workloads: the model's outputs are
+    not those that a later turn repeats.
     """
     clock, runner = VirtualClock(), CountingRunner(engine.runner)
     served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
     steps: list[MeasuredStep] = []
     index_of = {f"{name} {index}": index for index in range(len(requests))}
-    coming, last_times = list(index_of)[::-1], dict[int, float]()
+    not_arrived, last_times = list(index_of)[::-1], dict[int, float]()
     engine.runner = runner
     try:
-        while coming or engine.has_unfinished_requests():
+        while not_arrived or engine.has_unfinished_requests():
             if not engine.has_unfinished_requests():
-                clock.advance_to(requests[index_of[coming[-1]]].arrival_time)
-            while coming and requests[index_of[coming[-1]]].arrival_time <= clock.now:
-                _add(engine, coming[-1], requests[index_of[coming.pop()]])
+                clock.advance_to(requests[index_of[not_arrived[-1]]].arrival_time)
+            while not_arrived and requests[index_of[not_arrived[-1]]].arrival_time <= clock.now:
+                _add(engine, not_arrived[-1], requests[index_of[not_arrived.pop()]])
             runner.last_counts = None
             started = stopwatch()
             outputs = engine.step()
             seconds = stopwatch() - started
             clock.advance(seconds)
             if runner.last_counts is not None:
-                _note_step(served, runner.last_counts)
+                _add_step(served, runner.last_counts)
                 steps.append(MeasuredStep(runner.last_counts, seconds))
             for output in outputs:
                 index = index_of[output.request_id]
@@ -90,7 +90,7 @@ def prompt_in_vocabulary(timed: TimedRequest, vocab_size: int) -> list[int]:
     return common.choices(vocabulary, k=shared) + own.choices(vocabulary, k=len(prompt) - shared)
 
 
-def _note_step(served: Served, counts: StepCounts) -> None:
+def _add_step(served: Served, counts: StepCounts) -> None:
     served.num_steps += 1
     served.num_computed_tokens += counts.num_tokens
     served.peak_context_tokens = max(served.peak_context_tokens, counts.num_context_tokens)

@@ -1,4 +1,4 @@
-"""The shapes of a few decoder-only models, from their published configs, and what follows from a shape."""
+"""The shapes of a few decoder-only models from their published configs, and their parameter counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,11 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The numbers of a Llama-like model that decide what it costs to serve.
+    """The numbers of a Llama-like model that determine its serving cost.
 
-    `head_dim` is per head; `num_kv_heads` heads have K and V of their own, and `num_heads` queries share
-    them. `has_qkv_bias` and `has_qk_norm` are the small differences of Qwen2 and Qwen3; they count only as
-    parameters.
+    `head_dim` is per head; `num_heads` query heads share the K and V of `num_kv_heads` heads. `has_qkv_bias` and
+    `has_qk_norm` are small differences of Qwen2 and Qwen3 that count only as parameters.
     """
 
     name: str
@@ -28,7 +27,7 @@ class ModelShape:
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Parameters of all layers' matrices: every computed token is multiplied with each of them once."""
+        """Parameters of all layers' matrices, each used once per computed token."""
         query = output = self.hidden_size * self.num_heads * self.head_dim
         key = value = self.hidden_size * self.num_kv_heads * self.head_dim
         mlp = 3 * self.hidden_size * self.intermediate_size
@@ -36,7 +35,7 @@ class ModelShape:
 
     @property
     def num_embedding_parameters(self) -> int:
-        """Parameters of one vocabulary matrix: the embedding, or the head that makes the logits."""
+        """Parameters of one vocabulary matrix: the embedding, or the output head."""
         return self.vocab_size * self.hidden_size
 
     @property
@@ -57,7 +56,7 @@ class ModelShape:
 
     @property
     def num_parameters_read(self) -> int:
-        """Parameters that a step must read. Of an untied input embedding it only looks up a few rows."""
+        """Parameters that a step reads. Of an untied input embedding it reads only a few rows."""
         return self.num_parameters - (0 if self.tied_embeddings else self.num_embedding_parameters)
 
 
@@ -74,7 +73,7 @@ MODEL_SHAPES = (
 
 
 def find_model_shape(name: str) -> ModelShape:
-    """Return the model of that name, however it is capitalised. Raises `ValueError` that lists the names."""
+    """Return the model of that name in any case. Raises `ValueError` that lists the names."""
     for shape in MODEL_SHAPES:
         if shape.name.lower() == name.lower():
             return shape
@@ -82,7 +81,7 @@ def find_model_shape(name: str) -> ModelShape:
 
 
 def shape_of_config(name: str, config: Any) -> ModelShape:
-    """Return the shape of a transformers config. Raises `ValueError` that names what it does not say."""
+    """Return the shape of a transformers config. Raises `ValueError` that names a missing attribute."""
     try:
         return ModelShape(
             name,

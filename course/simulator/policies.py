@@ -1,4 +1,4 @@
-"""Who goes first: the engine's two policies, and shortest-first made of one of them."""
+"""Scheduling policies: the engine's FCFS and PRIORITY, and shortest-first built on PRIORITY."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ PolicyName = Literal["fcfs", "priority", "shortest-first"]
 POLICIES: dict[PolicyName, str] = {
     "fcfs": "first come, first served",
     "priority": "one request in five is urgent and goes before the others",
-    "shortest-first": "the engine's PRIORITY, with the predicted length of the answer as priority",
+    "shortest-first": "the engine's PRIORITY, with the predicted length of the output as priority",
 }
 URGENT_SHARE = 0.2
 URGENT, NORMAL = 0, 1
@@ -28,10 +28,10 @@ def under_policy(
     prediction_sigma: float = PREDICTION_SIGMA,
     seed: int = 0,
 ) -> tuple[list[TimedRequest], EngineConfig]:
-    """Return the same requests with the priorities of a policy, and the config that heeds them.
+    """Return the same requests with the priorities of a policy, and the config that applies them.
 
-    No engine knows how long an answer will be. The prediction is the true length times a lognormal error:
-    two of three predictions are within a factor of exp(`prediction_sigma`), and 0 means a prophet.
+    An engine cannot know the length of an output. The predicted length is the true one times a lognormal error:
+    two of three predictions are within a factor of exp(`prediction_sigma`), and 0 is perfect prediction.
     Raises `ValueError` for an unknown policy.
     """
     rng = random.Random(seed)

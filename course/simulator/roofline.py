@@ -1,7 +1,7 @@
-"""What a model and a GPU allow at best: memory, concurrency, and the two bounds. Pure functions.
+"""The limits of a model on a GPU: memory, concurrency, and the two bounds of the roofline. Pure functions.
 
-Several GPUs (`num_gpus`, tensor parallel) are taken as one with that many times the memory, the bandwidth
-and the arithmetic; what they have to tell each other is not counted.
+Several GPUs (`num_gpus`, tensor parallel) count as one with that many times the memory, the bandwidth and the
+compute rate; communication between them is not counted.
 """
 
 from course.simulator.gpus import Gpu
@@ -10,7 +10,7 @@ from course.simulator.model_shapes import ModelShape
 BYTES_PER_NUMBER = 2
 """bfloat16."""
 WORKSPACE_BYTES = 2 * 2**30
-"""What a forward pass needs besides weights and K and V: a round guess; an engine measures it at start."""
+"""The memory of a forward pass besides weights, K and V: a rough guess; an engine measures it at start."""
 
 
 def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
@@ -39,7 +39,7 @@ def num_kv_blocks(
 ) -> int:
     """Return how many blocks fit beside the weights and the workspace, the null block included.
 
-    Raises `ValueError` if not even two do, with the bytes that the weights need and the GPU has.
+    Raises `ValueError` if fewer than two fit, with the bytes that the weights need and the GPU has.
     """
     usable = int(gpu.memory_bytes * num_gpus * gpu_memory_utilization)
     left = usable - weight_bytes(model, bytes_per_number) - WORKSPACE_BYTES * num_gpus
@@ -55,12 +55,12 @@ def num_kv_blocks(
 
 
 def max_concurrency(num_blocks: int, context_len: int, block_size: int = 16) -> int:
-    """Return how many requests of `context_len` tokens find room at once in `num_blocks` blocks, one of them null."""
+    """Return how many requests of `context_len` tokens fit at once in `num_blocks` blocks, one of them null."""
     return (num_blocks - 1) // -(-context_len // block_size)
 
 
 def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> float:
-    """Return the tokens per step from which a matrix product takes longer to compute than its weights to read.
+    """Return the tokens per step above which a matrix product takes longer to compute than its weights to read.
 
     A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two
     bytes that makes peak / bandwidth tokens, whatever the model.
@@ -75,14 +75,14 @@ def flops_per_token(model: ModelShape, context_len: int, *, with_logits: bool = 
 
 
 def attention_flops_per_pair(model: ModelShape) -> int:
-    """Return the operations for one token to look at one token, in all layers: a score, and its share of V."""
+    """Return the operations for one token to attend to one token, in all layers: a score, and its share of V."""
     return 4 * model.num_layers * model.num_heads * model.head_dim
 
 
 def decode_step_bytes(
     model: ModelShape, batch_size: int, context_len: int, bytes_per_number: int = BYTES_PER_NUMBER
 ) -> int:
-    """Return the bytes that a decode step reads: the weights once, and everybody's K and V."""
+    """Return the bytes that a decode step reads: the weights once, and the K and V of every request."""
     context = batch_size * context_len * kv_bytes_per_token(model, bytes_per_number)
     return model.num_parameters_read * bytes_per_number + context
 
@@ -93,14 +93,14 @@ def decode_step_flops(model: ModelShape, batch_size: int, context_len: int) -> i
 
 
 def prefill_flops(model: ModelShape, prompt_len: int) -> int:
-    """Return the operations to compute a prompt at once. Only its last token needs logits."""
+    """Return the operations to compute a whole prompt. Only its last token needs logits."""
     num_pairs = prompt_len * (prompt_len + 1) // 2
     pair_flops = attention_flops_per_pair(model) * num_pairs
     return 2 * model.num_matrix_parameters * prompt_len + pair_flops + 2 * model.num_embedding_parameters
 
 
 def roofline_seconds(gpu: Gpu, flops: float, num_bytes: float, *, num_gpus: int = 1) -> float:
-    """Return the least time for so many operations on so many bytes: the longer of reading and computing."""
+    """Return the least time for these operations and bytes: the longer of reading and computing."""
     return max(num_bytes / (gpu.bandwidth * num_gpus), flops / (gpu.peak_flops * num_gpus))
 
 
@@ -122,6 +122,6 @@ def decode_tokens_per_second(
 def prefill_tokens_per_second(
     gpu: Gpu, model: ModelShape, prompt_len: int, *, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER
 ) -> float:
-    """Return the most prompt tokens per second while a prompt of `prompt_len` tokens is computed alone, at once."""
+    """Return the most prompt tokens per second while a prompt of `prompt_len` tokens is computed alone, in one step."""
     num_bytes = decode_step_bytes(model, 1, prompt_len, bytes_per_number)
     return prompt_len / roofline_seconds(gpu, prefill_flops(model, prompt_len), num_bytes, num_gpus=num_gpus)

@@ -9,7 +9,7 @@ from course.workloads.timed_request import TimedRequest
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """A service level objective: a request is good if it keeps both limits, in seconds.
+    """A service level objective: a request is good if it meets both limits, in seconds.
 
     `time_to_first_token` counts from arrival; `inter_token_latency` is the mean over a request's tokens.
     """
@@ -25,7 +25,7 @@ class Slo:
 
 @dataclass(slots=True)
 class Served:
-    """A workload after it was served. All times are seconds on the virtual clock, lists in order of arrival.
+    """The times of a served workload, in seconds on the virtual clock; lists are in order of arrival.
 
     `gaps` are times from one token to the next, each with the number of tokens that had this gap: all decodes
     of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
@@ -50,7 +50,7 @@ class Served:
 
     @property
     def mean_inter_token_latencies(self) -> list[float]:
-        """Each request's mean seconds from token to token; 0 where the answer has one token."""
+        """Each request's mean seconds between tokens; 0 for an output of one token."""
         times = zip(self.requests, self.first_token_times, self.finished_times, strict=True)
         return [(last - first) / max(1, request.num_output_tokens - 1) for request, first, last in times]
 
@@ -78,16 +78,16 @@ class Served:
         return percentiles([seconds for seconds, _ in self.gaps], percents, [count for _, count in self.gaps])
 
     def share_good(self, slo: Slo) -> float:
-        """Return the share of the requests that kept the objective, 0 to 1."""
+        """Return the share of the requests that met the objective, 0 to 1."""
         times = zip(self.times_to_first_token, self.mean_inter_token_latencies, strict=True)
-        return sum(slo_kept(slo, first, between) for first, between in times) / len(self.requests)
+        return sum(is_good(slo, first, between) for first, between in times) / len(self.requests)
 
     def goodput(self, slo: Slo) -> float:
-        """Return the requests per second that kept the objective."""
+        """Return the requests per second that met the objective."""
         return self.share_good(slo) * len(self.requests) / self.seconds
 
 
-def slo_kept(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
+def is_good(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
     """Return whether a request with these times is good."""
     return time_to_first_token <= slo.time_to_first_token and inter_token_latency <= slo.inter_token_latency
 

@@ -1,4 +1,4 @@
-"""The real scheduler, a runner that only takes time, and a clock that only the runner moves."""
+"""Simulate serving: the real scheduler, a cost model in place of a runner, and a virtual clock."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,36 +28,36 @@ def simulate(
     lineup: Lineup,
     on_progress: Callable[[int], None] = lambda num_finished: None,
 ) -> Served:
-    """Serve the requests, which come in order of `arrival_time`, with the lineup's phases 1 to 5.
+    """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
-    `config` must say `max_model_len` and `num_gpu_blocks`. `on_progress` hears now and then how many
-    requests are finished. Raises `ValueError` for a request that can never be served, `StalledError` if
-    nothing can move any more.
+    `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
+    of finished requests. Raises `ValueError` for a request that can never be served, `StalledError` if no request
+    can be scheduled any more.
     """
     return Simulation(requests, build_scheduler(config, lineup), cost).run(on_progress)
 
 
 class Simulation:
-    """One run. It drives the scheduler itself and not through `LLMEngine`, which would make text of the tokens."""
+    """One run. It drives the scheduler directly, because `LLMEngine` would detokenize the outputs."""
 
     def __init__(self, requests: Sequence[TimedRequest], scheduler: Scheduler, cost: CostModel) -> None:
         self.requests, self.scheduler, self.cost = requests, scheduler, cost
         self.clock = VirtualClock()
         self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
         self.num_finished = 0
-        self._coming = deque(range(len(requests)))
+        self._not_arrived = deque(range(len(requests)))
         self._decoding: dict[str, Request] = {}
         self._last_token_times: dict[str, float] = {}
 
     def run(self, on_progress: Callable[[int], None]) -> Served:
-        """Serve everybody. Raises like `simulate`."""
+        """Serve all requests. Raises like `simulate`."""
         self._require_servable()
         scheduler, clock = self.scheduler, self.clock
-        while self._coming or scheduler.has_unfinished_requests():
+        while self._not_arrived or scheduler.has_unfinished_requests():
             if not scheduler.has_unfinished_requests():
-                clock.advance_to(self.requests[self._coming[0]].arrival_time)
-            while self._coming and self.requests[self._coming[0]].arrival_time <= clock.now:
-                scheduler.add_request(self._arrive(self._coming.popleft()))
+                clock.advance_to(self.requests[self._not_arrived[0]].arrival_time)
+            while self._not_arrived and self.requests[self._not_arrived[0]].arrival_time <= clock.now:
+                scheduler.add_request(self._arrive(self._not_arrived.popleft()))
             self._step()
             if self.served.num_steps % STEPS_PER_REPORT == 0:
                 on_progress(self.num_finished)
@@ -92,11 +92,11 @@ class Simulation:
         )
 
     def _step(self) -> None:
-        """Plan, let the time pass, give everybody who samples the next token of its conversation."""
+        """Schedule, advance the clock, append one token to each sampling request."""
         scheduler = self.scheduler
         step = scheduler.schedule()
         if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"nothing can be scheduled any more: {self.num_finished} requests were served")
+            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
         sampling = self._run(step)
         scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         for request_id in scheduler.finished_req_ids:
@@ -106,7 +106,7 @@ class Simulation:
         self._decoding = sampling
 
     def _run(self, step: SchedulerOutput) -> dict[str, Request]:
-        """Move the clock by what the step costs, note who waited how long, and return who samples."""
+        """Advance the clock by the cost of the step, record the gaps, and return the requests that sample."""
         planned, alive, served = step.num_scheduled_tokens, self.scheduler.requests, self.served
         served.num_preemptions += len(step.preempted)
         num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
@@ -114,8 +114,8 @@ class Simulation:
         if planned.keys() == self._decoding.keys():
             sampling, num_tokens, num_pairs = self._decoding, len(planned), num_context_tokens
         else:
-            self._note_pauses(planned)
-            sampling, others, num_tokens, num_pairs = self._look_closer(planned, num_context_tokens)
+            self._add_pauses(planned)
+            sampling, others, num_tokens, num_pairs = self._count(planned, num_context_tokens)
         if not planned:
             return sampling
         seconds = self.cost.step_seconds(len(planned), num_tokens, num_context_tokens, num_pairs, len(sampling))
@@ -127,13 +127,13 @@ class Simulation:
         if len(sampling) > len(others):
             served.gaps.append((seconds, len(sampling) - len(others)))
         for request_id in others:
-            self._note_token_after_prefill(request_id)
+            self._add_token_after_prefill(request_id)
         return sampling
 
-    def _look_closer(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return who samples, those of them who did not in the step before, and the step's tokens and pairs.
+    def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
+        """Return the requests that sample, those of them that did not in the step before, and the tokens and pairs.
 
-        `num_pairs` is what it would be if everybody computed one token.
+        `num_pairs` is the number of pairs if every request computed one token.
         """
         alive, decoding = self.scheduler.requests, self._decoding
         sampling: dict[str, Request] = {}
@@ -152,13 +152,13 @@ class Simulation:
                 others.append(request_id)
         return sampling, others, num_tokens, num_pairs
 
-    def _note_pauses(self, planned: dict[str, int]) -> None:
-        """Remember when those who are left out of this step got their last token."""
+    def _add_pauses(self, planned: dict[str, int]) -> None:
+        """Store the time of the last token of each decoding request that is not in this step."""
         for request_id in self._decoding.keys() - planned.keys():
             self._last_token_times[request_id] = self.clock.now
 
-    def _note_token_after_prefill(self, request_id: str) -> None:
-        """It is the first token, or the first after a pause."""
+    def _add_token_after_prefill(self, request_id: str) -> None:
+        """Record a first token, or the gap before the first token after a pause."""
         now = self.clock.now
         last = self._last_token_times.pop(request_id, None)
         if last is None:

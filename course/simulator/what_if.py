@@ -1,9 +1,9 @@
-"""The answer of the simulation without the engine, for sliders: thousands of requests in a blink.
+"""The result of the simulation without the engine, for sliders: thousands of requests in milliseconds.
 
-First come, first served, memory for everybody, no prefix cache: then nobody is ever skipped. A running
-request wants no more tokens than in the step before, except for the last one that came in, so all but the
-last get what they want in every step. The decodes therefore advance as one group, and a step costs the same
-however many there are. The result is the one of `simulation.py`, number for number.
+FCFS, enough memory for every request and no prefix cache: then no request is ever skipped. A running request
+needs no more tokens than in the step before, except for the last one admitted, so all but the last get all their
+tokens in every step. The decodes therefore advance as one group, and a step takes the same work for any number of
+them. The result equals that of `simulation.py`, number for number.
 """
 
 import math
@@ -18,21 +18,21 @@ from mini_vllm.config import EngineConfig
 
 
 def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostModel) -> Served:
-    """Serve the requests, which come in order of `arrival_time`, and return what each of them got.
+    """Serve the requests, in order of `arrival_time`, and return their times.
 
-    Of `config` it heeds `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and
-    `enable_chunked_prefill`; every prompt is computed whole, and memory is no limit (`peak_context_tokens`
-    of the result says how much K and V there was). Raises `ValueError` for another policy than FCFS, for
-    requests out of order, and for a prompt that could never be admitted.
+    Of `config` it applies `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and
+    `enable_chunked_prefill`. There are no prefix-cache hits, and memory is unlimited (`peak_context_tokens` of the
+    result is the most K and V held). Raises `ValueError` for a policy other than FCFS, for requests out of order,
+    and for a prompt that can never be admitted.
     """
     if config.policy != "fcfs":
-        raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: simulate() knows both")
+        raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: simulate() supports both")
     return _WhatIf(requests, config, cost).run()
 
 
 @dataclass(slots=True)
 class _Prefill:
-    """A running request whose prompt is not computed yet."""
+    """A running request whose prompt is not yet fully computed."""
 
     index: int
     num_prompt_tokens: int
@@ -41,7 +41,7 @@ class _Prefill:
 
 @dataclass(slots=True)
 class _Load:
-    """What a step adds up to, besides its decodes."""
+    """The counts of a step, without its decodes."""
 
     num_requests: int = 0
     num_tokens: int = 0
@@ -84,7 +84,7 @@ class _WhatIf:
             )
 
     def _step(self) -> None:
-        """Plan, let the time pass, and count the tokens that came."""
+        """Plan, advance the clock, and count the generated tokens."""
         served, num_decodes = self.served, self.num_decoding
         load = self._plan()
         context = self.decode_context + load.num_context_tokens
@@ -103,12 +103,12 @@ class _WhatIf:
         if num_decodes:
             served.gaps.append((seconds, num_decodes))
             self.decode_context += num_decodes
-            self._end_answers()
+            self._finish_requests()
         for index in load.done:
-            self._begin_answer(index)
+            self._start_decode(index)
 
     def _decode_on(self) -> None:
-        """Take the steps before the next one in which somebody may come or go. `_step` in its shortest form."""
+        """Run the steps before the next one in which a request may arrive or finish: a fast path of `_step`."""
         served, step_seconds, add_gap = self.served, self.cost.step_seconds, self.served.gaps.append
         now, count, context = self.now, self.num_decoding, self.decode_context
         next_arrival = math.inf
@@ -128,7 +128,7 @@ class _WhatIf:
             self.now, self.decode_context = now, context
 
     def _plan(self) -> _Load:
-        """Give the prefills their chunks and let in who waits."""
+        """Give each prefill its chunk and admit waiting requests."""
         load = _Load()
         budget = self.config.max_num_batched_tokens - self.num_decoding
         for prefill in self.prefills:
@@ -157,7 +157,7 @@ class _WhatIf:
             budget -= self._compute(prefill, budget, load)
 
     def _compute(self, prefill: _Prefill, budget: int, load: _Load) -> int:
-        """Let a prefill have its chunk; return its tokens."""
+        """Give a prefill its chunk; return the number of tokens."""
         computed = prefill.num_computed_tokens
         num_tokens = min(prefill.num_prompt_tokens - computed, self.threshold, budget)
         prefill.num_computed_tokens += num_tokens
@@ -169,8 +169,8 @@ class _WhatIf:
             load.done.append(prefill.index)
         return num_tokens
 
-    def _begin_answer(self, index: int) -> None:
-        """A prompt is computed: there is the first token, and from the next step on one each step."""
+    def _start_decode(self, index: int) -> None:
+        """Record the first token of a computed prompt; from the next step on the request decodes."""
         request = self.requests[index]
         self.served.first_token_times[index] = self.now
         if request.num_output_tokens == 1:
@@ -180,8 +180,8 @@ class _WhatIf:
         self.decode_context += request.num_prompt_tokens + 1
         heappush(self.endings, (self.served.num_steps + request.num_output_tokens - 1, index))
 
-    def _end_answers(self) -> None:
-        """Let go of those whose last token came in this step."""
+    def _finish_requests(self) -> None:
+        """Remove the requests that got their last token in this step."""
         endings = self.endings
         while endings and endings[0][0] == self.served.num_steps:
             _, index = heappop(endings)

@@ -1,4 +1,4 @@
-"""What a small configuration must change so that a lineup with absent phases can run on it."""
+"""The changes to a small configuration with which a lineup with absent phases can run on it."""
 
 from dataclasses import replace
 
@@ -7,22 +7,22 @@ from mini_vllm.seams.lineup import Lineup
 
 
 def whole_prompts(budget: int) -> str:
-    """Return what a benchmark does about prompts that cannot be cut."""
-    return f"Phase 5 is absent: whole prompts only. Everybody's budget of {budget:,} tokens a step holds the longest."
+    """Return the remark of a benchmark about prompts that cannot be split."""
+    return f"Phase 5 is absent: whole prompts only. The budget of {budget:,} tokens per step holds the longest."
 
 
 def make_possible(config: EngineConfig, lineup: Lineup) -> tuple[EngineConfig, list[str]]:
-    """Return the settings with which `lineup` can serve what a full engine can, and a remark per absent phase."""
+    """Return settings with which `lineup` can serve what a full engine can, and a remark for each absent phase."""
     remarks = []
     if lineup.kv_cache == "absent":
-        remarks.append("Phase 2 is absent: a request reserves a slot for every token that it may ever have.")
+        remarks.append("Phase 2 is absent: a request reserves a slot for every token it may ever have.")
         if lineup.preemption == "absent":
-            remarks.append("Phase 3 is absent: nobody can be preempted, and with reservations nobody has to be.")
+            remarks.append("Phase 3 is absent: no request can be preempted, and with reservations none has to be.")
     elif lineup.preemption == "absent":
         config = replace(config, num_gpu_blocks=4 * (config.num_gpu_blocks or 0))
-        remarks.append("Phase 3 is absent: nobody can be preempted, so by default the pool is four times as large.")
+        remarks.append("Phase 3 is absent: no request can be preempted, so by default the pool is four times as large.")
     if lineup.prefix_cache == "absent":
-        remarks.append("Phase 4 is absent: what prompts share is computed for each of them.")
+        remarks.append("Phase 4 is absent: shared prefixes are computed for every prompt.")
     if lineup.chunking == "absent":
         assert config.max_model_len is not None
         config = replace(config, max_num_batched_tokens=config.max_model_len, long_prefill_token_threshold=0)

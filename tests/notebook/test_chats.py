@@ -53,7 +53,7 @@ def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
     assert isinstance(player, Player)
     assert len(player.pictures) == 9
     share = chats.recording.steps[1]["scheduled"][1]
-    assert f"It reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
+    assert f"Reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence
 
 
 def test_a_step_that_does_not_exist_is_refused_with_a_message(lab: Lab, chats: ChatRun) -> None:

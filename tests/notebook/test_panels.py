@@ -31,7 +31,7 @@ def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Pan
     panel.set(**start() | {"num_gpu_blocks": 64, "step": MOST_STEPS})
     assert "preemptions 0 (first 2)" in panel.answer["sentence"]
     assert panel.answer["sentence"].endswith("The answers are the same, token for token.")
-    assert "r7 is done" in panel.picture().text_alternative
+    assert "Finished, blocks freed: r7." in panel.picture().text_alternative
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_the_longer_run_goes_on_alone() -> None:
     before = f"mine and reference decide the same up to here. They diverge in step {len(steps)}."
     assert film[len(steps) - 1].sentence == before
     assert "one run has ended" in film[len(film) - 1].sentence
-    assert f"over since step {len(steps) - 1}" in film[len(film) - 1].svg()
+    assert f"ended in step {len(steps) - 1}" in film[len(film) - 1].svg()
     with pytest.raises(ValueError, match="both runs are called 'a'"):
         compare(recording, short, ("a", "a"))
 
