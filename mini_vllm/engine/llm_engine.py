@@ -96,10 +96,15 @@ class LLMEngine:
     def abort_request(self, request_id: str) -> RequestOutput | None:
         """End a request early; return its output so far. None if no unfinished request has this id."""
         with self._undoing(self.scheduler.restart):
-            if self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED) is None:
+            request = self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED)
+            if request is None:
                 return None
             self.observers.request_aborted(request_id)
-            return self.processor.output(request_id, self.clock())
+            now = self.clock()
+            stop = self.processor.take_new_tokens(request_id, now)
+            if stop is not None:
+                request.finish(RequestStatus.FINISHED_STOPPED, stop)
+            return self.processor.output(request_id, now)
 
     def has_unfinished_requests(self) -> bool:
         return self.scheduler.has_unfinished_requests() or self.processor.is_behind

@@ -19,21 +19,22 @@ class RequestState:
     detokenizer: IncrementalDetokenizer
     metrics: RequestMetrics
     num_tokens_taken: int = 0
+    num_tokens_output: int = 0
     num_characters_output: int = 0
 
 
 class OutputProcessor:
     """The states of all requests whose last output is still to come.
 
-    After an interrupted step it `is_behind`: some tokens may not have become text yet, and some requests may
-    have ended without an output. The next step then goes through every state.
+    After an interrupted step it `is_behind`: some tokens may not have become text yet, and some requests may have
+    ended without an output. Every text is then made anew, and the next step outputs what is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.states: dict[str, RequestState] = {}
         self.is_behind = False
-        self._undelivered: dict[str, tuple[RequestState, int]] = {}
+        self._undelivered: dict[str, tuple[RequestState, int, int]] = {}
 
     def note_delivered(self) -> None:
         """Note that the caller receives every output so far."""
@@ -65,7 +66,7 @@ class OutputProcessor:
     def output(self, request_id: str, now: float, error: str | None = None) -> RequestOutput:
         """Return the request's output so far; a finished request is forgotten with it."""
         state = self.states[request_id]
-        self._undelivered[request_id] = state, state.num_characters_output
+        self._undelivered[request_id] = state, state.num_tokens_output, state.num_characters_output
         request, metrics = state.request, state.metrics
         if request.is_finished:
             state.detokenizer.finish()
@@ -75,6 +76,7 @@ class OutputProcessor:
         metrics.num_cached_tokens = max(0, request.num_cached_tokens)
         text = state.detokenizer.stable_text()
         new_text, state.num_characters_output = text[state.num_characters_output :], len(text)
+        state.num_tokens_output = request.num_output_tokens
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
         return RequestOutput(
             request_id, state.prompt, request.prompt_token_ids, [completion], replace(metrics), new_text, error
@@ -82,21 +84,21 @@ class OutputProcessor:
 
     def fall_behind(self) -> None:
         """Note that a step was interrupted: outputs since the last `note_delivered` did not reach the caller."""
-        for request_id, (state, num_characters_output) in self._undelivered.items():
-            state.num_characters_output = num_characters_output
+        for request_id, (state, num_tokens, num_characters) in self._undelivered.items():
+            state.num_tokens_output, state.num_characters_output = num_tokens, num_characters
             self.states[request_id] = state
         self._undelivered = {}
+        for state in self.states.values():
+            state.detokenizer, state.num_tokens_taken = self._detokenizer(state.request), 0
         self.is_behind = bool(self.states)
 
     def behind(self) -> dict[str, Request]:
-        """Return the requests that an interrupted step may have left without an output; their text starts anew."""
+        """Return the requests that an interrupted step has left without an output."""
         if not self.is_behind:
             return {}
         late = {}
         for request_id, state in self.states.items():
-            num_taken = state.num_tokens_taken
-            state.detokenizer, state.num_tokens_taken = self._detokenizer(state.request), 0
-            if state.request.is_finished or state.request.num_output_tokens > num_taken:
+            if state.request.is_finished or state.request.num_output_tokens > state.num_tokens_output:
                 late[request_id] = state.request
             else:
                 self.take_new_tokens(request_id, state.metrics.last_token_time or 0.0)

@@ -18,13 +18,17 @@ class Interruption:
 
 
 @contextmanager
-def interrupted_at(line: int, error: BaseException) -> Iterator[Interruption]:
-    """Raise `error` once, when the `line`-th line of the engine's or the reference's code is about to run."""
+def interrupted_at(line: int, error: BaseException, since: str = "") -> Iterator[Interruption]:
+    """Raise `error` once, when the `line`-th line of the engine's or the reference's code is about to run.
+
+    Lines count from the first call of a function named `since`, if one is given.
+    """
     seen, fired = 0, Interruption()
+    counts = not since
 
     def on_line(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal seen
-        if event == "line" and not fired.place:
+        if event == "line" and counts and not fired.place:
             seen += 1
             if seen == line:
                 fired.place = f"{frame.f_code.co_name}:{frame.f_lineno}"
@@ -32,6 +36,8 @@ def interrupted_at(line: int, error: BaseException) -> Iterator[Interruption]:
         return on_line
 
     def on_call(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal counts
+        counts = counts or frame.f_code.co_name == since
         return on_line if frame.f_code.co_filename.startswith(WATCHED) and not fired.place else None
 
     before = sys.gettrace()

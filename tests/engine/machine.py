@@ -26,6 +26,7 @@ STOPS: tuple[dict[str, Any], ...] = (
     {"stop": ("e", "qqqq")},
     {"stop": ("ab", "b"), "include_stop_str_in_output": True},
 )
+PARTS = ("schedule", "schedule_step", "make_room", "batch", "update_from_output", "check_stop", "_answer", "output")
 INTERRUPTS = (KeyboardInterrupt, OSError, MemoryError)
 PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown")
 
@@ -109,7 +110,8 @@ class EngineMachine(RuleBasedStateMachine):
             return
         assert output is not None
         self._receive([output])
-        require(output.outputs[0].finish_reason == "abort", f"{request_id} was aborted: {output}")
+        reason = output.outputs[0].finish_reason  # "stop": an interrupted step had not looked for the stop string yet
+        require(reason in ("abort", "stop"), f"{request_id} was aborted: {output}")
         require(self.engine.abort_request(request_id) is None, "a second abort is no abort")
 
     @rule()
@@ -162,13 +164,18 @@ class EngineMachine(RuleBasedStateMachine):
             self.spy.before_batch, self.faulty.fault = self.memory.note_hashes, None
 
     @precondition(lambda self: self.engine.has_unfinished_requests())
-    @rule(line=st.integers(1, 700), error=st.sampled_from(INTERRUPTS), pause=st.integers(0, 3))
-    def interrupt_a_step(self, line: int, error: type[BaseException], pause: int) -> None:
+    @rule(
+        line=st.integers(1, 120),
+        since=st.sampled_from(PARTS),
+        error=st.sampled_from(INTERRUPTS),
+        pause=st.integers(0, 3),
+    )
+    def interrupt_a_step(self, line: int, since: str, error: type[BaseException], pause: int) -> None:
         """Raise at any line of a step: planning, running, updating, answering. Nothing may be lost or said twice."""
         for _ in range(pause):
             self._step()
         outputs: list[RequestOutput] = []
-        with suppress(error), interrupted_at(line, error("injected")):
+        with suppress(error), interrupted_at(line, error("injected"), since):
             outputs = self.engine.step()
         self._receive(outputs)
 
