@@ -48,7 +48,8 @@ def pack_flat_batch(batch: FlatBatch) -> list[Any]:
 
 def unpack_flat_batch(packed: Any) -> FlatBatch:
     """The reverse. Raises `ValueError`."""
-    *tensors, query_lens, block_size = packed
-    *names, _, _ = (field.name for field in fields(FlatBatch) if field.init)
+    *tensors, query_lens, seq_lens, block_size = packed
+    *names, _, _, _ = (field.name for field in fields(FlatBatch) if field.init)
     unpacked = {name: unpack_tensor(part) for name, part in zip(names, tensors, strict=True)}
-    return FlatBatch(**unpacked, query_lens=[int(size) for size in query_lens], block_size=int(block_size))
+    query_lens, seq_lens = ([int(size) for size in sizes] for sizes in (query_lens, seq_lens))
+    return FlatBatch(**unpacked, query_lens=query_lens, seq_lens_cpu=seq_lens, block_size=int(block_size))

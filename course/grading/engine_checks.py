@@ -14,7 +14,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
+from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import Lineup
 
@@ -120,7 +120,7 @@ def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: L
             raise
         return f"in step {number} the engine raises an error. {explain(error, {})}"
     for arrival in arrivals:
-        truth = toy_continuation(arrival.prompt_token_ids, arrival.max_tokens, LETTERS)
+        truth = fake_continuation(arrival.prompt_token_ids, arrival.max_tokens, LETTERS)
         if outputs[arrival.request_id] != truth:
             return (
                 f"{arrival.request_id} has the wrong output.\n"

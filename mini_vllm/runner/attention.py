@@ -1,7 +1,7 @@
-"""Where a transformers model meets the paged cache: its attention function is replaced by phase 6's.
+"""Replace a transformers model's attention function by phase 6's, over the paged KV cache.
 
-Everything else of the model stays what it is: projections, rotary embeddings, norms, MLP. The batch of
-the step travels through the model's keyword arguments.
+The rest of the model stays as it is: projections, rotary embeddings, norms, MLP. The batch of the step
+reaches the attention function through the model's keyword arguments.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from mini_vllm.runner.contract import refuse_what_is_not_served
+from mini_vllm.runner.contract import refuse_unsupported_options
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
 
 ATTENTION_NAME = "mini_vllm_paged"
@@ -19,7 +19,7 @@ ATTENTION_NAME = "mini_vllm_paged"
 
 @dataclass(slots=True)
 class PagedContext:
-    """What the attention of every layer needs in one step.
+    """What the attention function of every layer needs in one step.
 
     `key_caches` and `value_caches` have one tensor per layer: [blocks, block_size, kv_heads, head_dim].
     """
@@ -41,14 +41,14 @@ def attend(
     paged: PagedContext | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Write the new K and V, then attend over the cache.
+    """Write the new K and V of all requests, then attend over the cache.
 
     query [1, heads, T, head_dim], key and value [1, kv_heads, T, head_dim], rotary embedding applied.
     Returns [1, T, heads, head_dim].
     """
     if paged is None:
         raise ValueError(f"attention {ATTENTION_NAME!r} needs paged=PagedContext(...) in the forward call")
-    refuse_what_is_not_served(type(module).__name__, kwargs)
+    refuse_unsupported_options(type(module).__name__, kwargs)
     flat_query, flat_key, flat_value = (x[0].transpose(0, 1) for x in (query, key, value))
     layer: int = module.layer_idx  # type: ignore[assignment]
     key_cache, value_cache = paged.key_caches[layer], paged.value_caches[layer]

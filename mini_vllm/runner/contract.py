@@ -1,9 +1,9 @@
-"""Does a model's attention go through the function that transformers lets us replace, and through nothing else?
+"""Check that all of a model's attention goes through the function that transformers lets us replace.
 
-A paged model gives several requests in one row, with each token's position in its own request, and answers
-for attention alone. A model that adds biases on its own, counts positions itself or never calls the function
-would run all the same, and say something wrong. So before it is used it answers two short texts in one row,
-through an attention that knows nothing but what the function is given, and must say what it says by itself.
+The paged cache puts several requests into one row, with each token's position in its own request, and replaces
+only the attention function. A model that adds biases elsewhere, counts positions itself or never calls the function
+would still run, and generate wrong text. So before it is used it computes two short texts in one row, through an
+attention function that uses nothing but its arguments; the logits must equal those of each text by itself.
 """
 
 from dataclasses import dataclass, field
@@ -16,26 +16,26 @@ from transformers import AttentionInterface
 
 CONTRACT_NAME = "mini_vllm_contract"
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
-"""Which of two texts each token of the row belongs to. They are mixed, so that no distance is that in the row."""
-NOT_SERVED = ("sliding_window", "softcap", "s_aux", "position_bias", "alibi")
+"""The text each token of the row belongs to. Interleaved: distances in the row differ from those in the text."""
+UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "alibi")
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
 """Largest difference of two logits, as a share of the largest logit."""
 
 
 @dataclass(slots=True)
 class AttentionShape:
-    """What the attention function was given: its layers in order, and the K/V heads and their size."""
+    """Seen by the attention function: the layers in call order, the number of K/V heads and their size."""
 
     layers: list[int] = field(default_factory=list)
     num_kv_heads: int = 0
     head_dim: int = 0
 
 
-def refuse_what_is_not_served(model_type: str, kwargs: dict[str, Any]) -> None:
-    """Raise `ValueError` if the attention function is asked for more than full attention with a scale."""
-    for name in NOT_SERVED:
+def refuse_unsupported_options(model_type: str, kwargs: dict[str, Any]) -> None:
+    """Raise `ValueError` if the attention function is called with an option beyond full attention with a scale."""
+    for name in UNSUPPORTED:
         if kwargs.get(name) is not None:
-            raise ValueError(f"{model_type} asks its attention for {name}; the paged cache serves full attention only")
+            raise ValueError(f"{model_type} calls its attention with {name}; the cache supports only full attention")
 
 
 def attend_in_one_row(
@@ -52,7 +52,7 @@ def attend_in_one_row(
     model_type = type(module).__name__
     if contract is None:
         raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")
-    refuse_what_is_not_served(model_type, kwargs)
+    refuse_unsupported_options(model_type, kwargs)
     if key.shape != value.shape or not hasattr(module, "layer_idx"):
         raise ValueError(f"{model_type} has keys {tuple(key.shape)} and values {tuple(value.shape)} or no layer_idx")
     contract.layers.append(int(str(module.layer_idx)))
@@ -72,26 +72,26 @@ def check_attention_contract(model: Any) -> AttentionShape:
     contract = AttentionShape()
     before = model.config._attn_implementation
     try:
-        own, paged = _both_answers(model, contract)
+        own, paged = _logits_alone_and_in_one_row(model, contract)
     finally:
         model.set_attn_implementation(before)
     if contract.layers != list(range(model.config.num_hidden_layers)):
         raise ValueError(
             f"{model_type} has {model.config.num_hidden_layers} layers, but its attention function was called in "
-            f"layers {contract.layers}: it is no plain stack of attention layers"
+            f"layers {contract.layers}: it is not a plain stack of attention layers"
         )
     tolerance = TOLERANCE[own.dtype]
     worst = float((paged - own).abs().max() / own.abs().max())
     if not worst <= tolerance:
         raise ValueError(
-            f"{model_type} says other things when several texts share a row (logits differ by {worst:.1%}): it "
-            f"counts positions itself, or attends to more than its attention function is told"
+            f"{model_type} computes other logits when several texts share a row (they differ by {worst:.1%}): it "
+            f"counts positions itself, or attends to more than the arguments of its attention function"
         )
     return contract
 
 
-def _both_answers(model: Any, contract: AttentionShape) -> tuple[Tensor, Tensor]:
-    """Return the logits [tokens, vocab] of each text by itself, and of both in one row."""
+def _logits_alone_and_in_one_row(model: Any, contract: AttentionShape) -> tuple[Tensor, Tensor]:
+    """Return the logits [tokens, vocab] of the two texts computed separately, and of both in one row."""
     text_of_token = torch.tensor(TEXT_OF_TOKEN, device=model.device)
     row = torch.arange(1, 1 + len(TEXT_OF_TOKEN), device=model.device)
     own = torch.empty(len(row), model.config.vocab_size, dtype=model.dtype, device=model.device)
@@ -111,5 +111,5 @@ def _both_answers(model: Any, contract: AttentionShape) -> tuple[Tensor, Tensor]
             contract=contract,
         )
     except TypeError as error:
-        raise ValueError(f"{model.config.model_type} cannot be given a batch by keyword: {error}") from error
+        raise ValueError(f"{model.config.model_type} does not accept a batch by keyword: {error}") from error
     return own, paged.logits[0]

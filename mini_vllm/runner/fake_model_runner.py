@@ -1,8 +1,8 @@
-"""A model of integers: no weights, no torch, and not one wrong slot goes unnoticed.
+"""A fake model on integers: no weights, no torch, and any wrong slot changes the generated text.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the
-request *as read back through its block table*: a wrong block, slot, position or hit changes the text,
-every time and in the same way.
+request *as read back through its block table*: a wrong block, slot, position or prefix hit changes the text,
+deterministically.
 """
 
 from array import array
@@ -15,7 +15,7 @@ LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 
 
 class FakeModelRunner:
-    """A `ModelRunner` over `num_blocks` blocks that answers with tokens out of `answers`."""
+    """A `ModelRunner` over `num_blocks` blocks that generates tokens out of `answers`."""
 
     vocab_size = 1000
 
@@ -25,33 +25,36 @@ class FakeModelRunner:
         self.slots = array("q", [-1]) * (num_blocks * block_size)
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Write the tokens of all requests first, then let those that sample read: as one forward pass does."""
-        for row in batch:
-            self._write(row)
-        return ModelRunnerOutput({row.request.request_id: [self._next_token(row)] for row in batch if row.needs_token})
+        """Write the tokens of all requests, then read back and sample, in this order as in one forward pass."""
+        for scheduled in batch:
+            self._write(scheduled)
+        sampling = [scheduled for scheduled in batch if scheduled.needs_token]
+        return ModelRunnerOutput({one.request.request_id: [self._next_token(one)] for one in sampling})
 
-    def _write(self, row: ScheduledRequest) -> None:
-        first = row.num_computed_tokens
-        for position in range(first, first + row.num_scheduled_tokens):
-            self.slots[self._slot(row, position)] = row.request.all_token_ids[position]
+    def _write(self, scheduled: ScheduledRequest) -> None:
+        first = scheduled.num_computed_tokens
+        for position in range(first, first + scheduled.num_scheduled_tokens):
+            self.slots[self._slot(scheduled, position)] = scheduled.request.all_token_ids[position]
 
-    def _next_token(self, row: ScheduledRequest) -> int:
-        num_tokens = row.num_computed_tokens + row.num_scheduled_tokens
-        seen = array("q", (self.slots[self._slot(row, position)] for position in range(num_tokens)))
+    def _next_token(self, scheduled: ScheduledRequest) -> int:
+        num_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+        seen = array("q", (self.slots[self._slot(scheduled, position)] for position in range(num_tokens)))
         return self.answers[crc32(seen.tobytes()) % len(self.answers)]
 
-    def _slot(self, row: ScheduledRequest, position: int) -> int:
+    def _slot(self, scheduled: ScheduledRequest, position: int) -> int:
         block_index, offset = divmod(position, self.block_size)
-        if block_index >= len(row.block_ids):
+        if block_index >= len(scheduled.block_ids):
             raise RuntimeError(
-                f"token {position} of {row.request.request_id} needs block {block_index + 1} of its table, "
-                f"which has {len(row.block_ids)} blocks of {self.block_size}"
+                f"token {position} of {scheduled.request.request_id} needs block {block_index + 1} of its table, "
+                f"which has {len(scheduled.block_ids)} blocks of {self.block_size}"
             )
-        return row.block_ids[block_index] * self.block_size + offset
+        return scheduled.block_ids[block_index] * self.block_size + offset
 
 
-def toy_continuation(token_ids: Sequence[int], num_tokens: int, answers: Sequence[int] = range(100, 1000)) -> list[int]:
-    """Return what the toy says after `token_ids`, computed without any cache: the truth to compare with."""
+def fake_continuation(
+    token_ids: Sequence[int], num_tokens: int, answers: Sequence[int] = range(100, 1000)
+) -> list[int]:
+    """Return what the fake model generates after `token_ids`, computed without a cache: the expected text."""
     seen = array("q", token_ids)
     for _ in range(num_tokens):
         seen.append(answers[crc32(seen.tobytes()) % len(answers)])

@@ -1,7 +1,7 @@
-"""Decode steps as CUDA graphs: the launches of a whole forward pass recorded once, and played again for each step.
+"""Decode steps as CUDA graphs: record the kernel launches of a forward pass once, replay them in each step.
 
-A graph repeats the same kernels on the same addresses, so it has one batch size and its own input tensors. There is
-one graph per size in `bucket_sizes`; a batch is padded to the next of them. (vLLM: `cudagraph_capture_sizes`.)
+A graph replays the same kernels on the same addresses, so it has one batch size and its own input tensors. There is
+one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
 """
 
 import warnings
@@ -18,7 +18,7 @@ WARM_UP_STEPS = 2
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
-    """Return the batch sizes to record: 1, 2, 4, then every eighth, and the largest."""
+    """Return the batch sizes to record: 1, 2, 4, then multiples of 8, and the largest."""
     return sorted({size for size in (1, 2, 4, *range(8, max_num_seqs, 8), max_num_seqs) if size <= max_num_seqs})
 
 
@@ -45,6 +45,7 @@ def empty_decodes(size: int, longest_table: int, block_size: int, device: torch.
         block_tables=zeros(size, longest_table),
         logits_indices=torch.arange(size, device=device),
         query_lens=[1] * size,
+        seq_lens_cpu=[1] * size,
         block_size=block_size,
     )
 
@@ -56,6 +57,7 @@ def fill(static: FlatBatch, flat: FlatBatch) -> None:
     _put(flat.slot_mapping, static.slot_mapping, padding=0)
     _put(flat.block_tables, static.block_tables, padding=0)
     _put(flat.seq_lens, static.seq_lens, padding=1)
+    static.seq_lens_cpu = flat.seq_lens_cpu + [1] * (len(static.seq_lens) - len(flat.seq_lens))
 
 
 def _put(source: Tensor, target: Tensor, padding: int) -> None:
@@ -73,10 +75,10 @@ class RecordedStep:
 
 
 class GraphedModel:
-    """A `ForwardPass` on a GPU that plays decode steps from graphs, and computes all others as they come.
+    """A `ForwardPass` on a GPU that replays decode steps from graphs, and runs all other steps directly.
 
     The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` are
-    made for one batch and would be recorded with it.
+    made for one batch, and a graph would replay that batch's groups for every other one.
     """
 
     def __init__(self, model: ForwardPass, max_num_seqs: int, longest_table: int) -> None:
@@ -100,7 +102,7 @@ class GraphedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows that sample [S, vocab]."""
+        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
         size = bucket_for(flat, self.sizes)
         if size is None:
             return self.model.forward(flat)
@@ -111,7 +113,7 @@ class GraphedModel:
 
 
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> ForwardPass:
-    """Return the model with graphs, or as it is, with a warning, if something in it cannot be recorded."""
+    """Return the model with graphs; warn and return it unchanged if something in it cannot be recorded."""
     try:
         return GraphedModel(model, max_num_seqs, longest_table)
     except RuntimeError as error:

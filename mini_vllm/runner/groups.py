@@ -1,7 +1,7 @@
-"""Requests of similar lengths, put together so that one call attends for many and little of it is padding.
+"""Group requests of similar lengths, so that one attention call serves many of them with little padding.
 
-vLLM leaves this to its kernels, which take every request as long as it is. Kernels that we can call from
-Python want rectangles.
+vLLM's kernels take requests of different lengths in one launch and need no groups. torch's attention wants
+rectangles: the same number of queries and of keys for every request in a call.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MOST_SLOTS = 4096
-"""What one group copies out of the KV cache should still lie in the processor's own cache when it is attended to."""
-MOST_QUERIES = 128
-"""A longer chunk is cut into pieces: the tokens of a piece need no keys of those behind it."""
-MOST_WASTE = 512
-"""Pairs of a query and a key that a group may compute for nothing, before one more group is made instead."""
+MAX_GROUP_SLOTS = 4096
+"""So few that what a group copies out of the KV cache is still in the processor's cache when it is attended to."""
+MAX_PIECE_QUERIES = 128
+"""A longer chunk is cut into pieces, because the tokens of a piece need no keys of later pieces."""
+MAX_WASTED_PAIRS = 512
+"""Padding that a group may have, in pairs of a query and a key, before it is cheaper to start another group."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGroup:
-    """N requests, or pieces of long chunks, as a rectangle of Q tokens each that look at B blocks, S slots.
+    """N requests, or pieces of long chunks, as a rectangle: Q tokens each, over B blocks, which are S slots.
 
-    `rows` [N, Q] are their tokens' places in the flat row; who has fewer than Q repeats his last one.
-    `block_tables` [N, B] are cut to the longest; a shorter table goes on with what comes behind it, and nobody
-    may look there. `mask` [N, 1, Q, S] float32 says so: 0 where a token may look, minus infinity elsewhere.
+    `rows` [N, Q] int64 are the rows of their tokens in the flat batch; a request with fewer than Q tokens repeats
+    its last row. `block_tables` [N, B] int64 are cut to the longest; a shorter one continues with the padding of
+    the batch's table. `mask` [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 
     rows: Tensor
@@ -37,45 +37,50 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """Chunks of at most MOST_QUERIES tokens: whose they are, where in the flat row, and the blocks they look at."""
+    """Chunks of at most MAX_PIECE_QUERIES tokens: their request, start row, length, and number of blocks they read."""
 
-    owners: Integers
+    requests: Integers
     starts: Integers
     lengths: Integers
     blocks: Integers
 
 
 def group_requests(
-    query_lens: Sequence[int], seq_lens: Tensor, block_tables: Tensor, positions: Tensor, block_size: int
+    query_lens: Sequence[int], seq_lens: Sequence[int], block_tables: Tensor, positions: Tensor, block_size: int
 ) -> list[RequestGroup]:
-    """Return all tokens of a step in groups. One loop over the groups, of which there are few; none over requests."""
+    """Return all tokens of a step in groups.
+
+    The lengths are Python integers: reading them from a GPU would wait for the device. There is a loop over the
+    groups, which are few, and none over the requests.
+    """
     if not query_lens:
         return []
-    pieces = _cut(np.asarray(query_lens, dtype=np.int64), seq_lens.numpy(force=True), block_size)
+    pieces = _cut(np.asarray(query_lens, dtype=np.int64), np.asarray(seq_lens, dtype=np.int64), block_size)
     device = block_tables.device
     groups = []
-    for members in _similar(pieces, MOST_SLOTS // block_size, MOST_WASTE / block_size):
+    for members in _similar(pieces, MAX_GROUP_SLOTS // block_size, MAX_WASTED_PAIRS / block_size):
         lengths, num_blocks = pieces.lengths[members, None], int(pieces.blocks[members].max())
+        # Repeating the last token fills the rectangle; its result is written twice, the same both times.
         places = pieces.starts[members, None] + np.minimum(np.arange(lengths.max()), lengths - 1)
-        rows, owners = (torch.from_numpy(numbers).to(device) for numbers in (places, pieces.owners[members]))
+        rows, requests = (torch.from_numpy(numbers).to(device) for numbers in (places, pieces.requests[members]))
         hidden = torch.arange(num_blocks * block_size, device=device) > positions[rows][:, None, :, None]
         mask = torch.zeros(hidden.shape, device=device).masked_fill_(hidden, -torch.inf)
-        groups.append(RequestGroup(rows, block_tables[owners, :num_blocks], mask))
+        groups.append(RequestGroup(rows, block_tables[requests, :num_blocks], mask))
     return groups
 
 
 def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
-    """Cut long chunks; what is short is one piece."""
-    counts = -(-queries // MOST_QUERIES)
+    """Cut long chunks into pieces; any other chunk is one piece."""
+    counts = -(-queries // MAX_PIECE_QUERIES)
     owners = np.repeat(np.arange(len(queries)), counts)
-    offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MOST_QUERIES
-    lengths = np.minimum(queries[owners] - offsets, MOST_QUERIES)
+    offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MAX_PIECE_QUERIES
+    lengths = np.minimum(queries[owners] - offsets, MAX_PIECE_QUERIES)
     num_seen = (seq_lens - queries)[owners] + offsets + lengths
     return _Pieces(owners, (np.cumsum(queries) - queries)[owners] + offsets, lengths, -(-num_seen // block_size))
 
 
 def _similar(pieces: _Pieces, most_blocks: int, most_waste: float) -> Iterator[Integers]:
-    """Yield the numbers of pieces that go together: the longest first, as many as fit and waste little."""
+    """Yield the indices of pieces for one group after another: longest first, as many as fit with little padding."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]

@@ -1,4 +1,4 @@
-"""What torch may take of the computer: threads, and memory that it keeps between steps."""
+"""Threads that torch may use, and freed memory that the process keeps between steps."""
 
 import ctypes
 import os
@@ -13,10 +13,9 @@ LARGEST_SETTING = 2**30
 
 
 def use_one_thread_if_small(model: Any) -> None:
-    """Compute a small model on one thread, unless OMP_NUM_THREADS says otherwise.
+    """Run a small model on one thread, unless OMP_NUM_THREADS is set.
 
-    Its matrices are too small to share: on a busy machine threads that wait for each other made it a
-    hundred times slower.
+    Its matrices are too small to split: on a busy machine, threads waiting for each other made it 100 times slower.
     """
     num_parameters = sum(weight.numel() for weight in model.parameters())
     if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:
@@ -24,18 +23,18 @@ def use_one_thread_if_small(model: Any) -> None:
 
 
 def share_threads(size: int) -> int:
-    """Leave this process its part of torch's threads, because `size` processes compute here; return how many."""
+    """Limit this process to 1 / `size` of torch's threads, because `size` processes share the CPU; return it."""
     num_threads = max(1, torch.get_num_threads() // size)
     torch.set_num_threads(num_threads)
     return num_threads
 
 
 def keep_freed_memory() -> bool:
-    """Let the process keep what it frees, so that the next step finds it again; return whether that was possible.
+    """Make the C library keep freed memory for the next step; return whether it could be set.
 
-    Each layer copies K and V of the whole batch out of the cache, megabytes at a time, and the C library would
-    give them back to the system at once and fetch new, empty pages for the next layer. On the embedded model that
-    took longer than computing. Only glibc can be told (mallopt); elsewhere nothing changes.
+    Each layer copies K and V of the whole batch out of the cache, megabytes at a time. By default the C library
+    returns them to the system at once and maps new pages for the next layer; on the embedded model that took longer
+    than the arithmetic. Only glibc has the setting (mallopt); elsewhere nothing changes.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -43,5 +42,5 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     settings = (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD)
-    answers = [mallopt(ctypes.c_int(setting), ctypes.c_int(LARGEST_SETTING)) for setting in settings]
-    return all(answers)
+    results = [mallopt(ctypes.c_int(setting), ctypes.c_int(LARGEST_SETTING)) for setting in settings]
+    return all(results)

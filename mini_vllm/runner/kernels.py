@@ -31,7 +31,7 @@ class TritonKernels:
 def with_kernels(steps: RunnerSteps, kernels: TritonKernels) -> RunnerSteps:
     """Return phase 6 with K and V written by a kernel, and attention by one when every request has one token.
 
-    A step with a chunk in it still attends through torch: the decode kernel knows no chunks.
+    A step with a chunk in it still attends through torch: the kernel computes decodes only.
     """
 
     def paged_attention(

@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer from a directory or a hub name, and say what runs and what cannot."""
+"""Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model with the numbers that the KV cache depends on."""
+    """A transformers model and the sizes that the KV cache depends on."""
 
     model: Any
     eos_token_ids: frozenset[int]
@@ -46,7 +46,7 @@ class ModelTokenizer:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # transformers decodes byte-pair encodings by this very call, after much looking at what it was given.
+        # For byte-pair encodings transformers ends up in this call too, after checks that cost more than decoding.
         self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
 
     def encode(self, text: str) -> list[int]:
@@ -70,8 +70,8 @@ def load_model(
 ) -> tuple[LoadedModel, ModelTokenizer]:
     """Load a decoder-only model by `AutoModelForCausalLM`; None is the embedded one.
 
-    `prepack_weights` makes it faster on a CPU; then it can only compute, not be saved or trained.
-    Raises `ValueError` if it cannot be found, or if it attends in a way that the paged cache cannot serve.
+    `prepack_weights` makes it faster on a CPU; it can then no longer be saved or trained.
+    Raises `ValueError` if it cannot be found, or if the paged cache does not support its attention.
     """
     name = str(name_or_path or EMBEDDED_MODEL)
     if name_or_path is None:
@@ -82,8 +82,8 @@ def load_model(
         tokenizer = AutoTokenizer.from_pretrained(name)
     except OSError as error:
         raise ValueError(
-            f"no model at {name!r}: it is no local directory with config.json and weights, and the hub gave "
-            f"none. Without network, pass the path of a `save_pretrained` directory, download the model once "
+            f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
+            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
             f"while online (`hf download {name}`), or leave the name out to use the embedded model."
         ) from error
     finally:
@@ -97,9 +97,9 @@ def load_model(
 
 
 def describe_model(model: Any) -> LoadedModel:
-    """Find out of a model what the KV cache must know. Raises `ValueError` for what cannot run on it.
+    """Return a model with the sizes that the KV cache needs. Raises `ValueError` if it cannot run on the cache.
 
-    The model computes a few tokens, so that its attention is seen at work and not only read about.
+    The model computes a few tokens, because a config does not show how the attention behaves.
     """
     config = model.config
     require_decoder(config)
@@ -118,9 +118,9 @@ def describe_model(model: Any) -> LoadedModel:
 
 
 def require_decoder(config: Any) -> None:
-    """Raise `ValueError` if a model has an encoder too, and so attends to another text as well."""
+    """Raise `ValueError` if a model has an encoder, whose text its decoder would attend to."""
     if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(f"{config.model_type} is an encoder and a decoder; the engine serves decoder-only models")
+        raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models")
 
 
 def require_full_attention(config: Any) -> None:
@@ -128,7 +128,7 @@ def require_full_attention(config: Any) -> None:
     layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
     if layer_types != {"full_attention"}:
         others = ", ".join(sorted(layer_types - {"full_attention"}))
-        raise ValueError(f"{config.model_type} has layers of type {others}; the paged cache serves full attention only")
+        raise ValueError(f"{config.model_type} has layers of type {others}; the cache supports only full attention")
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         raise ValueError(f"{config.model_type} attends in a sliding window of {config.sliding_window} tokens")
     if getattr(config, "attn_logit_softcapping", None):

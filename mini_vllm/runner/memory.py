@@ -1,9 +1,10 @@
-"""How many blocks the KV cache gets."""
+"""Choose the number of blocks of the KV cache from the memory that is free."""
 
 import psutil
 import torch
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.profiling import peak_bytes_of_a_step
 from mini_vllm.runner.steps import RunnerSteps
@@ -23,10 +24,10 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
     """Return the number of blocks, null block included: what fits, but no more than could ever be used.
 
-    On a GPU the largest step runs once, and what it takes besides the weights is left free. On a CPU the cache
-    is also kept under 4 GiB, because other programs live in the same memory. `kv_cache_memory_bytes` replaces
-    these limits. With tensor parallelism `loaded` is one rank's share: each GPU holds its own K/V heads, a CPU's
-    memory those of all ranks.
+    On a GPU the largest step runs once, and the memory it needs besides the weights stays free. On a CPU the cache
+    is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
+    limits. With tensor parallelism `loaded` is one rank's share: each GPU holds its own K/V heads, but the CPU's
+    memory holds those of all ranks.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     num_kv_heads = loaded.num_kv_heads * (config.tensor_parallel_size if loaded.device.type == "cpu" else 1)
@@ -34,19 +35,19 @@ def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps)
         loaded.num_layers, config.block_size, num_kv_heads, loaded.head_dim, bytes_per_number
     )
     longest = config.max_model_len or loaded.max_model_len
-    num_useful = config.max_num_seqs * -(-longest // config.block_size) + 1
+    num_useful = config.max_num_seqs * cdiv(longest, config.block_size) + 1
     if config.kv_cache_memory_bytes is not None:
-        return min(num_useful, _require_two_blocks(config.kv_cache_memory_bytes, block_bytes))
-    taken_by_a_step = 0 if loaded.device.type == "cpu" else peak_bytes_of_a_step(config, loaded, steps)
+        return min(num_useful, _blocks_of(config.kv_cache_memory_bytes, block_bytes))
+    step_bytes = 0 if loaded.device.type == "cpu" else peak_bytes_of_a_step(config, loaded, steps)
     total, free = memory_of(loaded.device)
-    free -= taken_by_a_step
+    free -= step_bytes
     num_fitting = steps.num_blocks_that_fit(total, free, config.gpu_memory_utilization, block_bytes)
     if loaded.device.type == "cpu":
         num_fitting = min(num_fitting, max(2, CPU_KV_CACHE_BYTES // block_bytes))
     return min(num_useful, num_fitting)
 
 
-def _require_two_blocks(num_bytes: int, block_bytes: int) -> int:
+def _blocks_of(num_bytes: int, block_bytes: int) -> int:
     if num_bytes < 2 * block_bytes:
         raise ValueError(
             f"kv_cache_memory_bytes must hold at least 2 blocks of {block_bytes:,} bytes, got {num_bytes:,}"

@@ -1,8 +1,9 @@
-"""From a model's name to something that computes: on one device, or split over several ranks."""
+"""Open a model by name, on one device or split over several ranks."""
 
 from typing import Protocol
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.graphs import with_graphs
@@ -15,7 +16,7 @@ from mini_vllm.seams.parts import runner_steps_for
 
 
 class OpenedModel(Protocol):
-    """A model that is loaded, but has no KV cache yet: how large it is to be depends on the whole engine."""
+    """A loaded model without its KV cache, whose size depends on the whole engine."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -25,7 +26,7 @@ class OpenedModel(Protocol):
     def max_model_len(self) -> int: ...
     @property
     def num_gpu_blocks(self) -> int:
-        """Blocks that the config asks for, else that the memory allows; null block included."""
+        """Number of blocks from the config, else what the memory allows; null block included."""
         ...
 
     def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass: ...
@@ -50,7 +51,7 @@ class WholeModel:
         paged = PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
         if not self.records_graphs:
             return paged
-        return with_graphs(paged, self.max_num_seqs, longest_table=-(-self.max_model_len // block_size))
+        return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
 
 
 def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedModel:

@@ -1,8 +1,8 @@
-"""Linear layers whose weights lie in memory as the CPU's matrix products want to read them.
+"""Linear layers with weights reordered for the CPU's matrix products.
 
-A decode step multiplies every weight by a handful of rows. oneDNN does that about twice as fast with a
-weight that was reordered once, ahead of time. Layers that read the same input (q, k and v; gate and up)
-become one product. The two operators are private to torch: where they are missing, nothing is packed.
+A decode step multiplies every weight by a handful of rows. oneDNN does that about twice as fast with weights
+reordered once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. The two
+operators are private to torch: where they are missing, nothing is packed.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 ROWS_HINT = 32
-"""Rows for which the order is chosen; measured best or equal from 1 to 2048 rows."""
+"""Number of rows the order is optimized for; measured best or equal from 1 to 2048 rows."""
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether this torch has the operators and can use them for weights of this kind."""
+    """Return whether this torch has the operators and supports this device and dtype."""
     operators = torch.ops.mkldnn
     if device.type != "cpu" or dtype not in PACKED_DTYPES or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
@@ -28,7 +28,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product in place of one or several `nn.Linear` with the same input; it keeps none of their weights."""
+    """One product that replaces one or several `nn.Linear` with the same input, without keeping their weights."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -44,9 +44,10 @@ class PackedLinear(nn.Module):
 
 
 class SharedProduct:
-    """The columns of one product, computed when the first layer asks and given up when all have been taken.
+    """The columns of one product: computed on the first `take`, dropped when every layer has taken its own.
 
-    Whoever asks with another input, or twice, gets a new product: the answer is always that of his input.
+    A `take` with another input, or a second one for the same layer, computes the product again, so the result
+    always belongs to the input.
     """
 
     def __init__(self, product: PackedLinear) -> None:
@@ -66,7 +67,7 @@ class SharedProduct:
 
 
 class SharedColumns(nn.Module):
-    """Stands where one of the layers of a shared product stood."""
+    """Replaces one of the layers of a shared product."""
 
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()
@@ -77,10 +78,10 @@ class SharedColumns(nn.Module):
 
 
 def pack_linear_layers(model: Any) -> int:
-    """Replace the linear layers of a model by packed ones, in place; return how many products there are now.
+    """Replace the linear layers of a model by packed ones, in place; return the number of products.
 
-    The plain weights are freed, except one that an embedding is tied to. Without the operators, on a GPU
-    or in another dtype the model stays as it is and the answer is 0.
+    The plain weights are freed, except one that is tied to an embedding. Without the operators, on a GPU
+    or in another dtype the model is left unchanged and the result is 0.
     """
     if not can_pack(torch.device(model.device), model.dtype):
         return 0

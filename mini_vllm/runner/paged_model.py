@@ -11,7 +11,7 @@ from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
 
 
 class ForwardPass(Protocol):
-    """What the runner needs of a model, wherever and on however many devices it computes."""
+    """What the runner uses of a model, whatever devices it computes on."""
 
     @property
     def device(self) -> torch.device: ...
@@ -21,7 +21,7 @@ class ForwardPass(Protocol):
     def block_size(self) -> int: ...
 
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows that sample [S, vocab]."""
+        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
         ...
 
 
@@ -54,7 +54,7 @@ class PagedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows that sample [S, vocab]."""
+        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
         output = self.model(
             input_ids=flat.input_ids[None],
             position_ids=flat.positions[None],

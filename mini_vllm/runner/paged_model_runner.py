@@ -1,4 +1,4 @@
-"""The paged model runner: one forward pass for everybody, on a KV cache in blocks."""
+"""The paged model runner: one forward pass for all requests of a step, over a KV cache in blocks."""
 
 import random
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from mini_vllm.runner.steps import RunnerSteps
 
 
 def draw(row: ScheduledRequest) -> float:
-    """Return the random number, 0 to 1, of a request's next token: it depends on its seed and place only."""
+    """Return the random number, 0 <= draw < 1, for a request's next token, from its seed and number of outputs only."""
     return random.Random(f"{row.request.seed}:{row.request.num_output_tokens}").random()
 
 
 class PagedModelRunner:
-    """A `ModelRunner` for any transformers decoder whose layers all attend in full: tensors, logits, tokens."""
+    """A `ModelRunner` for any transformers decoder with full attention in all layers."""
 
     def __init__(self, model: ForwardPass, steps: RunnerSteps) -> None:
         self.model = model
@@ -27,14 +27,14 @@ class PagedModelRunner:
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch in one forward pass; return one new token for each request that samples."""
+        """Compute the batch in one forward pass; return one new token for each request with `needs_token`."""
         logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.buffer))
         rows, errors = [row for row in batch if row.needs_token], dict[str, str]()
-        # A sum is finite only if all its parts are, and adding up is quicker than looking at each.
+        # A sum is finite only if all its parts are, and one sum per row costs less than a test per logit.
         if not logits.sum(dim=-1).isfinite().all():
             usable = logits.isfinite().all(dim=-1).tolist()
             errors = {
-                row.request.request_id: "the model gave logits that are not finite"
+                row.request.request_id: "the model returned logits that are not finite"
                 for row, is_usable in zip(rows, usable, strict=True)
                 if not is_usable
             }

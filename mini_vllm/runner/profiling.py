@@ -1,4 +1,4 @@
-"""What the largest step takes of a GPU's memory, measured by running it before the KV cache is there.
+"""Measure the GPU memory of the largest step by running it once, before the KV cache is allocated.
 
 vLLM: `profile_run` of `GPUModelRunner` and `determine_available_memory` of its worker.
 """
@@ -6,15 +6,16 @@ vLLM: `profile_run` of `GPUModelRunner` and `determine_available_memory` of its 
 import torch
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 
 
 def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of `num_tokens` prompt tokens, spread evenly, of requests that all sample.
+    """Return a step of `num_tokens` prompt tokens, spread evenly over requests that all need a token.
 
-    All of them live in block 0: what they say is nonsense, but it takes as much memory as any other answer.
+    All their slots are in block 0: the results are meaningless, but take as much memory as any others.
     """
     num_requests = min(num_requests, num_tokens)
     shorter, num_longer = divmod(num_tokens, num_requests)
@@ -22,7 +23,7 @@ def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: t
     lengths = torch.tensor(query_lens, device=device)
     starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
     positions = torch.cat([torch.arange(length, device=device) for length in query_lens])
-    longest_table = -(-max(query_lens) // block_size)
+    longest_table = cdiv(max(query_lens), block_size)
     return FlatBatch(
         input_ids=torch.zeros_like(positions),
         positions=positions,
@@ -32,12 +33,13 @@ def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: t
         block_tables=torch.zeros(num_requests, longest_table, dtype=torch.int64, device=device),
         logits_indices=starts[1:] - 1,
         query_lens=query_lens,
+        seq_lens_cpu=query_lens,
         block_size=block_size,
     )
 
 
 def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
-    """Return the most bytes that the largest step of `config` takes on a GPU besides weights and KV cache."""
+    """Return the peak bytes of the largest step of `config` on a GPU, besides weights and KV cache."""
     device = loaded.device
     model = PagedModel(loaded, steps.write_kv, steps.paged_attention, num_blocks=1, block_size=config.block_size)
     batch = largest_batch(config.max_num_batched_tokens, config.max_num_seqs, config.block_size, device)

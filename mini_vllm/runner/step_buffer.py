@@ -1,4 +1,4 @@
-"""Memory for the whole numbers of a step, used again in every step: one copy takes all of them to the device.
+"""Memory for the integers of a step, reused by every step; one copy moves all of them to the device.
 
 vLLM: `CpuGpuBuffer` in `v1/utils.py`, of which `GPUModelRunner` has one per tensor.
 """
@@ -14,7 +14,7 @@ Numbers = Sequence[int] | Sequence[Sequence[int]]
 
 
 class StepBuffer:
-    """A row of int64 on the host and, where the model computes elsewhere, one like it on the device."""
+    """A row of int64 on the host and, if the model runs on another device, one like it there."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -23,8 +23,8 @@ class StepBuffer:
     def stage(self, parts: Sequence[Numbers]) -> list[Tensor]:
         """Return each part, a row or a rectangle of numbers, as a tensor on the device.
 
-        The tensors hold until the next call, which writes over them. Nothing waits for the copy: whoever reads
-        the step's logits has waited for it. Raises `ValueError` if the rows of a rectangle differ in length.
+        The tensors are valid until the next call, which overwrites them. Nothing waits for the copy here: reading
+        the step's logits waits for it. Raises `ValueError` if the rows of a rectangle differ in length.
         """
         shapes = [_shape(part) for part in parts]
         ends = list(accumulate(map(prod, shapes)))

@@ -1,4 +1,4 @@
-"""Phase 6 as the runner uses it: the functions, and the tensors that go between them."""
+"""Phase 6 as the runner uses it: its functions, and the tensors between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from mini_vllm.sampling_params import SamplingParams
 class FlatBatch:
     """All tokens of one step in one row, without padding.
 
-    T tokens of R requests, of which S sample:
+    T tokens of R requests, of which S need a token:
     `input_ids`, `positions`, `slot_mapping` [T] int64; `query_start_loc` [R + 1] int64, where each
     request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
     `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
-    `query_lens` repeats the steps of `query_start_loc` as Python integers. `groups` follows from the rest:
-    the same requests, put together by their lengths.
+    `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting
+    for a GPU (vLLM: `seq_lens_cpu`). `groups` are the same requests, grouped by their lengths.
     """
 
     input_ids: Tensor
@@ -33,11 +33,12 @@ class FlatBatch:
     block_tables: Tensor
     logits_indices: Tensor
     query_lens: list[int]
+    seq_lens_cpu: list[int]
     block_size: int
 
     @cached_property
     def groups(self) -> list[RequestGroup]:
-        return group_requests(self.query_lens, self.seq_lens, self.block_tables, self.positions, self.block_size)
+        return group_requests(self.query_lens, self.seq_lens_cpu, self.block_tables, self.positions, self.block_size)
 
 
 class FlattenTokens(Protocol):
@@ -83,7 +84,7 @@ class NumBlocksThatFit(Protocol):
 
 
 class Phase6Module(Protocol):
-    """A module that has phase 6's functions under their public names."""
+    """A module with phase 6's functions: a starter or a solution."""
 
     @property
     def flatten_tokens(self) -> FlattenTokens: ...
@@ -107,7 +108,7 @@ class Phase6Module(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSteps:
-    """What the paged model runner is made of."""
+    """The functions of phase 6 as one value."""
 
     flatten_tokens: FlattenTokens
     compute_slot_mapping: ComputeSlotMapping
@@ -121,7 +122,7 @@ class RunnerSteps:
 
     @classmethod
     def of(cls, module: Phase6Module) -> Self:
-        """Take the functions out of a module: a starter or a solution."""
+        """Return the functions of a module."""
         return cls(
             module.flatten_tokens,
             module.compute_slot_mapping,
@@ -135,19 +136,21 @@ class RunnerSteps:
         )
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
-        """Turn a batch into tensors, which lie in `buffer` and hold until it is used for the next."""
+        """Turn a batch into tensors in `buffer`, valid until `buffer` is used for the next step."""
         input_ids, positions, query_start_loc = self.flatten_tokens(batch)
+        seq_lens = [scheduled.num_computed_tokens + scheduled.num_scheduled_tokens for scheduled in batch]
         parts: dict[str, Numbers] = {
             "input_ids": input_ids,
             "positions": positions,
             "slot_mapping": self.compute_slot_mapping(batch, block_size),
             "query_start_loc": query_start_loc,
-            "seq_lens": [row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
+            "seq_lens": seq_lens,
             "block_tables": self.pad_block_tables(batch, block_size),
             "logits_indices": self.select_logits_rows(batch),
         }
         return FlatBatch(
             **dict(zip(parts, buffer.stage(list(parts.values())), strict=True)),
-            query_lens=[row.num_scheduled_tokens for row in batch],
+            query_lens=[scheduled.num_scheduled_tokens for scheduled in batch],
+            seq_lens_cpu=seq_lens,
             block_size=block_size,
         )

@@ -9,7 +9,7 @@ from course.workloads.ablation import END, MAX_TOKENS, LineupResult, ablation_li
 from course.workloads.simulated_time import StepCost, VirtualClock
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
+from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import parse_lineup
 
@@ -31,7 +31,7 @@ def stages(seed: int) -> list[LineupResult]:
 def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[LineupResult], seed: int) -> None:
     truth = {}
     for visit in ablation_requests(seed):
-        said = toy_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
+        said = fake_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
         truth[visit.request_id] = [*said, END]
     one, two, *others = stages
     assert all(stage.token_ids == truth for stage in (one, *others))

@@ -14,7 +14,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.runner.fake_model_runner import LETTERS, toy_continuation
+from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
@@ -128,7 +128,7 @@ def true_tokens(workload: Sequence[Arrival], max_model_len: int = MAX_MODEL_LEN)
 def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = MAX_MODEL_LEN) -> Expected:
     """Return the truth for one request: the toy's words, cut at the first stop condition."""
     most = min(params.max_tokens, max_model_len - len(prompt))
-    token_ids = toy_continuation(prompt, most, LETTERS)
+    token_ids = fake_continuation(prompt, most, LETTERS)
     for end in range(1, most + 1):
         if token_ids[end - 1] in params.stop_token_ids:
             return Expected(token_ids[:end], text_of(token_ids[: end - 1]), "stop", token_ids[end - 1])

@@ -1,10 +1,11 @@
-"""Requests put together by their lengths: everybody once, nothing of the context lost, little padding."""
+"""Grouping by length: every token in one group with its whole context, and little padding."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mini_vllm.runner.groups import MOST_QUERIES, MOST_SLOTS, MOST_WASTE, RequestGroup, group_requests
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.runner.groups import MAX_GROUP_SLOTS, MAX_PIECE_QUERIES, MAX_WASTED_PAIRS, RequestGroup, group_requests
 
 BLOCK_SIZE = 4
 REQUESTS = st.lists(st.tuples(st.integers(1, 300), st.integers(0, 200)), min_size=1, max_size=24)
@@ -13,8 +14,8 @@ DECODES = st.lists(st.tuples(st.just(1), st.integers(0, 2000)), min_size=1, max_
 
 def groups_of(requests: list[tuple[int, int]]) -> tuple[list[RequestGroup], torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the groups of requests with (new, old) tokens, and by row: owner and position; and the block tables."""
-    seq_lens = torch.tensor([new + old for new, old in requests])
-    longest = int((-(-seq_lens // BLOCK_SIZE)).max())
+    seq_lens = [new + old for new, old in requests]
+    longest = cdiv(max(seq_lens), BLOCK_SIZE)
     tables = torch.arange(1, len(requests) * longest + 1).view(len(requests), longest)
     query_lens = [new for new, _ in requests]
     owner = torch.arange(len(requests)).repeat_interleave(torch.tensor(query_lens))
@@ -45,13 +46,13 @@ def test_a_group_wastes_little_and_copies_little(requests: list[tuple[int, int]]
     for group in groups:
         num_members, num_queries = group.rows.shape
         num_slots = group.block_tables.shape[1] * BLOCK_SIZE
-        assert num_queries <= MOST_QUERIES
-        assert num_members == 1 or num_members * num_slots <= MOST_SLOTS
+        assert num_queries <= MAX_PIECE_QUERIES
+        assert num_members == 1 or num_members * num_slots <= MAX_GROUP_SLOTS
         needed = 0
         for rows in group.rows:
             own = rows.unique()
             needed += len(own) * -(-int(positions[own].max() + 1) // BLOCK_SIZE) * BLOCK_SIZE
-        assert num_members * num_queries * num_slots - needed <= MOST_WASTE
+        assert num_members * num_queries * num_slots - needed <= MAX_WASTED_PAIRS
 
 
 def test_decodes_of_similar_lengths_share_a_group_and_one_long_request_stays_alone() -> None:
@@ -60,11 +61,12 @@ def test_decodes_of_similar_lengths_share_a_group_and_one_long_request_stays_alo
 
 
 def test_the_first_tokens_of_a_long_chunk_do_not_look_at_its_last_blocks() -> None:
-    groups, *_ = groups_of([(2 * MOST_QUERIES + 8, 0)])
+    groups, *_ = groups_of([(2 * MAX_PIECE_QUERIES + 8, 0)])
     found = sorted((group.rows.shape[1], group.block_tables.shape[1] * BLOCK_SIZE) for group in groups)
-    assert found == [(8, 2 * MOST_QUERIES + 8), (MOST_QUERIES, MOST_QUERIES), (MOST_QUERIES, 2 * MOST_QUERIES)]
+    size = MAX_PIECE_QUERIES
+    assert found == [(8, 2 * size + 8), (size, size), (size, 2 * size)]
 
 
 def test_no_requests_no_groups() -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
-    assert group_requests([], nothing, nothing.view(0, 0), nothing, BLOCK_SIZE) == []
+    assert group_requests([], [], nothing.view(0, 0), nothing, BLOCK_SIZE) == []

@@ -68,6 +68,6 @@ def test_a_request_with_unusable_logits_ends_alone() -> None:
     model.forward = forward
     first, second = llm.generate(["One day", "Mina"], SamplingParams(max_tokens=3))
     assert first.outputs[0].finish_reason == "error"
-    assert first.error == "the model gave logits that are not finite"
+    assert first.error == "the model returned logits that are not finite"
     assert second.outputs[0].finish_reason == "length"
     assert len(second.outputs[0].token_ids) == 3

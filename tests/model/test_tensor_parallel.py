@@ -101,7 +101,7 @@ def test_what_cannot_be_split_is_refused_with_the_numbers(name: str, size: int, 
 
 
 def test_a_model_that_says_other_things_when_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="llama says other things when it is split"):
+    with pytest.raises(ValueError, match="llama computes other logits when it is split"):
         split_model(random_llama(), 0, 2, lambda share: share)
 
 
@@ -176,9 +176,9 @@ def test_an_error_of_rank_0_comes_as_it_is_and_ends_the_workers(monkeypatch: pyt
 
 def test_a_worker_that_cannot_load_says_why() -> None:
     workers = Workers(2, num_threads=1)
-    workers.tell(Start("/nowhere/at/all", EngineConfig(), "solution", 1, 2))
+    workers.send(Start("/nowhere/at/all", EngineConfig(), "solution", 1, 2))
     with pytest.raises(WorkerError, match="rank 1: ValueError: no model at '/nowhere/at/all'"):
-        workers.hear()
+        workers.receive()
     assert workers.processes[0].poll() == 1
 
 

@@ -107,6 +107,7 @@ def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> Flat
         block_tables=torch.tensor([table + [0] * (longest - len(table)) for table in tables]),
         logits_indices=torch.tensor(logits_rows, dtype=torch.int64),
         query_lens=[row.num_scheduled_tokens for row in batch],
+        seq_lens_cpu=[row.num_computed_tokens + row.num_scheduled_tokens for row in batch],
         block_size=block_size,
     )
 

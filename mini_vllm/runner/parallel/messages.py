@@ -1,7 +1,7 @@
-"""What rank 0 and its workers say to each other, pickled, through the workers' standard input and output.
+"""Messages between rank 0 and its workers, pickled, through the workers' standard input and output.
 
-vLLM broadcasts the plan of a step, and every worker makes its tensors itself. Here rank 0 makes them and sends
-them: then a worker needs to know of no request.
+vLLM broadcasts the plan of a step, and every worker builds its tensors. Here rank 0 builds and sends them, so a
+worker needs no requests.
 """
 
 import pickle
@@ -19,7 +19,7 @@ from mini_vllm.seams.lineup import Impl
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What to load, and as which rank of how many. `impl` says whose phase 6 attends."""
+    """The model to load, and the rank. `impl` names the phase 6 to import."""
 
     model: str | None
     config: EngineConfig
@@ -29,31 +29,31 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why a worker ends."""
+class WorkerFailure:
+    """Sent by a worker before it exits: the reason."""
 
     text: str
 
 
 def send(stream: IO[bytes], message: Any) -> None:
-    """Write one message. Raises `OSError` if nobody reads any more."""
+    """Write one message. Raises `OSError` if the other end is closed."""
     pickle.dump(message, stream, protocol=pickle.HIGHEST_PROTOCOL)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """Wait for one message. Raises `EOFError` if there will be none any more."""
+    """Wait for one message. Raises `EOFError` if the other end is closed."""
     return pickle.load(stream)
 
 
 def as_arrays(flat: FlatBatch) -> dict[str, Any]:
-    """Return a batch as numpy arrays, which pickle in microseconds."""
+    """Return a batch as numpy arrays, which pickle faster than tensors."""
     values = {field.name: getattr(flat, field.name) for field in fields(flat) if field.init}
     return {name: value.numpy(force=True) if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def as_batch(arrays: dict[str, Any], device: torch.device) -> FlatBatch:
-    """Return the batch that became `arrays`, on `device`."""
+    """Return the batch that `as_arrays` turned into `arrays`, on `device`."""
     values: dict[str, Any] = {
         name: torch.from_numpy(value).to(device) if isinstance(value, np.ndarray) else value
         for name, value in arrays.items()

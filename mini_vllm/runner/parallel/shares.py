@@ -1,8 +1,8 @@
-"""The arithmetic: which rows and columns of the weights are whose.
+"""Split the weights: which rank has which rows and columns.
 
 After Shoeybi et al., *Megatron-LM*, 2019. The first product of a pair (q, k and v; gate and up) gives each rank
 some of its columns: whole heads, whole neurons. The second (o; down) takes just those as its input, so each rank
-has one summand of the result, and one addition over all ranks ends the pair: two per layer.
+has one summand of the result. One sum over all ranks completes the pair: two sums per layer.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TEXT = (1, 2, 3, 5, 8, 13, 21)
 
 
 class RowParallelLinear(nn.Module):
-    """A rank's rows of a product: its summand, added to those of the others. The bias comes on top, once."""
+    """A rank's rows of a product: its summand, added to those of the other ranks. The bias is added once."""
 
     def __init__(self, linear: nn.Linear, bias: Tensor | None, all_reduce: AllReduce) -> None:
         super().__init__()
@@ -56,16 +56,16 @@ def require_even_split(config: Any, size: int) -> None:
 
 
 def plan_of(config: Any) -> dict[str, str]:
-    """Return what transformers says about each linear layer: `colwise`, `rowwise`, ..., by a pattern of names."""
+    """Return how transformers splits each linear layer (`colwise`, `rowwise`, ...), by name pattern."""
     return dict(getattr(config, "base_model_tp_plan", None) or {})
 
 
 @torch.no_grad()
 def split_model(loaded: LoadedModel, rank: int, size: int, all_reduce: AllReduce) -> LoadedModel:
-    """Cut a model down to the share of one rank, in place; return it with the K/V heads that it has left.
+    """Cut a model down to the share of one rank, in place; return it with its number of K/V heads.
 
     Embeddings, norms and the output layer stay whole on every rank. All ranks must call this together: they
-    compute a short text, and `ValueError` is raised if they do not say what the whole model says.
+    compute a short text, and `ValueError` is raised if the logits are not those of the whole model.
     """
     require_even_split(loaded.model.config, size)
     whole = _logits(loaded)
@@ -80,7 +80,7 @@ def split_model(loaded: LoadedModel, rank: int, size: int, all_reduce: AllReduce
             )
     worst = float((_logits(loaded) - whole).abs().max() / whole.abs().max())
     if not worst <= TOLERANCE[whole.dtype]:
-        raise ValueError(f"{loaded.model.config.model_type} says other things when it is split ({worst:.1%} off)")
+        raise ValueError(f"{loaded.model.config.model_type} computes other logits when it is split ({worst:.1%} off)")
     return replace(loaded, num_kv_heads=loaded.num_kv_heads // size)
 
 

@@ -1,4 +1,4 @@
-"""A worker's life: load, meet the other ranks, keep a share of the heads, compute what rank 0 sends, end with it.
+"""A worker process: load the model, join the other ranks, keep a share of the heads, compute what rank 0 sends.
 
 `workers.py` starts it as `python -m mini_vllm.runner.parallel.worker`.
 """
@@ -15,12 +15,12 @@ from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.packed_linear import pack_linear_layers
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.parallel.communicator import Communicator, LostRankError, join
-from mini_vllm.runner.parallel.messages import Start, Trouble, as_batch, receive, send
+from mini_vllm.runner.parallel.messages import Start, WorkerFailure, as_batch, receive, send
 from mini_vllm.runner.parallel.shares import split_model
 
 
 def work(orders: IO[bytes], answers: IO[bytes]) -> None:
-    """Do what rank 0 says until it says no more. Raises `EOFError` then."""
+    """Compute each batch from rank 0. Raises `EOFError` when rank 0 closes the connection."""
     start: Start = receive(orders)
     if torch.cuda.is_available():
         torch.cuda.set_device(start.rank)
@@ -39,7 +39,7 @@ def work(orders: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def main() -> int:
-    """Work for the process at the other end of standard input and output; what is printed goes to standard error."""
+    """Serve rank 0 over standard input and output; anything printed goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches rank 0 as well, and rank 0 ends us
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -48,10 +48,10 @@ def main() -> int:
     except (EOFError, LostRankError, BrokenPipeError):
         return 0
     except Exception as error:
-        send(answers, Trouble(f"{type(error).__name__}: {error}"))
+        send(answers, WorkerFailure(f"{type(error).__name__}: {error}"))
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    os._exit(main())  # at once: taking torch apart takes seconds, and rank 0 waits
+    os._exit(main())  # at once: a normal exit spends seconds in torch while rank 0 waits

@@ -60,8 +60,7 @@ def blocks_gathered(seq_lens: Sequence[int], grouped: bool) -> int:
     tables = torch.zeros(len(blocks), max(blocks), dtype=torch.int64)
     if not grouped:
         return tables.numel()
-    lengths = torch.tensor(seq_lens)
-    groups = group_requests([1] * len(seq_lens), lengths, tables, lengths - 1, 16)
+    groups = group_requests([1] * len(seq_lens), seq_lens, tables, torch.tensor(seq_lens) - 1, 16)
     return sum(group.block_tables.numel() for group in groups)
 
 
