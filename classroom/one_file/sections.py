@@ -41,7 +41,7 @@ SECTIONS = (
         "mini_vllm/runner/contract.py",
         without=(
             *("CONTRACT_NAME", "TEXT_OF_TOKEN", "TOLERANCE", "AttentionShape", "attend_in_one_row"),
-            *("check_attention_contract", "_both_answers"),
+            *("check_attention_contract", "_logits_alone_and_in_one_row"),
         ),
     ),
     Section(
