@@ -2,7 +2,7 @@
 
 from string import ascii_uppercase
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, each with the ink that reads best on it.
+# The colours of Okabe and Ito, distinguishable with colour blindness, each with its most legible text colour.
 # Yellow comes last: as a foreground it is invisible on white.
 OKABE_ITO = (
     ("#E69F00", "#000000"),
@@ -23,7 +23,7 @@ def label(index: int) -> str:
 
 
 def color(index: int) -> str:
-    """Return the colour of request `index`. After eight requests the colours come round again."""
+    """Return the colour of request `index`. After eight requests the colours repeat."""
     return OKABE_ITO[index % len(OKABE_ITO)][0]
 
 
@@ -33,5 +33,5 @@ def ink_on(index: int) -> str:
 
 
 def lap(index: int) -> int:
-    """Return how often the colours had come round before request `index`: its number of marks."""
+    """Return how many earlier requests have the colour of request `index`: its number of marks."""
     return index // len(OKABE_ITO)

@@ -1,1 +1,1 @@
-"""A headless Chromium, to draw widgets as readers see them and to measure them. Needs playwright and a Chromium."""
+"""A headless Chromium that draws and measures widgets. Needs playwright and a Chromium."""

@@ -1,4 +1,4 @@
-"""Find and start the system's Chromium. One at a time: a second one in the same process would not start."""
+"""Find and start the system's Chromium. One per process: a second one would not start."""
 
 import os
 import shutil
@@ -15,11 +15,11 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """What is missing to start a browser, in words."""
+    """The part that is missing to start a browser."""
 
 
 def find_chromium() -> str | None:
-    """Return where Chromium is: `$CHROMIUM`, or what the system has."""
+    """Return the path of Chromium: `$CHROMIUM`, or the one on `PATH`."""
     return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 

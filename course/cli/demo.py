@@ -13,7 +13,7 @@ from course.starter_status import written_lineup
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import is_chosen, lineup_to_run, say_what_you_have
 from course.terminal.options import LineupText, ModelName, open_llm
-from course.terminal.step_line import LineWriter, legend, who_decodes
+from course.terminal.step_line import LineWriter, decoding_requests, legend
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from mini_vllm.outputs import RequestOutput
@@ -83,7 +83,7 @@ class Watcher:
             self._lines.add(self.state)
             if not self._llm.engine.has_unfinished_requests():
                 self._lines.flush()
-        time.sleep(self._delay * (1 if who_decodes(self.state) else EVENT_FACTOR))
+        time.sleep(self._delay * (1 if decoding_requests(self.state) else EVENT_FACTOR))
         self.clock.go()
         self.seconds = self.clock() - self.started
 

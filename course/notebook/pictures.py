@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Recorded(Protocol):
-    """A run that keeps a recording: `WorkloadRun`, `ChatRun`, `ObservedRun`."""
+    """A run that keeps a recording: `WorkloadRun`, `ChatRun`, `RecordedRun`."""
 
     @property
     def recording(self) -> Recording: ...

@@ -1,4 +1,4 @@
-"""The same workload on two lineups: where do their decisions part first, and whose phase is it?"""
+"""Run the same workload on two lineups: find their first different decision and the phase that causes it."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -58,7 +58,7 @@ def first_divergence(
 ) -> Divergence | None:
     """Run both step by step and return the first difference, or None if there is none to the end.
 
-    Raises what the reference raises (a workload that nobody can serve), and `NotImplementedError` for a
+    Raises what the reference raises (for a workload that cannot be served), and `NotImplementedError` for a
     phase that is not written yet.
     """
     theirs, ours = Run(arrivals, config, reference), None
@@ -81,7 +81,7 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Return the phases of mine that cure the difference when the reference takes their place alone."""
+    """Return the phases of mine whose replacement by the reference, one at a time, removes the difference."""
     return [
         phase
         for phase in range(1, 6)
@@ -98,7 +98,7 @@ def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
 
 
 def search(seeds: Sequence[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
-    """Return the first seed whose workload tells the two apart, with the difference."""
+    """Return the first seed whose workload shows a difference, with the difference."""
     for seed in seeds:
         divergence = first_divergence(make_workload(seed, num_requests), settings_for(seed), mine, reference)
         if divergence is not None:

@@ -33,7 +33,7 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where a replay and its recording part."""
+    """The first difference between a replay and its recording."""
 
     step: int
     field: str
@@ -56,7 +56,7 @@ class Replay:
         self.requests: dict[str, Request] = {}
 
     def run_step(self, number: int) -> StepRecord:
-        """Take one step; an exception of the engine says in which step it came."""
+        """Run one step; an exception of the engine gets a note with the step."""
         try:
             return self._run_step(number)
         except Exception as error:
@@ -125,7 +125,7 @@ def compare(scenario: Scenario, lineup: Lineup) -> Difference | None:
 
 
 def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
-    """Run a scenario whose recording shows a defect of vLLM: ours must keep the invariants to the end.
+    """Run a scenario whose recording shows a defect of vLLM; our engine must keep the invariants to the end.
 
     Raises `InvariantError` if it does not.
     """
@@ -139,7 +139,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as it would come back from JSON: tuples are lists."""
+    """Return a value as JSON would return it: tuples become lists."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

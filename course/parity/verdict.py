@@ -1,4 +1,4 @@
-"""What came of replaying one scenario."""
+"""Result of replaying one scenario."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,7 +31,7 @@ CONFIG_NAMES = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one scenario. `broken`: an invariant does not hold, or our own code raised."""
+    """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised."""
 
     scenario: Scenario
     outcome: Outcome
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """One line that says where it went wrong."""
+        """The first difference or the error, in one line."""
         if self.difference is not None:
             return f"differs first in step {self.difference.step}, field {self.difference.field!r}"
         return self.error

@@ -1,1 +1,1 @@
-"""What the commands share: console, options, tables, charts."""
+"""Shared by the commands: console, options, tables, charts."""

@@ -1,4 +1,4 @@
-"""Bars with their numbers, as the benchmarks draw them."""
+"""Bars with numbers, for the benchmarks."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ OURS, THEIRS = color(1), color(6)
 
 
 def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: bool) -> Text:
-    """Return a line: a name, a bar of `value` out of `scale`, and what else there is to say."""
+    """Return a line: a name, a bar of `value` out of `scale`, and a remark."""
     length = min(BAR_LENGTH, max(1, round(BAR_LENGTH * value / scale)))
     return Text.assemble(
         f"{name:>23} ", ("█" * length, OURS if ours else THEIRS), " " * (BAR_LENGTH - length), f" {figures}"
@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 
 
 def shares(seconds: Mapping[str, float]) -> str:
-    """Return what each part took of all, the largest first: `60% this, 40% that`."""
+    """Return the share of each part, the largest first: `60% this, 40% that`."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda part: -part[1])
     return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

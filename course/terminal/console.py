@@ -1,4 +1,4 @@
-"""How the commands talk to people: one console, one palette, errors without tracebacks."""
+"""Output of the commands: one console, one palette, errors without tracebacks."""
 
 import functools
 import sys
@@ -20,13 +20,13 @@ R = TypeVar("R")
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that never writes escape codes unless its stream is a terminal."""
+    """Return a console that writes escape codes only to a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
 
 
 def is_live(console: Console) -> bool:
-    """Return whether pictures can be redrawn in place."""
+    """Return whether output can be redrawn in place."""
     return console.is_terminal and not console.is_dumb_terminal
 
 
@@ -59,10 +59,9 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn what people can mend into a message: bad values exit with 2, an engine that gave up with 1.
+    """Print an error that the user can fix as a message: bad values exit with 2, a stalled or failed engine with 1.
 
-    An exception out of a learner's own file ends with 1 and its traceback from there on: the line is what they
-    look for, and the frames above it are ours.
+    An exception from a learner's own file exits with 1 and the traceback from that file on, without our frames.
     """
 
     @functools.wraps(command)
@@ -74,8 +73,8 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         except (StalledError, RunnerError, InvariantError) as error:
             fail(str(error), 1)
         except Exception as error:
-            if told := told_from_labs(error):
-                fail(f"your code raised {type(error).__name__}\n{told}", 1)
+            if trace := traceback_from_labs(error):
+                fail(f"your code raised {type(error).__name__}\n{trace}", 1)
             if isinstance(error, ValueError):
                 fail(str(error), 2)
             raise
@@ -84,13 +83,13 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def ways_without() -> str:
-    """Return how a lineup looks that needs only what is written."""
+    """Return examples of lineups that need only the written phases."""
     if solutions_exist():
         return "starter for what you have written, solution for the rest, as in --lineup starter:1,solution:2-5"
     return "only the phases that you have written, as in --lineup starter:1"
 
 
-def told_from_labs(error: Exception) -> str | None:
+def traceback_from_labs(error: Exception) -> str | None:
     """Return the traceback from the first frame under `labs/` on, None if the error was not raised there."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [in_labs(frame) for frame in frames]
@@ -101,5 +100,5 @@ def told_from_labs(error: Exception) -> str | None:
 
 
 def in_labs(frame: traceback.FrameSummary) -> bool:
-    """Return whether a frame is in one of the six starters."""
+    """Return whether a frame is in a file of `labs/`."""
     return "/labs/" in frame.filename.replace("\\", "/")

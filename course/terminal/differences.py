@@ -1,4 +1,4 @@
-"""The first difference of a trace, made readable."""
+"""The first difference of a trace as a readable table."""
 
 from itertools import zip_longest
 from typing import Any
@@ -16,7 +16,7 @@ ABSENT = "(nothing)"
 
 
 def show_failure(console: Console, verdict: Verdict) -> None:
-    """Print which trace failed, where, and the two sides next to each other."""
+    """Print which trace failed and where, with both sides next to each other."""
     console.print()
     console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")
     if (shows := verdict.scenario.line.get("shows")) is not None:
@@ -44,7 +44,7 @@ def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str
 
 
 def entries(recorded: dict[str, Any] | None, ours: dict[str, Any] | None) -> tuple[str, str]:
-    """Return two entries of `scheduled` with the id and whatever differs between them."""
+    """Return two entries of `scheduled` with the id and the fields that differ."""
     if recorded is None or ours is None:
         return tuple(ABSENT if side is None else fields(side, list(side)) for side in (recorded, ours))  # type: ignore[return-value]
     names = [name for name in recorded | ours if name == "id" or recorded.get(name) != ours.get(name)]

@@ -10,14 +10,14 @@ from mini_vllm.core.step_record import StepRecord
 
 
 def last_steps(title: str, records: list[StepRecord]) -> Table:
-    """Return the step table of the last two steps: where both still agreed, and where they do not."""
+    """Return the step table of the last two steps: the last equal one and the first different one."""
     table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
     table.title, table.title_justify, table.caption = title, "left", None
     return table
 
 
 def side_by_side(divergence: Divergence) -> Table:
-    """Return what differs in the field that differs first."""
+    """Return the differing entries of the first field that differs."""
     field = divergence.field
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in (field, "reference", "yours"):

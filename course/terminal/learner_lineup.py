@@ -1,4 +1,4 @@
-"""The engine that a learner has so far, in a checkout without a reference."""
+"""The learner's engine so far, in a checkout without a reference."""
 
 import os
 import re
@@ -18,8 +18,8 @@ RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
 def lineup_to_run(text: str | None, console: Console) -> Lineup:
     """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: the reference, or what is written.
 
-    Without a reference and without phase 1, says what comes first and ends the program with 1. Raises
-    `ValueError` if a text is no lineup.
+    Without a reference and without phase 1, prints what to write first and ends the program with 1. Raises
+    `ValueError` if a text is not a lineup.
     """
     if is_chosen(text):
         return lineup_from_env() if text is None else parse_lineup(text)
@@ -31,12 +31,12 @@ def lineup_to_run(text: str | None, console: Console) -> Lineup:
 
 
 def is_chosen(text: str | None) -> bool:
-    """Return whether somebody chose the lineup, or the reference is there to be the default."""
+    """Return whether the lineup is chosen explicitly, or the reference exists as the default."""
     return text is not None or bool(os.environ.get("LAB_IMPL")) or solutions_exist()
 
 
 def say_what_you_have(console: Console) -> None:
-    """Say which phases are written, and what comes next."""
+    """Print which phases are written, and the next step."""
     written = written_phases()
     to_write = [phase for phase in range(1, len(PHASE_NAMES) + 1) if phase not in written]
     if 1 not in written:
@@ -61,7 +61,7 @@ def enumeration(phases: list[int]) -> str:
 
 
 def next_steps(phase: int) -> str:
-    """Return what a learner does next, in the order in which they do it."""
+    """Return the learner's next steps in order."""
     tasks = unwritten_tasks(phase)
     path = starter_path(phase).relative_to(CHECKOUT)
     number = re.search(r"tasks? (\d)", tasks[0])
@@ -76,7 +76,7 @@ def next_steps(phase: int) -> str:
 
 
 def activation() -> str:
-    """Return what makes `pytest` and `mini-vllm` commands of this terminal, empty if they are."""
+    """Return the command that activates the environment in this terminal, empty if it is active."""
     found = shutil.which("mini-vllm")
     if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
         return ""

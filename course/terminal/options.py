@@ -49,7 +49,7 @@ def open_llm(
 
 
 def chosen_phases(text: str | None, num_phases: int) -> range:
-    """Read `3` or `1-3`. Raises `ValueError` if these are no phases."""
+    """Parse `3` or `1-3`. Raises `ValueError` if these are not phases."""
     if text is None:
         return range(1, num_phases + 1)
     first, dash, last = text.partition("-")

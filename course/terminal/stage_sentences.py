@@ -1,4 +1,4 @@
-"""What each phase bought, in a sentence made of the figures."""
+"""What each phase of the ablation gains, as a sentence made of its figures."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -18,10 +18,10 @@ def p95_ms(seconds: Sequence[float]) -> float:
 
 
 def describe(stage: LineupResult, before: LineupResult | None, first: LineupResult) -> str:
-    """Return the sentence of one stage. `before` is the stage before it, `first` the first one."""
+    """Return the sentence of one lineup. `before` is the lineup with one phase less, `first` the first one."""
     if wrong := first_other_answer(stage, first):
         return (
-            f"{wrong} got another answer than with phase 1 alone, and no phase may change an answer: "
+            f"{wrong} got a different output than with phase 1 alone, and no phase may change an output: "
             f"mini-vllm oracle finds the step."
         )
     if before is None:
@@ -30,7 +30,7 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
 
 
 def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
-    """Return a request that both answered, one of them differently. A stall may have cut an answer short."""
+    """Return a request whose outputs differ. A stall may have cut one of them short."""
     if stage.lineup.runner != first.lineup.runner:
         return None
     for request_id, mine in stage.token_ids.items():
@@ -43,8 +43,8 @@ def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
 
 def _phase1(stage: LineupResult) -> str:
     return (
-        f"Everybody reserves memory for the longest possible answer: no more than {stage.most_running} run at once, "
-        f"and {stage.mean_empty:.0%} of what they hold stays empty."
+        f"Every request reserves memory for the longest possible output: at most {stage.most_running} run at once, "
+        f"and {stage.mean_empty:.0%} of the memory they hold stays empty."
     )
 
 
@@ -54,20 +54,18 @@ def _phase2(stage: LineupResult, before: LineupResult) -> str:
         f"instead of {before.most_running}."
     )
     if stage.num_stalled:
-        text += f" But nobody gives way: memory is full, and {stage.num_stalled} of {stage.num_requests} requests stall"
-        text += " for ever."
+        text += f" But without preemption memory fills up: {stage.num_stalled} of {stage.num_requests} requests stall."
     return text
 
 
 def _phase3(stage: LineupResult, before: LineupResult) -> str:
-    text = "Somebody gives way"
-    text += ", and everybody gets an answer: " if before.num_stalled and not stage.num_stalled else ": "
-    return f"{text}{stage.num_preemptions} preemptions, {stage.num_recomputed_tokens:,} tokens computed again."
+    text = "Preemption lets every request finish" if before.num_stalled and not stage.num_stalled else "Preemption"
+    return f"{text}: {stage.num_preemptions} preemptions, {stage.num_recomputed_tokens:,} tokens computed again."
 
 
 def _phase4(stage: LineupResult, before: LineupResult) -> str:
     text = (
-        f"{stage.hit_rate:.0%} of the tokens come from the cache: {stage.num_computed_tokens:,} are computed "
+        f"{stage.hit_rate:.0%} of the tokens come from the prefix cache: {stage.num_computed_tokens:,} are computed "
         f"instead of {before.num_computed_tokens:,}"
     )
     if before.num_stalled or stage.num_stalled:
@@ -79,7 +77,7 @@ def _phase4(stage: LineupResult, before: LineupResult) -> str:
 
 
 def _phase5(stage: LineupResult, before: LineupResult) -> str:
-    text = "Long prompts go in chunks"
+    text = "Long prompts are split into chunks"
     if before.num_stalled or stage.num_stalled:
         return f"{text}."
     return (
@@ -92,12 +90,12 @@ def _phase5(stage: LineupResult, before: LineupResult) -> str:
 def _phase6(stage: LineupResult, before: LineupResult) -> str:
     if stage.decisions == before.decisions:
         return (
-            f"The embedded model speaks instead of the toy. Not one decision differs in {stage.num_steps} steps: "
-            f"who runs depends on lengths, never on words. (The time is simulated here too.)"
+            f"The embedded model generates instead of the fake model. Not one decision differs in {stage.num_steps} "
+            f"steps: scheduling depends on lengths, not on text. (The time is simulated here too.)"
         )
     pairs = zip(stage.decisions, before.decisions, strict=False)
     step = next((step for step, (mine, theirs) in enumerate(pairs) if mine != theirs), "the last one")
-    return f"The embedded model speaks, and the decisions differ from step {step} on: an answer ended elsewhere."
+    return f"The embedded model generates, and the decisions differ from step {step} on: an output has another length."
 
 
 SENTENCES: dict[int, Callable[[LineupResult, LineupResult], str]] = {

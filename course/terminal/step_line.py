@@ -44,8 +44,12 @@ class LineWriter:
         self._last = 0
 
     def add(self, state: RunState) -> None:
-        """Take the state's current step; it is written when it is known how long its run is."""
-        if self._first is not None and who_decodes(state) and who_decodes(state) == who_decodes(self._first):
+        """Add the state's current step; it is written when the length of its run is known."""
+        if (
+            self._first is not None
+            and decoding_requests(state)
+            and decoding_requests(state) == decoding_requests(self._first)
+        ):
             self._last += 1
             return
         self.flush()
@@ -53,15 +57,15 @@ class LineWriter:
         self._last = state.record["step"] if state.record else 0
 
     def flush(self) -> None:
-        """Write what is still held back."""
+        """Write the pending line."""
         if self._first is not None and self._first.record is not None:
             is_run = self._last > self._first.record["step"]
             self._write(step_line(self._first, self._last if is_run else None))
         self._first = None
 
 
-def who_decodes(state: RunState) -> list[str]:
-    """Return the requests of a step in which nothing else happens than that they decode; else nobody."""
+def decoding_requests(state: RunState) -> list[str]:
+    """Return the requests of a step in which all of them only decode; empty for any other step."""
     record = state.record
     if record is None or record["preempted"] or record["finished"]:
         return []

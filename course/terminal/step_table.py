@@ -30,7 +30,7 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
 
 
 def totals(records: list[StepRecord]) -> str:
-    """Return what all steps come to: the numbers that two runs are compared by."""
+    """Return the totals over all steps, by which two runs are compared."""
     tokens = [record["total"] for record in records]
     num_hit = sum(share.get("hit", 0) for record in records for share in record["scheduled"])
     num_preemptions, num_evicted = (sum(len(record[what]) for record in records) for what in ("preempted", "evicted"))
@@ -41,7 +41,7 @@ def totals(records: list[StepRecord]) -> str:
 
 
 def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:
-    """Return the cells of one step. `outputs` are the requests that have said something before it."""
+    """Return the cells of one step. `outputs` are the requests that had output before it."""
     shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
     return [
         str(record["step"]),
@@ -64,6 +64,6 @@ def share_text(record: StepRecord, index: int, outputs: set[str]) -> str:
 
 
 def preemption_text(victim: str, cause: str, num_tokens: int) -> str:
-    """Return who was preempted for whom, and the tokens that went back to the budget."""
+    """Return the victim, the request it was preempted for, and the tokens returned to the budget."""
     returned = f" (-{num_tokens})" if num_tokens else ""
     return f"{victim}{returned}" if victim == cause else f"{victim} for {cause}{returned}"

@@ -1,7 +1,6 @@
-"""The picture of one step: a pure function from a `RunState` to something rich can draw.
+"""The picture of one step: a pure function from a `RunState` to a rich renderable.
 
-A request has one letter and one color everywhere. Color is never alone: the picture says the same in
-monochrome.
+A request has one letter and one color everywhere. No information is in color alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +41,7 @@ def render_step(state: RunState, width: int = 80, heading: str = "mini-vLLM") ->
 
 
 def headline(state: RunState, heading: str) -> Text:
-    """Return the top line: which step, and how many are running, waiting and done."""
+    """Return the top line: the step, and how many requests are running, waiting and done."""
     record = state.record
     if record is None:
         return Text(heading, STRONG)
@@ -58,7 +57,7 @@ def chip(state: RunState, request_id: str) -> Text:
 
 
 def budget_bar(state: RunState, width: int) -> Text:
-    """Return who got how much of the token budget: decodes solid, prefills hatched, the rest dotted."""
+    """Return each request's share of the token budget: decodes solid, prefills hatched, the rest dotted."""
     assert state.record is not None
     budget, total = state.info.token_budget, state.record["total"]
     figure = f" {total}/{budget} tokens"
@@ -78,7 +77,7 @@ def budget_bar(state: RunState, width: int) -> Text:
 
 
 def request_table(state: RunState, width: int) -> Table:
-    """Return one row per request: what it did in this step, how far it is, and the end of its text."""
+    """Return one row per request: its part in this step, its computed tokens, and the end of its text."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT, pad_edge=False, show_edge=False)
     table.add_column("", width=3)
     table.add_column("state", width=9)
@@ -103,7 +102,7 @@ def request_table(state: RunState, width: int) -> Table:
 
 
 def shown_text(state: RunState, request_id: str, room: int) -> Text:
-    """Return the end of a request's text, or while it has none its question, faint."""
+    """Return the end of a request's text; while it has none, its question in faint type."""
     text = " ".join(state.texts.get(request_id, "").split())
     if not text:
         question = state.info.titles[request_id]
@@ -123,7 +122,7 @@ def queues(state: RunState) -> Text:
 def block_map(state: RunState, width: int) -> list[Text]:
     """Return the pool as rows of cells, and the legend.
 
-    A pool of more than 96 blocks is drawn with several blocks per cell; the first one speaks for its cell.
+    A pool of more than 96 blocks is drawn with several blocks per cell, each showing the first of them.
     """
     per_cell = -(-state.info.num_blocks // MOST_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))
@@ -160,7 +159,7 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
 
 
 def counters(state: RunState) -> Text:
-    """Return the numbers so far, from the first step to this one."""
+    """Return the counters from the first step to this one."""
     assert state.record is not None
     free, held = state.record["free_after_schedule"], set(state.holders())
     kept = len(state.cached() - held)

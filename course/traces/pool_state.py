@@ -1,4 +1,4 @@
-"""The block pool after a step, told from step records: the free queue, what is cached, what just moved."""
+"""The block pool after a step, computed from step records: free queue, cached blocks, and the moves of the step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 class PoolState:
     """The free queue, front first, and the cached blocks, both at the end of the step.
 
-    Records with `detail` say both. Where there is none (most recorded traces) they follow from the rules:
-    take from the front, give back to the back, last block of a table first. `taken` and `freed` are this
-    step's moves in order; `freed` has (request id, blocks in the order in which they went to the queue).
+    Records with `detail` contain both. Without it (most recorded traces) they follow from the rules: take from the
+    front, give back at the back, last block of a table first. `taken` and `freed` are this step's moves in order;
+    `freed` has (request id, blocks in the order in which they went to the queue).
     """
 
     num_blocks: int
@@ -33,7 +33,7 @@ class PoolState:
         computed: Mapping[str, int],
         num_tokens: Mapping[str, int],
     ) -> None:
-        """Take in the next step. The mappings are as they were before it, by request id."""
+        """Apply the next step. The mappings, by request id, are as they were before it."""
         held = {request_id: list(blocks) for request_id, blocks in tables.items()}
         reach = dict(computed)
         self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []
@@ -68,7 +68,7 @@ class PoolState:
             self.freed.append((request_id, given_back))
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
-        """Return the blocks that a victim took in this very step: no record names them, the queue's front does."""
+        """Return the blocks that a victim took in this step, which are in no record: the front of the queue."""
         needed = -(-(reach.get(victim, 0) + num_returned) // self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]

@@ -1,4 +1,4 @@
-"""A run to look at: the answers and what every step decided, live or from a file in `labs/observed/`."""
+"""A run with its answers and the decisions of every step, live or from a file in `labs/observed/`."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request was asked and said, and what it went through."""
+    """A request: its question, its output, and its counters."""
 
     request_id: str
     question: str
@@ -29,7 +29,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class ObservedRun:
+class RecordedRun:
     """Answers in the order of the questions, and the record of each step."""
 
     token_budget: int
@@ -38,21 +38,21 @@ class ObservedRun:
 
     @property
     def recording(self) -> Recording:
-        """The run as the pictures want it, with the questions as the names of the requests."""
+        """The run as a recording, with the questions as the titles of the requests."""
         bare = Recording.from_steps(self.steps, self.token_budget)
         titles = {answer.request_id: answer.question for answer in self.answers}
         return replace(bare, info=replace(bare.info, titles=bare.info.titles | titles))
 
 
-def engine_to_observe() -> Lineup | None:
-    """Return the lineup of `LAB_IMPL`, else the reference, else yours; None if a starter in it is not written."""
+def lineup_to_record() -> Lineup | None:
+    """Return the lineup of `LAB_IMPL` or its default; None if one of its starters is not written."""
     lineup = lineup_from_env()
     yours = {phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] == "starter"}
     return lineup if yours <= set(written_phases()) else None
 
 
-def observe(llm: LLM, questions: Sequence[str], params: SamplingParams) -> ObservedRun:
-    """Ask all questions at once. Raises `ValueError` if the `LLM` was made without `record=True`."""
+def record_answers(llm: LLM, questions: Sequence[str], params: SamplingParams) -> RecordedRun:
+    """Submit all questions at once. Raises `ValueError` if the `LLM` was built without `record=True`."""
     recorder = llm.engine.recorder
     first = len(recorder.steps)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
@@ -67,23 +67,21 @@ def observe(llm: LLM, questions: Sequence[str], params: SamplingParams) -> Obser
         )
         for question, output in zip(questions, outputs, strict=True)
     ]
-    return ObservedRun(llm.engine.scheduler.max_num_batched_tokens, answers, recorder.steps[first:])
+    return RecordedRun(llm.engine.scheduler.max_num_batched_tokens, answers, recorder.steps[first:])
 
 
-def observe_chats(
-    questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup
-) -> ObservedRun:
-    """Ask all questions at once of the embedded model in a new engine."""
-    return observe(LLM(config=config, lineup=lineup, record=True), questions, params)
+def record_chats(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> RecordedRun:
+    """Submit all questions at once to the embedded model in a new engine."""
+    return record_answers(LLM(config=config, lineup=lineup, record=True), questions, params)
 
 
-def write_run(run: ObservedRun, path: Path = RECORDED) -> None:
+def write_run(run: RecordedRun, path: Path = RECORDED) -> None:
     """Write a run as a trace: a line with budget and answers, then one step per line."""
     head = {"token_budget": run.token_budget, "answers": [asdict(answer) for answer in run.answers]}
     path.write_text("".join(json.dumps(line) + "\n" for line in (head, *run.steps)), encoding="utf-8")
 
 
-def recorded_run(path: Path = RECORDED) -> ObservedRun:
-    """Return the run in a file that `write_run` wrote: by default the one of `notebooks/00_tour.ipynb`."""
+def recorded_run(path: Path = RECORDED) -> RecordedRun:
+    """Return the run in a file of `write_run`, by default that of `notebooks/00_tour.ipynb`."""
     head, *steps = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return ObservedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps)
+    return RecordedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps)

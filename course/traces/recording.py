@@ -1,4 +1,4 @@
-"""A trace with what one must know to draw it, from an engine, from a file, or from bare step records."""
+"""A trace with all that is needed to draw it, from an engine, from a file, or from bare step records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """The steps of a run from its first one on, and what does not change during it.
+    """All steps of a run from the first one, and its constants.
 
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
@@ -33,9 +33,9 @@ class Recording:
 
     @classmethod
     def of(cls, source: "LLM | LLMEngine", titles: Mapping[str, str] | None = None) -> Self:
-        """Return what an engine that was built with `record=True` has done so far.
+        """Return the run so far of an engine that was built with `record=True`.
 
-        `titles` says in words what some requests ask. Raises `ValueError` if the engine does not record.
+        `titles` are the questions of some requests. Raises `ValueError` if the engine does not record.
         """
         engine = source if isinstance(source, LLMEngine) else source.engine
         scheduler, steps = engine.scheduler, list(engine.recorder.steps)
@@ -81,7 +81,7 @@ class Recording:
 
     @classmethod
     def from_steps(cls, steps: Sequence[StepRecord], token_budget: int | None = None) -> Self:
-        """Return bare records. What they do not say is worked out from them: pool, block size, prompts.
+        """Return a recording of bare records, with pool, block size and prompts inferred from them.
 
         Raises `ValueError` if there are none.
         """
@@ -107,7 +107,7 @@ class Recording:
 
 
 def require_whole(steps: Sequence[StepRecord]) -> None:
-    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: what came before is needed to draw a step."""
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: drawing a step needs all steps before it."""
     for place, record in enumerate(steps):
         if record["step"] != place:
             raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
@@ -121,21 +121,21 @@ def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
     """Return the prompt's tokens for each request, 0 for one that never ran.
 
-    Of one that never was at the end of a step it is what its first step computed, which was all of it.
+    For a request that never was running at the end of a step, its first step computed the whole prompt.
     """
-    said, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
+    sampled, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
     for record in steps:
         for share in record["scheduled"]:
             least.setdefault(share["id"], share["computed"] + share["n"])
         for request_id, token_ids in record["output"]:
-            said[request_id] += len(token_ids)
+            sampled[request_id] += len(token_ids)
         for request_id, num_tokens, *_ in record["running_after"]:
-            known.setdefault(request_id, num_tokens - said[request_id])
-    return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in said}
+            known.setdefault(request_id, num_tokens - sampled[request_id])
+    return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in sampled}
 
 
 def likely_block_size(shares: Sequence[ScheduledRecord]) -> int:
-    """Return the block size that explains all block tables, a power of two if several do."""
+    """Return a block size consistent with all block tables, a power of two if possible."""
     ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares if share["blocks"]]
     least = max((-(-end // num_blocks) for end, num_blocks in ends), default=1)
     most = min((-(-end // (num_blocks - 1)) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)

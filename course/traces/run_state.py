@@ -1,4 +1,4 @@
-"""What a run looks like after a step: a fold over its `StepRecord`s, without an engine."""
+"""The state of a run after a step: a fold over its `StepRecord`s, without an engine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What does not change during a run.
+    """The constants of a run.
 
     `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
-    the blocks that requests can hold, the null block not among them.
+    the blocks that requests can hold, without the null block.
     """
 
     titles: dict[str, str]
@@ -25,7 +25,7 @@ class RunInfo:
     prefix_caching: bool = True
 
     def index(self, request_id: str) -> int:
-        """Return the number of a request, which its colour and its label follow from."""
+        """Return the number of a request, which determines its colour and label."""
         return self._indices[request_id]
 
     def label(self, request_id: str) -> str:
@@ -42,16 +42,16 @@ class RunInfo:
 
 
 def is_short_name(request_id: str) -> bool:
-    """Return whether an id fits in a block of a picture and cannot be taken for a number."""
+    """Return whether an id fits in a block of a picture and does not look like a number."""
     return len(request_id) <= 3 and request_id[:1].isalpha()
 
 
 @dataclass
 class RunState:
-    """Everything a picture of the current step needs; `advance` takes the next step.
+    """The state that a picture of the current step needs; `advance` applies the next step.
 
-    `tables` are the block tables as they were while the step was computed. `remembered` says whose
-    content a block holds. `texts` is filled by whoever has the texts.
+    `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose
+    content it holds. `texts` is filled by callers that have the texts.
     """
 
     info: RunInfo
@@ -80,7 +80,7 @@ class RunState:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the admitted requests' tokens that the cache supplied, 0 to 1."""
+        """The share of the admitted requests' tokens found in the prefix cache, 0 to 1."""
         return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0
 
     def num_tokens(self, request_id: str) -> int:
@@ -88,20 +88,20 @@ class RunState:
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
     def is_decode(self, share: ScheduledRecord) -> bool:
-        """Return whether a share of the current step computes just the newest sampled token.
+        """Return whether a share of the current step computes only the newest sampled token.
 
-        The tokens that a resumed request computes a second time are no decode, although it sampled them once.
+        A resumed request that recomputes sampled tokens does not decode.
         """
         is_newest = share["computed"] + 1 == self.num_known[share["id"]]
         was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
         return share["kind"] == "running" and share["n"] == 1 and is_newest and was_sampled
 
     def advance(self, record: StepRecord) -> None:
-        """Take in the next step."""
+        """Apply the next step."""
         tables = self.tables_after_update()
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
-        gone = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
-        self.tables = {i: blocks for i, blocks in tables.items() if i not in gone}
+        freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
+        self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}
         self.record = record
         for victim, *_ in record["preempted"]:
             self.computed[victim] = 0
@@ -133,16 +133,16 @@ class RunState:
         self._furthest[request_id] = max(end, furthest)
 
     def tables_after_update(self) -> dict[str, list[int]]:
-        """Return the block tables at the end of the step, when whoever finished has given back its blocks."""
+        """Return the block tables at the end of the step, without finished requests."""
         running = {request_id for request_id, *_ in self.record["running_after"]} if self.record else set()
         return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
 
     def ref_counts(self) -> dict[int, int]:
-        """Return block id to number of holders while the step was computed, for the blocks somebody holds."""
+        """Return the number of holders of each held block while the step was computed."""
         return {block_id: len(holders) for block_id, holders in self.holders().items()}
 
     def holders(self) -> dict[int, list[str]]:
-        """Return for each held block who holds it, in order of arrival."""
+        """Return the requests that hold each block, in order of arrival."""
         holders: dict[int, list[str]] = {}
         for request_id in self.info.titles:
             for block_id in self.tables.get(request_id, []):
@@ -154,7 +154,7 @@ class RunState:
         return self.pool.cached
 
     def status(self, request_id: str) -> str:
-        """Return one word for where a request is in the current step."""
+        """Return the status of a request in the current step, in one word."""
         record = self.record
         if record is None:
             return "waiting"

@@ -15,7 +15,7 @@ def write_trace(path: Path, records: list[StepRecord], token_budget: int | None)
 
 
 def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], int | None]:
-    """Return the steps of a trace file and its token budget, None if that is not known. Like `open_trace`."""
+    """Return the steps of a trace file and its token budget, None if unknown. Raises as `open_trace`."""
     found = open_trace(path, name)
     if isinstance(found, Scenario):
         records: list[StepRecord] = found.line["trace"]["steps"]
@@ -24,9 +24,9 @@ def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], i
 
 
 def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[StepRecord], int | None]:
-    """Return a recorded scenario, or the steps and the token budget of a trace of ours.
+    """Return a recorded scenario, or the steps and the token budget of one of our own traces.
 
-    Of a file of recorded scenarios it is the scenario called `name`, or the only one. Raises `ValueError`
+    In a file of recorded scenarios it is the scenario called `name`, or the only one. Raises `ValueError`
     if the file holds no trace, `OSError` if it cannot be read.
     """
     if path.suffix != ".gz":
@@ -45,7 +45,7 @@ def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[Ste
 
 
 def read_steps(path: Path, lines: list[Any]) -> tuple[list[StepRecord], int | None]:
-    """Check that the lines are steps, behind a line of settings or not."""
+    """Check that the lines are steps, with or without a first line of settings."""
     budget = None
     if lines and isinstance(lines[0], dict) and "token_budget" in lines[0]:
         budget = lines.pop(0)["token_budget"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from course.traces.recorded_run import ObservedRun, engine_to_observe, recorded_run, write_run
+from course.traces.recorded_run import RecordedRun, lineup_to_record, recorded_run, write_run
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.seams.lineup import parse_lineup
@@ -24,7 +24,7 @@ def test_the_recorded_trace_is_current(name: str, lineup: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tour() -> ObservedRun:
+def tour() -> RecordedRun:
     """The run of the tour, by the code of its notebook. To record it again: `write_run(run)` in the notebook."""
     notebook = json.loads((OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))
     names: dict[str, Any] = {}
@@ -32,16 +32,16 @@ def tour() -> ObservedRun:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
     assert names["lineup"] == parse_lineup("solution")
-    run: ObservedRun = names["run"]
+    run: RecordedRun = names["run"]
     return run
 
 
-def test_the_recorded_tour_is_current(tour: ObservedRun, tmp_path: Path) -> None:
+def test_the_recorded_tour_is_current(tour: RecordedRun, tmp_path: Path) -> None:
     write_run(tour, tmp_path / "tour.jsonl")
     assert recorded_run(tmp_path / "tour.jsonl") == recorded_run()
 
 
-def test_the_tour_shows_what_its_notebook_asks_about(tour: ObservedRun) -> None:
+def test_the_tour_shows_what_its_notebook_asks_about(tour: RecordedRun) -> None:
     assert any(record["preempted"] for record in tour.steps)
     assert sum(answer.num_preemptions for answer in tour.answers) > 0
 
@@ -51,8 +51,8 @@ def test_your_own_engine_is_watched_when_what_it_needs_of_yours_is_written(
     monkeypatch: pytest.MonkeyPatch, lineup: str
 ) -> None:
     monkeypatch.setenv("LAB_IMPL", lineup)
-    assert engine_to_observe() is None, "nothing is written here"
+    assert lineup_to_record() is None, "nothing is written here"
     monkeypatch.setattr("course.traces.recorded_run.written_phases", lambda: [4, 5, 6])
-    assert (engine_to_observe() is None) == (lineup == "starter")
+    assert (lineup_to_record() is None) == (lineup == "starter")
     monkeypatch.setattr("course.traces.recorded_run.written_phases", lambda: [1, 2, 3, 4, 5, 6])
-    assert engine_to_observe() == parse_lineup(lineup)
+    assert lineup_to_record() == parse_lineup(lineup)
