@@ -5,41 +5,38 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase2.cases import (
-    NUM_STATES,
-    SEEDS,
-    _manager_differs,
-)
-from course.labtest.phase2.harness import ManagerBench
-from course.labtest.support import compare, fail_with_smallest, make_request
+from course.labtest.expect import expect_equal, fail_with_smallest
+from course.labtest.phase2.cases import NUM_STATES, SEEDS, manager_differs
+from course.labtest.phase2.manager_harness import ManagerHarness
+from course.labtest.support import make_request
 
 
 def test_blocks_come_back_last_one_first(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 6)
+    harness = ManagerHarness(phase2, 6)
     first, second = make_request("A", 12), make_request("B", 5)
-    bench.allocate(first, 12)
-    bench.allocate(second, 5)
-    bench.free(first)
-    bench.check(
+    harness.allocate(first, 12)
+    harness.allocate(second, 5)
+    harness.free(first)
+    harness.check(
         "A freed request gives its blocks back tail first, to the back of the free queue. So the front of a prompt, "
-        "which others may share, survives longest.",
+        "which other requests may share, stays longest.",
         "which of A's blocks should be handed out again first?",
         tables={"B": [4, 5]},
         free_queue=[6, 3, 2, 1],
         num_free=4,
         holders={4: 1, 5: 1},
     )
-    bench.free(second)
-    bench.check("All blocks are free again.", "what is left?", free_queue=[6, 3, 2, 1, 5, 4], tables={}, holders={})
+    harness.free(second)
+    harness.check("All blocks are free again.", "what is left?", free_queue=[6, 3, 2, 1, 5, 4], tables={}, holders={})
 
 
 def test_freed_blocks_are_handed_out_last(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 5)
+    harness = ManagerHarness(phase2, 5)
     first, second = make_request("A", 8), make_request("B", 16)
-    bench.allocate(first, 8)
-    bench.free(first)
-    bench.allocate(second, 16)
-    bench.check(
+    harness.allocate(first, 8)
+    harness.free(first)
+    harness.allocate(second, 16)
+    harness.check(
         "The free queue is the order in which blocks are handed out, front first.",
         "which block has been free longest?",
         returned=[3, 4, 5, 2],
@@ -48,14 +45,14 @@ def test_freed_blocks_are_handed_out_last(phase2: ModuleType) -> None:
     )
 
 
-def test_freeing_nothing_is_fine(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 4)
+def test_a_request_that_holds_nothing_can_be_freed(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 4)
     request = make_request("A", 6)
-    bench.free(make_request("never seen", 6))
-    bench.allocate(request, 6)
-    bench.free(request)
-    bench.free(request)
-    bench.check(
+    harness.free(make_request("never seen", 6))
+    harness.allocate(request, 6)
+    harness.free(request)
+    harness.free(request)
+    harness.check(
         "A request without blocks can be freed: nothing happens.",
         "what does your second free find, and what does it give back?",
         tables={},
@@ -66,14 +63,14 @@ def test_freeing_nothing_is_fine(phase2: ModuleType) -> None:
 
 
 def test_a_freed_request_is_admitted_like_a_new_one(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 5)
+    harness = ManagerHarness(phase2, 5)
     request = make_request("A", 10)
-    bench.allocate(request, 10)
-    bench.free(request)
+    harness.allocate(request, 10)
+    harness.free(request)
     request.num_computed_tokens = 0
-    bench.cache.take_calls()
-    bench.allocate(request, 6, hits=[1])
-    bench.check(
+    harness.cache.take_calls()
+    harness.allocate(request, 6, hits=[1])
+    harness.check(
         "A request that was freed has no table. Its next allocation is an admission, with a hit as for a new one.",
         "what of the request does the manager remember after free?",
         returned=[4, 5],
@@ -84,31 +81,31 @@ def test_a_freed_request_is_admitted_like_a_new_one(phase2: ModuleType) -> None:
     )
 
 
-def test_shared_blocks_stay_until_their_last_holder_goes(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 6)
+def test_shared_blocks_stay_until_their_last_holder_frees_them(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 6)
     first, second = make_request("A", 12), make_request("B", 12)
-    bench.allocate(first, 10)
-    bench.allocate(second, 3, hits=[1, 2])
-    bench.check(
-        "A block is counted once for each table that it stands in; blocks that nobody holds are not listed.",
-        "who holds block 1?",
+    harness.allocate(first, 10)
+    harness.allocate(second, 3, hits=[1, 2])
+    harness.check(
+        "A block counts once for each table that it stands in; blocks without a holder are not listed.",
+        "in which tables is block 1?",
         free_queue=[5, 6],
         holders={1: 2, 2: 2, 3: 1, 4: 1},
     )
-    bench.free(first)
-    bench.check(
-        "Blocks that B shares are not free when A goes.",
+    harness.free(first)
+    harness.check(
+        "Blocks that B shares are not free when A is.",
         "how many holders have blocks 1 and 2 left?",
         tables={"B": [1, 2, 4]},
         free_queue=[5, 6, 3],
         holders={1: 1, 2: 1, 4: 1},
     )
-    bench.free(second)
-    bench.check("With B the last holder goes.", "who is left?", free_queue=[5, 6, 3, 4, 2, 1], tables={}, holders={})
+    harness.free(second)
+    harness.check("B was the last holder.", "is a block left?", free_queue=[5, 6, 3, 4, 2, 1], tables={}, holders={})
 
 
 def test_usage_is_the_share_of_held_blocks(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 8)
+    harness = ManagerHarness(phase2, 8)
     first, second = make_request("A", 16), make_request("B", 24)
     for request, num_new, hits, usage in (
         (None, 0, [], 0.0),
@@ -117,44 +114,45 @@ def test_usage_is_the_share_of_held_blocks(phase2: ModuleType) -> None:
         (second, 8, [], 1.0),
     ):
         if request is not None:
-            bench.allocate(request, num_new, hits=hits)
-        compare(
-            "usage is the share of the usable blocks that somebody holds: a shared block once, the null block never.",
-            before=bench.story,
-            expected={"usage": usage},
-            yours={"usage": round(float(bench.kv.usage), 6)},
+            harness.allocate(request, num_new, hits=hits)
+        expect_equal(
+            {"usage": round(float(harness.kv.usage), 6)},
+            {"usage": usage},
+            rule="usage is held blocks over usable blocks: a shared block counts once, the null block never.",
+            situation=harness.history,
             hint="8 blocks can be held. How many are?",
         )
 
 
 @pytest.mark.parametrize(
-    ("num_computed", "uncached"),
+    ("num_computed", "dropped"),
     [(0, [1, 2, 3]), (3, [1, 2, 3]), (4, [2, 3]), (7, [2, 3]), (8, [3]), (11, [3]), (12, [])],
 )
-def test_blocks_that_were_never_computed_are_uncached(
-    phase2: ModuleType, num_computed: int, uncached: list[int]
+def test_blocks_that_were_not_computed_leave_the_cache(
+    phase2: ModuleType, num_computed: int, dropped: list[int]
 ) -> None:
-    bench = ManagerBench(phase2, 5)
+    harness = ManagerHarness(phase2, 5)
     request = make_request("A", 12)
-    bench.allocate(request, 12, advance=False)
+    harness.allocate(request, 12, advance=False)
     request.num_computed_tokens = num_computed
-    bench.cache.take_calls()
-    bench.free(request)
-    bench.check(
-        "Full blocks enter the cache when they are allocated. Those that were not computed to their end by the time "
-        "the request is freed hold nothing true: they are uncached. The others stay in the cache.",
-        "how many blocks do the computed tokens fill?",
-        cache_calls=[f"drop_uncomputed({uncached})"] if uncached else [],
+    harness.cache.take_calls()
+    harness.free(request)
+    harness.check(
+        "Full blocks enter the cache when they are allocated. A block that was not computed to its end when its "
+        "request is freed has wrong K and V: drop_uncomputed takes it out. The others stay in the cache. What counts "
+        "is the argument num_computed_tokens; the request's own counter may be 0 already.",
+        f"how many blocks do {num_computed} tokens fill?",
+        cache_calls=[f"drop_uncomputed({dropped})"] if dropped else [],
         free_queue=[4, 5, 3, 2, 1],
     )
 
 
-def test_looking_takes_nothing(phase2: ModuleType) -> None:
-    bench = ManagerBench(phase2, 4)
-    bench.allocate(make_request("A", 5), 5)
+def test_reading_changes_nothing(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 4)
+    harness.allocate(make_request("A", 5), 5)
     for _ in range(2):
-        bench.check(
-            "free_block_ids and ref_counts may be asked as often as you like.",
+        harness.check(
+            "free_block_ids and ref_counts can be called any number of times.",
             "do you take blocks out of the queue to list them?",
             tables={"A": [1, 2]},
             free_queue=[3, 4],
@@ -163,7 +161,26 @@ def test_looking_takes_nothing(phase2: ModuleType) -> None:
         )
 
 
+def test_what_was_read_does_not_change_later(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 4)
+    request = make_request("A", 9)
+    harness.allocate(request, 5)
+    counts, free = harness.kv.ref_counts(), harness.kv.free_block_ids()
+    harness.allocate(request, 4)
+    harness.holders(), harness.free_queue()
+    expect_equal(
+        {"ref_counts()": dict(counts), "free_block_ids()": [int(block_id) for block_id in free]},
+        {"ref_counts()": {1: 1, 2: 1}, "free_block_ids()": [3, 4]},
+        rule="ref_counts and free_block_ids return copies: they show the moment of the call.",
+        situation=[
+            *harness.history,
+            "compared: what both returned before the last call, after one more call of each",
+        ],
+        hint="do you return a dict or list that the manager goes on using?",
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_manager_agrees_with_a_slow_model(phase2: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([_manager_differs(phase2, rng, with_free=True) for _ in range(NUM_STATES)])
+    fail_with_smallest([manager_differs(phase2, rng, with_free=True) for _ in range(NUM_STATES)])

@@ -1,18 +1,45 @@
-"""What stands in for phase 4 in the tests of phase 2. Nothing here is to be filled in."""
+"""Stand-ins for the parts around phase 2. Nothing here is to be filled in."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm.seams.interfaces import BlockPool
 
 
+@dataclass(slots=True)
+class Commit:
+    """The call `cache_full_blocks(request_id, blocks, start, end)`."""
+
+    request_id: str
+    blocks: list[int]
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"cache_full_blocks({self.request_id}, {self.blocks}, {self.start}, {self.end})"
+
+
+@dataclass(slots=True)
+class Drop:
+    """The call `drop_uncomputed(blocks)`, its blocks in ascending order."""
+
+    blocks: list[int]
+
+    def __str__(self) -> str:
+        return f"drop_uncomputed({sorted(self.blocks)})"
+
+
 class RecordingPrefixCache:
-    """A prefix cache that finds what the test says, pins what it is told to, and writes down every call."""
+    """A prefix cache with the hits that the test sets. It pins the hit blocks and records every call.
+
+    Blocks may be committed or dropped in one call or one by one: calls that continue each other count as one.
+    """
 
     def __init__(self, hits: Mapping[str, Sequence[int]] | None = None) -> None:
         self.hits = dict(hits or {})
-        self.calls: list[str] = []
+        self.calls: list[str | Commit | Drop] = []
         self.cached: set[int] = set()
 
     def update_block_hashes(self, request: Request) -> None:
@@ -29,9 +56,13 @@ class RecordingPrefixCache:
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        blocks = [int(block_id) for block_id in block_ids[:num_full_blocks]]
-        self.calls.append(f"cache_full_blocks({request.request_id}, {blocks}, {num_cached_blocks}, {num_full_blocks})")
+        name, blocks = request.request_id, [int(block_id) for block_id in block_ids[:num_full_blocks]]
         self.cached.update(blocks[num_cached_blocks:])
+        last = self.calls[-1] if self.calls else None
+        if isinstance(last, Commit) and (last.request_id, last.end) == (name, num_cached_blocks):
+            last.blocks, last.end = blocks, num_full_blocks
+        else:
+            self.calls.append(Commit(name, blocks, num_cached_blocks, num_full_blocks))
 
     def evict(self, block_id: int) -> bool:
         self.calls.append(f"evict({block_id})")
@@ -40,9 +71,12 @@ class RecordingPrefixCache:
         return was_cached
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        if block_ids:
-            self.calls.append(f"drop_uncomputed({sorted(int(block_id) for block_id in block_ids)})")
-            self.cached.difference_update(int(block_id) for block_id in block_ids)
+        blocks = [int(block_id) for block_id in block_ids]
+        self.cached.difference_update(blocks)
+        if self.calls and isinstance(self.calls[-1], Drop):
+            self.calls[-1].blocks += blocks
+        elif blocks:
+            self.calls.append(Drop(blocks))
 
     def cached_blocks(self) -> dict[int, bytes]:
         return {block_id: bytes([block_id]) for block_id in sorted(self.cached)}
@@ -52,12 +86,12 @@ class RecordingPrefixCache:
 
     def take_calls(self) -> list[str]:
         """Return the calls since the last time."""
-        calls, self.calls = self.calls, []
+        calls, self.calls = [str(call) for call in self.calls], []
         return calls
 
 
 class LookCounter:
-    """How often somebody looked at one of the blocks."""
+    """How often one of the blocks was read, changed, compared or hashed."""
 
     count = 0
 

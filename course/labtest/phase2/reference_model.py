@@ -1,6 +1,6 @@
 """A slow block pool: one list of free blocks, one list per request. The random tests compare with it.
 
-Nothing is counted on the way. Who holds a block is found by looking through all the tables.
+Nothing is counted on the way: the holders of a block are found by searching all tables.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ class ListPool:
         return sum(table.count(block_id) for table in self.tables.values())
 
     def holders(self) -> dict[int, int]:
-        """Return the number of holders of every block that somebody holds."""
+        """Return the number of holders of every held block."""
         counts = {block_id: self.num_holders(block_id) for block_id in range(self.num_gpu_blocks)}
         return {block_id: count for block_id, count in counts.items() if count}
 
     def usage(self) -> float:
-        """Return the share of the blocks that somebody holds; the null block does not count."""
+        """Return the share of the blocks that requests hold; the null block does not count."""
         return len(self.holders()) / (self.num_gpu_blocks - 1)
 
     def allocate(
         self, name: str, num_computed: int, num_known: int, num_new: int, hits: Sequence[int], num_lookahead: int
     ) -> tuple[list[int] | None, list[str]]:
-        """Return the new blocks (None: refused) and the calls that the prefix cache gets to see."""
+        """Return the new blocks (None: refused) and the calls of the prefix cache."""
         admitted = name not in self.tables
         table = list(hits) if admitted else self.tables[name]
         free_after_hits = [block_id for block_id in self.free_blocks if block_id not in hits]
@@ -55,7 +55,7 @@ class ListPool:
         return new_blocks, calls
 
     def free(self, name: str, num_computed: int) -> list[str]:
-        """Return the calls that the prefix cache gets to see."""
+        """Return the calls of the prefix cache."""
         table = self.tables.pop(name, [])
         self.free_blocks += [block_id for block_id in reversed(table) if not self.num_holders(block_id)]
         unfinished = table[self._num_full(num_computed) :]

@@ -15,7 +15,7 @@ class PagedKVCacheManager:
         self.pool = BlockPool(num_gpu_blocks, prefix_cache)
         self.tables: defaultdict[str, list[int]] = defaultdict(list)
 
-    num_free_blocks = property(lambda self: len(self.pool.free_queue.block_ids()))
+    num_free_blocks = property(lambda self: self.pool.free_queue.num_free_blocks)
     usage = property(lambda self: (self.num_usable_blocks - self.num_free_blocks) / self.num_usable_blocks)
 
     def get_computed_blocks(self, request: Request) -> list[int]:

@@ -1,0 +1,173 @@
+"""A harness for the learner's free queue and block pool: it records every call for the report."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+from course.labtest.block_ids import as_block_ids
+from course.labtest.expect import expect_equal, explained, lab_failure
+from course.labtest.phase2.doubles import RecordingPrefixCache
+from course.labtest.phase2.symptoms import SENTINEL_HINT, SENTINEL_RULE
+from course.sandbox.frames import learners_frames
+from mini_vllm.core.block import KVCacheBlock
+
+
+@dataclass(frozen=True, slots=True)
+class CrashHint:
+    """A question for an exception of this kind, raised inside of that function, with that word in its message."""
+
+    kind: type[Exception] | tuple[type[Exception], ...]
+    question: str
+    inside: str = ""
+    word: str = ""
+
+    def fits(self, error: Exception) -> bool:
+        functions = [frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__)]
+        is_inside = not self.inside or self.inside in functions
+        return isinstance(error, self.kind) and is_inside and self.word in str(error)
+
+
+@contextmanager
+def learners_call(history: Sequence[str], hints: Sequence[CrashHint] = ()) -> Iterator[None]:
+    """Add the situation to an exception of the learner's code, and the first hint that fits."""
+    try:
+        with explained(history):
+            yield
+    except Exception as error:
+        question = next((hint.question for hint in hints if hint.fits(error)), "")
+        if question:
+            error.add_note(f"Hint: {question}")
+        raise
+
+
+class QueueHarness:
+    """The learner's free queue, and the blocks that go in and out of it."""
+
+    def __init__(self, phase2: ModuleType, block_ids: Sequence[int]) -> None:
+        self.popped = -1
+        self.history = [f"queue = FreeKVCacheBlockQueue(blocks {list(block_ids)})"]
+        self.blocks = {block_id: KVCacheBlock(block_id) for block_id in block_ids}
+        self.queue = phase2.FreeKVCacheBlockQueue([self.blocks[block_id] for block_id in block_ids])
+
+    def append(self, block_id: int) -> None:
+        self.history.append(f"append({block_id})")
+        with learners_call(self.history):
+            self.queue.append(self.blocks.setdefault(block_id, KVCacheBlock(block_id)))
+
+    def remove(self, block_id: int) -> None:
+        self.history.append(f"remove({block_id})")
+        with learners_call(self.history):
+            self.queue.remove(self.blocks.setdefault(block_id, KVCacheBlock(block_id)))
+
+    def popleft(self) -> int:
+        self.history.append("popleft()")
+        with learners_call(self.history):
+            self.popped = int(self.queue.popleft().block_id)
+        self.history[-1] += f" -> {self.popped}"
+        return self.popped
+
+    def use_another(self) -> None:
+        """Make a second queue, of other blocks, and use both of its ends."""
+        self.history.append("another queue is made of the blocks 91 to 93: popleft() and append(91) there")
+        with learners_call(self.history):
+            another = type(self.queue)([KVCacheBlock(block_id) for block_id in (91, 92, 93)])
+            another.append(another.popleft())
+
+    def state(self) -> dict[str, object]:
+        """Return what the queue reports."""
+        with learners_call(self.history):
+            ids, count = self.queue.block_ids(), self.queue.num_free_blocks
+        return {"block_ids()": as_block_ids(ids, "block_ids", self.history), "num_free_blocks": count}
+
+    def check(self, rule: str, hint: str, left: Sequence[int], popped: int | None = None) -> None:
+        """Compare the queue with the ids that must be left, front first."""
+        expected: dict[str, object] = {"block_ids()": list(left), "num_free_blocks": len(left)}
+        yours = self.state()
+        if popped is not None:
+            expected["popleft()"], yours["popleft()"] = popped, self.popped
+        if (self.popped < 0 and popped is not None) or any(block_id < 0 for block_id in _ids(yours)):
+            rule, hint = SENTINEL_RULE, SENTINEL_HINT
+        expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
+
+
+def _ids(state: Mapping[str, object]) -> list[int]:
+    ids = state["block_ids()"]
+    assert isinstance(ids, list)
+    return ids
+
+
+def check_value_error(act: Callable[[], object], rule: str, history: Sequence[str], hint: str) -> None:
+    """Fail with a report unless `act` raises `ValueError`."""
+    try:
+        answer = act()
+    except NotImplementedError:
+        raise
+    except ValueError:
+        return
+    except Exception as error:  # the learner reads its name in the report
+        answer = f"raised {type(error).__name__}: {error}"
+    else:
+        answer = f"no error; returned {answer!r}"
+    lab_failure(rule=rule, situation=list(history), expected="ValueError", yours=answer, hint=hint)
+
+
+class PoolHarness:
+    """The learner's block pool, seen through the blocks that it hands out."""
+
+    def __init__(self, phase2: ModuleType, num_gpu_blocks: int) -> None:
+        self.history = [f"pool = BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"]
+        self.cache = RecordingPrefixCache()
+        with learners_call(self.history):
+            self.pool = phase2.BlockPool(num_gpu_blocks, self.cache)
+
+    def get_new_blocks(self, num_blocks: int) -> list[int]:
+        self.history.append(f"get_new_blocks({num_blocks})")
+        with learners_call(self.history):
+            answer = self.pool.get_new_blocks(num_blocks)
+        block_ids = as_block_ids(answer, "get_new_blocks", self.history)
+        self.history[-1] += f" -> {block_ids}"
+        return block_ids
+
+    def touch(self, *block_ids: int) -> None:
+        for block_id in block_ids:
+            self.history.append(f"touch({block_id})")
+            with learners_call(self.history):
+                self.pool.touch(block_id)
+
+    def free_blocks(self, block_ids: Sequence[int]) -> None:
+        """Free a list of blocks, and see that the list stays as it is."""
+        given = list(block_ids)
+        self.history.append(f"free_blocks({given})")
+        with learners_call(self.history):
+            self.pool.free_blocks(given)
+        expect_equal(
+            given,
+            list(block_ids),
+            rule="free_blocks leaves the list that it is given as it is: the list is the caller's.",
+            situation=self.history,
+            hint="which of your lines changes the order or the length of `block_ids`?",
+        )
+
+    def use_another(self) -> None:
+        """Make a second pool, and use it."""
+        self.history.append("another pool of 4 blocks is made: get_new_blocks(2), touch(1), free_blocks([2]) there")
+        with learners_call(self.history):
+            another = type(self.pool)(4, RecordingPrefixCache())
+            another.get_new_blocks(2)
+            another.touch(1)
+            another.free_blocks([2])
+
+    def check_handed_out(self, rule: str, hint: str, num_blocks: int, expected: Sequence[int]) -> None:
+        """Take blocks; compare which they are, and whether just these were evicted, in this order."""
+        self.cache.take_calls()
+        yours = self.get_new_blocks(num_blocks)
+        if any(block_id < 0 for block_id in yours):
+            rule, hint = SENTINEL_RULE, SENTINEL_HINT
+        expect_equal(
+            {"handed out": yours, "cache calls": self.cache.take_calls()},
+            {"handed out": list(expected), "cache calls": [f"evict({block_id})" for block_id in expected]},
+            rule=rule,
+            situation=self.history,
+            hint=hint,
+        )

@@ -1,0 +1,87 @@
+"""Graded tests of task 2.3: all blocks or none."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest.phase2.manager_harness import ManagerHarness
+from course.labtest.support import make_request
+
+
+def test_all_blocks_or_none(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 4)
+    first, second = make_request("A", 40), make_request("B", 40)
+    harness.allocate(first, 6)
+    harness.cache.take_calls()
+    harness.allocate(first, 11)
+    harness.check(
+        "A request gets all its blocks or none. None is a refusal, and a refusal changes nothing.",
+        "3 more blocks are needed and 2 are free. What may have happened when you return None?",
+        returned=None,
+        tables={"A": [1, 2]},
+        num_free=2,
+        cache_calls=[],
+    )
+    harness.allocate(second, 9)
+    harness.check(
+        "A new request that is refused holds nothing, and no method of the prefix cache is called.",
+        "do you make its table before you know that there is memory?",
+        returned=None,
+        tables={"A": [1, 2]},
+        num_free=2,
+        cache_calls=[],
+    )
+    harness.allocate(first, 10)
+    harness.check("2 needed, 2 free: that is enough.", "which comparison refuses here?", returned=[3, 4], num_free=0)
+
+
+@pytest.mark.parametrize("num_usable", [1, 50, 1000])
+def test_a_request_can_have_every_block(phase2: ModuleType, num_usable: int) -> None:
+    harness = ManagerHarness(phase2, num_usable)
+    request = make_request("A", 4 * num_usable)
+    harness.allocate(request, 4 * num_usable - 1)
+    harness.raw_answer = harness.answer = [len(harness.answer or [])]
+    harness.history[-1] = harness.history[-1].partition("  -> ")[0]
+    harness.check(
+        "The last free block is handed out like any other: no reserve is kept.",
+        "how many blocks are needed, and how many are free?",
+        returned=[num_usable],
+        num_free=0,
+    )
+
+
+def test_room_in_the_last_block_needs_no_free_block(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 2)
+    request = make_request("A", 20)
+    harness.allocate(request, 6)
+    harness.allocate(request, 2)
+    harness.check(
+        "No block is free, but the last block of the request has room: it is served.",
+        "how many blocks does it need?",
+        returned=[],
+        num_free=0,
+    )
+    harness.allocate(request, 1)
+    harness.check(
+        "No block is free, and the last one is full.", "what is 9 / 4, rounded up?", returned=None, num_free=0
+    )
+
+
+def test_a_refused_request_succeeds_when_blocks_are_free_again(phase2: ModuleType) -> None:
+    harness = ManagerHarness(phase2, 4)
+    first, second = make_request("A", 12), make_request("B", 8)
+    harness.allocate(first, 12)
+    for call in range(2):
+        harness.allocate(second, 8)
+        harness.check("1 of 2 blocks is free: refused.", "how many are free?", returned=None, num_free=1)
+        if call == 0:
+            harness.free(make_request("never seen", 1))
+    harness.kv.free(first, first.num_computed_tokens)
+    harness.history.append("free(A, num_computed_tokens=12)")
+    harness.allocate(second, 8)
+    harness.check(
+        "The answer depends on the memory now: the same call that was refused succeeds when blocks are free.",
+        "what does your code remember of a refusal?",
+        returned=[4, 3],
+        tables={"B": [4, 3]},
+    )
