@@ -48,8 +48,8 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
 
 
 @contextmanager
-def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "") -> Iterator[None]:
-    """Add the situation to an exception of the learner's code, and a hint if there is one.
+def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
+    """Add rule and situation to an exception of the learner's code, and a hint if there is one.
 
     The hint is for a `ValueError`, `IndexError` or `KeyError`; other exceptions have their own.
     """
@@ -58,6 +58,8 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
     except NotImplementedError:
         raise
     except (Exception, OutOfTime) as error:
+        if rule:
+            error.add_note(f"The rule: {rule}")
         lines = ["The situation:", *situation[-MOST_LINES:]]
         if calls:
             lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]

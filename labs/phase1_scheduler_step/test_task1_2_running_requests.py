@@ -5,12 +5,11 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase1.cases import NUM_STATES, SEEDS, _steps_differ, check_step, decoding
-from course.labtest.phase1.situations import (
-    Situation,
-    random_situation,
-)
-from course.labtest.support import fail_with_smallest, make_request
+from course.labtest.expect import fail_with_smallest
+from course.labtest.phase1.cases import NUM_STATES, SEEDS, check_step, decoding, steps_differ
+from course.labtest.phase1.random_cases import random_situation
+from course.labtest.phase1.situations import Situation
+from course.labtest.support import make_request
 
 
 def test_running_served_in_order_until_the_budget_ends(phase1: ModuleType) -> None:
@@ -18,7 +17,8 @@ def test_running_served_in_order_until_the_budget_ends(phase1: ModuleType) -> No
     check_step(
         phase1,
         Situation(running, [], budget=10),
-        rule="Running requests are served in the order of RUNNING, and the last one gets what is left of the budget.",
+        rule="Running requests are served in the order of RUNNING, whatever their priority and arrival time, and the "
+        "last one gets what is left of the budget.",
         hint="how much of the budget is left after C, and who comes next?",
         plan="C:7  A:3",
         running="[C 2/9, A 2/9, B 2/9]",
@@ -33,7 +33,7 @@ def test_decodes_and_prefills_are_one_rule(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation([decoding("D"), make_request("P", 20, num_computed_tokens=5), resumed], []),
-        rule="A request wants num_tokens - num_computed_tokens tokens; prompt and output tokens count alike.",
+        rule="A request has num_tokens - num_computed_tokens tokens to compute; prompt and output tokens count alike.",
         hint="which two counters tell you how far behind a request is?",
         plan="D:1  P:15  R:5",
         running="[D 7/8, P 5/20, R 4/9]",
@@ -42,13 +42,13 @@ def test_decodes_and_prefills_are_one_rule(phase1: ModuleType) -> None:
     )
 
 
-def test_nobody_there_is_an_empty_plan(phase1: ModuleType) -> None:
+def test_without_requests_the_plan_is_empty(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation([], [], budget=10),
-        rule="With nobody there the plan is empty and the budget untouched.",
+        rule="Without requests the plan is empty and the budget untouched.",
         hint="what does your code do before it looks at the first request?",
-        plan="nobody",
+        plan="empty",
         running="[]",
         waiting="[]",
         budget_left=10,
@@ -61,7 +61,7 @@ def test_zero_tokens_means_skipped_not_stopped(phase1: ModuleType) -> None:
         Situation([decoding("A"), decoding("B")], [], not_now=["A"]),
         rule="A running request that the chunk policy gives 0 tokens is skipped: no memory is asked for it, "
         "it is not in the plan, and the next one is served.",
-        hint="does B have to wait because A got nothing?",
+        hint="A gets 0 tokens in this step. What does that mean for A, and what for the requests behind it?",
         plan="B:1",
         running="[A 7/8, B 7/8]",
         waiting="[]",
@@ -82,14 +82,15 @@ def test_an_empty_list_is_not_a_refusal(phase1: ModuleType) -> None:
     )
 
 
-def test_refused_without_eviction_is_skipped(phase1: ModuleType) -> None:
+def test_a_refused_request_is_skipped_if_no_request_is_preempted(phase1: ModuleType) -> None:
     running = [decoding("A", 4), make_request("B", 12, num_computed_tokens=4), decoding("C", 5), decoding("D", 6)]
     check_step(
         phase1,
         Situation(running, [], budget=10, num_blocks=6, block_size=4),
-        rule="A request that gets no memory, and for which nobody is evicted, sits this step out: it stays RUNNING, "
-        "it costs no budget, and the others go on.",
-        hint="make_room said False and B is RUNNING still. What of B may be in the plan or missing in the budget?",
+        rule="A request that gets no memory, and for which no request is preempted, is skipped in this step: it stays "
+        "RUNNING, it costs no budget, and the others are served.",
+        hint="make_room returns False for B here, and B stays RUNNING. What of B may be in the plan or missing in the "
+        "budget?",
         plan="A:1  C:1  D:1",
         running="[A 3/4, B 4/12, C 4/5, D 5/6]",
         waiting="[]",
@@ -97,25 +98,26 @@ def test_refused_without_eviction_is_skipped(phase1: ModuleType) -> None:
         calls=[
             "kv.allocate_slots(A, 1) -> []",
             "kv.allocate_slots(B, 8) -> None",
-            "preemption.make_room(B, 8) -> False (evicted: nobody)",
+            "preemption.make_room(B, 8) -> False (preempted: none)",
             "kv.allocate_slots(C, 1) -> [...]",
             "kv.allocate_slots(D, 1) -> []",
         ],
     )
 
 
-def test_make_room_holds_the_slots_already(phase1: ModuleType) -> None:
+def test_make_room_has_allocated_the_slots(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation([decoding("A", 5), decoding("B", 5)], [], num_blocks=2, block_size=4, evictions={"A": ["B"]}),
-        rule="make_room returned True: the slots are held. The request enters the plan, and memory is not asked again.",
+        rule="When make_room returns True, the request holds its slots: it enters the plan, and memory is not asked "
+        "again.",
         hint="what does the docstring of `Preemption.make_room` promise when it returns True?",
         plan="A:1",
         running="[A 4/5]",
         waiting="[B 0/5]",
         budget_left=999,
         preempted=[("B", "A", 0)],
-        calls=["kv.allocate_slots(A, 1) -> None", "preemption.make_room(A, 1) -> True (evicted: B)"],
+        calls=["kv.allocate_slots(A, 1) -> None", "preemption.make_room(A, 1) -> True (preempted: B)"],
     )
 
 
@@ -124,8 +126,8 @@ def test_a_victim_further_back_is_not_served(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation(running, [], num_blocks=6, block_size=4, evictions={"A": ["C", "B"]}),
-        rule="A request that gave way earlier in this step is not RUNNING any more: skip it, and serve the rest.",
-        hint="your loop goes over a copy of RUNNING. Who in that copy has lost its blocks meanwhile?",
+        rule="A request that was preempted earlier in this step is not RUNNING any more: skip it, and serve the rest.",
+        hint="C and B lose their blocks while A is served. How does your loop notice when it comes to them?",
         plan="A:1  D:1",
         running="[A 4/5, D 6/7]",
         waiting="[B 0/5, C 0/6]",
@@ -133,14 +135,14 @@ def test_a_victim_further_back_is_not_served(phase1: ModuleType) -> None:
     )
 
 
-def test_a_planned_victim_gives_its_tokens_back(phase1: ModuleType) -> None:
+def test_a_planned_victim_returns_its_tokens_to_the_budget(phase1: ModuleType) -> None:
     running = [make_request(name, 12, num_computed_tokens=4) for name in "ABC"]
     check_step(
         phase1,
         Situation(running, [], budget=10, threshold=6, num_blocks=5, block_size=4, evictions={"B": ["A"]}),
-        rule="make_room took A out of the plan and put its 6 tokens back into `step.token_budget`: the next ones "
-        "may use them. B keeps the number it was refused for.",
-        hint="do you count the budget in `step.token_budget`, or in a variable that make_room cannot see?",
+        rule="make_room takes A out of the plan and returns its 6 tokens to `scheduler_output.token_budget`: the next "
+        "requests may use them. B keeps the number it was refused for.",
+        hint="do you count the budget in `scheduler_output.token_budget`, or in a variable that make_room cannot see?",
         plan="B:4  C:6",
         running="[B 4/12, C 4/12]",
         waiting="[A 0/12]",
@@ -155,7 +157,7 @@ def test_self_preemption_ends_the_phase(phase1: ModuleType) -> None:
         phase1,
         Situation(running, [], num_blocks=5, block_size=4, evictions={"B": ["B"]}),
         rule="A request that was its own victim ends the RUNNING phase: those behind it are not served.",
-        hint="make_room said False. How can you tell 'nobody may be evicted' from 'it was its own victim'?",
+        hint="make_room returns False for B. How can you tell 'no request was preempted' from 'B was its own victim'?",
         plan="A:1",
         running="[A 7/8, C 7/8]",
         waiting="[B 0/5]",
@@ -164,7 +166,7 @@ def test_self_preemption_ends_the_phase(phase1: ModuleType) -> None:
         calls=[
             "kv.allocate_slots(A, 1) -> []",
             "kv.allocate_slots(B, 1) -> None",
-            "preemption.make_room(B, 1) -> False (evicted: B)",
+            "preemption.make_room(B, 1) -> False (preempted: B)",
         ],
     )
 
@@ -174,9 +176,10 @@ def test_self_preemption_after_other_victims(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation(running, [], num_blocks=7, block_size=4, evictions={"B": ["D", "A", "B"]}),
-        rule="A request may take others down before it goes itself: victims leave the plan and nobody else is served.",
-        hint="A was planned and then evicted. Does your plan hold it still, and did C get in after B's end?",
-        plan="nobody",
+        rule="A request may preempt others before it is its own victim: victims leave the plan, and no other request "
+        "is served.",
+        hint="A is planned and then preempted for B, which is its own last victim. May A or C be in the plan?",
+        plan="empty",
         running="[C 7/8]",
         waiting="[B 0/5, A 0/8, D 0/8]",
         budget_left=1000,
@@ -188,5 +191,5 @@ def test_self_preemption_after_other_victims(phase1: ModuleType) -> None:
 def test_running_phase_agrees_with_a_slow_model(phase1: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     fail_with_smallest(
-        [_steps_differ(phase1, random_situation(rng, anybody_waits=False), num_steps=1) for _ in range(NUM_STATES)]
+        [steps_differ(phase1, random_situation(rng, with_waiting=False), num_steps=1) for _ in range(NUM_STATES)]
     )

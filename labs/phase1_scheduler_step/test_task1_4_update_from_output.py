@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
+from course.labtest.expect import difference_report, fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS
+from course.labtest.phase1.random_cases import random_update
 from course.labtest.phase1.reference_model import plain_update
-from course.labtest.phase1.situations import (
-    EOS,
-    Update,
-    caught_up,
-    random_update,
-)
-from course.labtest.support import difference, fail_with_smallest
+from course.labtest.phase1.updates import EOS, Update, caught_up
 
 
 def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
@@ -65,9 +61,9 @@ def test_every_way_to_end(
     request = caught_up("A", 2, num_prompt=4, **request_kwargs)
     Update([request, caught_up("B", num_prompt=1)], {"A": [token_id], "B": [11]}, max_model_len=max_model_len).check(
         phase1,
-        "check_stop says whether a request is over. If it is: its status is final, its last token is kept, its "
+        "check_stop returns whether a request is finished. If it is: its status is final, its last token is kept, its "
         "blocks are freed and it leaves RUNNING. If it is not: it goes on.",
-        "do you ask check_stop after each token, with the max_model_len that you were given?",
+        "do you call check_stop after each token, with the max_model_len that you were given?",
         returned={"A": [token_id], "B": [11]},
         running="A B" if reason is None else "B",
         finished={} if reason is None else {"A": reason},
@@ -80,8 +76,8 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
     running = [caught_up("A"), caught_up("B", max_tokens=2), caught_up("C")]
     Update(running, {"A": [11, EOS, 12, EOS], "B": [11, 12, 13], "C": [11, 12, 13]}).check(
         phase1,
-        "A step may sample several tokens of a request. Those behind the one that ends it never happened, and a "
-        "request is freed once.",
+        "A step may sample several tokens of a request. Those behind the one that ends it are dropped, and a request "
+        "is freed once.",
         "do you append all tokens first and look for a stop afterwards, or look after each one?",
         returned={"A": [11, EOS], "B": [11, 12], "C": [11, 12, 13]},
         running="C",
@@ -90,12 +86,12 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
     )
 
 
-def test_requests_end_in_the_order_of_the_step(phase1: ModuleType) -> None:
+def test_requests_finish_in_the_order_of_the_step(phase1: ModuleType) -> None:
     running = [caught_up(name) for name in "ABCD"]
     sampled = {"A": [EOS], "B": [EOS], "C": [11], "D": [EOS]}
     Update(running, sampled, planned="DCBA").check(
         phase1,
-        "The requests are gone through in the order of the step, so their blocks come back in that order.",
+        "The requests are updated in the order of the step, so their blocks are freed in that order.",
         "over which of the dictionaries does your loop go?",
         returned=sampled,
         running="C",
@@ -104,7 +100,7 @@ def test_requests_end_in_the_order_of_the_step(phase1: ModuleType) -> None:
     )
 
 
-def test_neighbors_end_together_and_the_order_stays(phase1: ModuleType) -> None:
+def test_neighbours_finish_together_and_the_order_stays(phase1: ModuleType) -> None:
     running = [caught_up(name) for name in "DBEAC"]
     sampled = {"B": [EOS], "D": [11], "E": [EOS], "C": [11], "A": [11]}
     Update(running, sampled).check(
@@ -118,22 +114,22 @@ def test_neighbors_end_together_and_the_order_stays(phase1: ModuleType) -> None:
     )
 
 
-def test_a_gone_request_is_passed_over(phase1: ModuleType) -> None:
+def test_an_aborted_request_is_skipped(phase1: ModuleType) -> None:
     Update([caught_up("B")], {"A": [11], "B": [12]}, planned="AB", gone="A").check(
         phase1,
-        "A request that is not in `requests` any more is passed over: its token is nobody's.",
-        "what does your code do with an id of the step that `requests` does not know?",
+        "A request that is no longer in `requests` is skipped, and its token is dropped.",
+        "what does your code do with an id of the step that is no key of `requests`?",
         returned={"B": [12]},
         running="B",
     )
 
 
-def test_who_got_no_token_is_not_in_the_answer(phase1: ModuleType) -> None:
+def test_a_request_without_a_token_is_not_in_the_answer(phase1: ModuleType) -> None:
     running = [caught_up("A"), caught_up("B"), caught_up("C")]
     Update(running, {"B": [11], "C": []}).check(
         phase1,
         "A request in the middle of its prompt gets no token: it is left alone and is not in the answer.",
-        "neither A nor C sampled. What does `sampled_token_ids` say about the one, and what about the other?",
+        "neither A nor C sampled. What does `sampled_token_ids` hold for A, and what for C?",
         returned={"B": [11]},
         running="A B C",
     )
@@ -142,10 +138,37 @@ def test_who_got_no_token_is_not_in_the_answer(phase1: ModuleType) -> None:
 def test_nothing_sampled_changes_nothing(phase1: ModuleType) -> None:
     Update([caught_up("A"), caught_up("B")], {}).check(
         phase1,
-        "A step in which nobody samples returns an empty dictionary and changes nothing.",
+        "A step in which no request samples returns an empty dictionary and changes nothing.",
         "what do you return when no request got a token?",
         returned={},
         running="A B",
+    )
+
+
+def test_token_0_is_a_token_like_any_other(phase1: ModuleType) -> None:
+    running = [caught_up("A"), caught_up("B"), caught_up("C", stop_token_ids=(0,))]
+    Update(running, {"A": [0], "B": [11, 0, 12], "C": [0, 11]}).check(
+        phase1,
+        "Token ids begin at 0: token 0 is kept, and it may be a stop token.",
+        "`if token_id` and `if token_id is not None` differ for one id. Which?",
+        returned={"A": [0], "B": [11, 0, 12], "C": [0]},
+        running="A B",
+        finished={"C": "stop"},
+        freed="C",
+        stop_reasons={"C": 0},
+    )
+
+
+def test_plan_and_sampled_tokens_are_left_as_they_are(phase1: ModuleType) -> None:
+    running = [caught_up("A"), caught_up("B")]
+    Update(running, {"A": [11, EOS, 12], "B": [12]}).check(
+        phase1,
+        "The plan, the sampled tokens and `requests` belong to the caller, who goes on with them: look, do not change.",
+        "which of your lines removes something from an argument, or shortens a list in it?",
+        returned={"A": [11, EOS], "B": [12]},
+        running="B",
+        finished={"A": "stop"},
+        freed="A",
     )
 
 
@@ -158,12 +181,13 @@ def test_updates_agree_with_a_slow_model(phase1: ModuleType, seed: int) -> None:
         expected = plain_update(update)
         update.apply(phase1)
         reports.append(
-            difference(
-                "A random update does not follow the numbered rules in the starter.",
-                before=update.before,
-                expected=expected,
-                yours=update.outcome(),
-                hint="take the requests in the order of the step and their tokens one by one: where do you part?",
+            difference_report(
+                update.outcome(),
+                expected,
+                rule="A random update does not follow the rules in the handout.",
+                situation=update.before,
+                hint="take the requests in the order of the step and their tokens one by one: which is the first that "
+                "differs?",
             )
         )
     fail_with_smallest(reports)

@@ -23,7 +23,7 @@ MISTAKES = {
     "a new list in the place of the caller's": (
         1,
         ("running[:] = [request", "running = [request"),
-        "the caller's list still holds everybody. Does your code change it, or make a new list",
+        "the caller's list still holds every request. Does your code change it, or make a new list",
     ),
     "entries removed in a loop over the list": (
         1,
@@ -32,7 +32,7 @@ MISTAKES = {
     ),
     "a refusal that is forgotten": (
         1,
-        ("    if everybody_got_memory:\n", "    if True:\n"),
+        ("    if memory_sufficed:\n", "    if True:\n"),
         "a running request was refused, and then your code looked at B of WAITING",
     ),
     "hit blocks that are filled again": (

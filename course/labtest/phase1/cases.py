@@ -1,23 +1,17 @@
-"""Situations and checks that several tasks of phase 1 use."""
+"""Checks that several tasks of phase 1 use. Nothing here is to be filled in."""
 
 from collections.abc import Sequence
 from types import ModuleType
 
+from course.labtest.expect import difference_report, expect_equal
 from course.labtest.phase1.reference_model import PlainScheduler
-from course.labtest.phase1.situations import (
-    Scene,
-    Situation,
-    describe,
-    describe_plan,
-)
-from course.labtest.phase1.symptoms import symptom_of_step
-from course.labtest.support import compare, difference, make_request
+from course.labtest.phase1.situations import Scene, Situation, describe_plan
+from course.labtest.phase1.symptoms import Advice, symptom_of_step
+from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 
 SEEDS = (1, 2, 3, 4, 5)
-
-
 NUM_STATES = 60
 
 
@@ -39,61 +33,90 @@ def check_step(
     preempted: Sequence[tuple[str, str, int]] = (),
     calls: Sequence[str] | None = None,
     use_your_clamp: bool = False,
-) -> None:
-    """Take one step and compare all that it decided with what the test says."""
-    statuses = {r.request_id: r.status.name for r in situation.waiting} | {name: "PREEMPTED" for name, *_ in preempted}
-    statuses |= {entry.split()[0]: "RUNNING" for entry in running.strip("[]").split(", ") if entry}
-    running_before = [r.request_id for r in situation.running]
+) -> Scene:
+    """Take one step and compare everything it decided with what the test expects; return the scene for another."""
     scene = Scene(situation)
     if use_your_clamp:
         scene.chunks.clamp = phase1.clamp
-    yours = scene.outcome(scene.take_step(phase1))
+    check_next_step(
+        phase1,
+        scene,
+        rule=rule,
+        hint=hint,
+        plan=plan,
+        running=running,
+        waiting=waiting,
+        budget_left=budget_left,
+        preempted=preempted,
+        calls=calls,
+    )
+    return scene
+
+
+def check_next_step(
+    phase1: ModuleType,
+    scene: Scene,
+    *,
+    rule: str,
+    hint: str,
+    plan: str,
+    running: str,
+    waiting: str,
+    budget_left: int | None = None,
+    preempted: Sequence[tuple[str, str, int]] = (),
+    calls: Sequence[str] | None = None,
+) -> None:
+    """Take a step in a scene, compare, and count its tokens as computed."""
+    statuses = {name: request.status.name for name, request in scene.requests.items()}
+    statuses |= {name: "PREEMPTED" for name, *_ in preempted}
+    statuses |= {entry.split()[0]: "RUNNING" for entry in running.strip("[]").split(", ") if entry}
+    scheduler_output = scene.take_step(phase1, rule)
     expected: dict[str, object] = {
         "plan": plan,
         "RUNNING": running,
         "WAITING": waiting,
         "statuses": {name: statuses[name] for name in sorted(statuses)},
         "preempted": list(preempted),
+        "also changed": [],
     }
     if budget_left is not None:
         expected["budget left"] = budget_left
     if calls is not None:
         expected["calls"] = list(calls)
-    better_rule, better_hint = symptom_of_step(scene.log, running_before, yours)
-    compare(
-        better_rule or rule,
-        before=scene.before,
-        expected=expected,
-        yours=yours,
-        hint=better_hint or hint,
-        calls=scene.log,
+    outcome = scene.outcome(scheduler_output)
+    yours = {label: outcome[label] for label in expected}
+    if yours != expected:
+        rule, hint = symptom_in(scene, outcome) or (rule, hint)
+    expect_equal(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log)
+    scene.advance(scheduler_output)
+
+
+def symptom_in(scene: Scene, outcome: dict[str, object]) -> Advice | None:
+    """Return (rule, hint) if the scene's last step shows a known mistake."""
+    ranks = {name: (request.priority, request.arrival_time) for name, request in scene.requests.items()}
+    return symptom_of_step(
+        scene.log, scene.running_before, scene.waiting_before, ranks, scene.situation.budget, outcome
     )
 
 
-def _steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> str:
+def steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> str:
     """Take steps beside the slow model; return the report of the first that differs."""
     model, scene = PlainScheduler(situation), Scene(situation)
     plans: list[tuple[SchedulerOutput, str]] = []
     for number in range(1, num_steps + 1):
-        running_before = [r.request_id for r in scene.running]
-        queues = f"before  RUNNING {describe(scene.running)}  WAITING {describe(list(scene.waiting))}"
-        scene.log.clear()
-        step = scene.take_step(phase1)
+        scheduler_output = scene.take_step(phase1)
         model.step()
-        yours = scene.outcome(step)
-        rule, hint = symptom_of_step(scene.log, running_before, yours)
-        report = difference(
-            rule or f"Step {number} of a random case does not follow the numbered rules in the starter.",
-            before=[queues, *scene.before[1:]],
-            expected=model.outcome() | {"plans of earlier steps": [plan for _, plan in plans]},
-            yours=yours
-            | {"plans of earlier steps": [describe_plan(one.num_scheduled_tokens.items()) for one, _ in plans]},
-            hint=hint or "go through the numbered rules with these requests; at which of your calls do you leave them?",
-            calls=scene.log,
-        )
-        if report:
-            return report
-        plans.append((step, describe_plan(model.plan)))
+        yours = scene.outcome(scheduler_output)
+        plans_now = [describe_plan(one.num_scheduled_tokens.items()) for one, _ in plans]
+        expected = model.outcome() | {"plans of earlier steps": [plan for _, plan in plans]}
+        if yours | {"plans of earlier steps": plans_now} != expected:
+            rule, hint = symptom_in(scene, yours) or (
+                f"Step {number} of a random case does not follow the rules in the handout.",
+                "go through the rules with these requests; which of your calls is the first that they do not ask for?",
+            )
+            yours["plans of earlier steps"] = plans_now
+            return difference_report(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log)
+        plans.append((scheduler_output, describe_plan(model.plan)))
         model.advance()
-        scene.advance(step)
+        scene.advance(scheduler_output)
     return ""

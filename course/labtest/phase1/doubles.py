@@ -1,6 +1,6 @@
 """What stands in for phases 2, 3 and 5 in the tests of phase 1. Nothing here is to be filled in.
 
-Each part does the least that its seam promises and writes down in one log what it was asked.
+Each double does the least that its seam promises and enters every call in one log.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,31 +15,32 @@ MAX_CALLS = 2000
 
 
 class CallLog(list[str]):
-    """The calls of the code under test, in order. Ends a test that goes on for ever."""
+    """The calls of the code under test, in order. Fails a test whose calls do not come to an end."""
 
-    def __init__(self, before: Sequence[str] = ()) -> None:
+    def __init__(self, before: Sequence[str] = (), max_calls: int = MAX_CALLS) -> None:
         super().__init__()
         self.before = before
+        self.max_calls = max_calls
 
     def note(self, call: str) -> None:
         self.append(call)
-        if len(self) > MAX_CALLS:
+        if len(self) > self.max_calls:
             before = "".join(f"  {line}\n" for line in self.before)
             last = "\n".join(f"    {call}" for call in self[-4:])
             pytest.fail(
-                f"Your code made {MAX_CALLS} calls for a handful of requests: it goes in circles.\n\n"
-                f"{before}\n  the last calls:\n{last}\n"
+                "A step comes to an end: each round of its loops serves, admits, skips or stops.\n\n"
+                f"{before}\n  your code made {self.max_calls} calls for these requests; the last ones:\n{last}\n"
                 "Hint: which line of your loop makes progress when a request gets nothing?",
                 pytrace=False,
             )
 
     def with_effect(self) -> list[str]:
-        """Return the calls that change something; questions may be asked as often as you like."""
+        """Return the calls that change something; the others may be made any number of times."""
         return [call for call in self if not call.startswith(("chunks.", "kv.get_computed_blocks"))]
 
 
 class BlockCountingKV:
-    """A KV memory that only counts blocks. `hits` are the blocks that the prefix cache would find."""
+    """A KV memory that only counts blocks. `hits` are the blocks that the prefix cache would find now."""
 
     def __init__(
         self, num_blocks: int, block_size: int, log: CallLog, hits: Mapping[str, Sequence[int]] | None = None
@@ -55,12 +56,12 @@ class BlockCountingKV:
         return "the KV memory"
 
     def hold(self, requests: Iterable[Request]) -> None:
-        """Give requests that run already the blocks of their computed tokens."""
+        """Give running requests the blocks of their computed tokens."""
         for request in requests:
             self.take(request, 0)
 
     def take(self, request: Request, num_new_tokens: int, num_hits: int = 0) -> int:
-        """Hand out blocks, whether they are there or not; return how many."""
+        """Hand out blocks, even if too few are free; return how many."""
         num_needed = self._num_needed(request, num_new_tokens, num_hits)
         self.num_held[request.request_id] = self.num_held.get(request.request_id, num_hits) + num_needed
         self.num_free_blocks -= num_needed
@@ -73,8 +74,9 @@ class BlockCountingKV:
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
-        call = f"kv.allocate_slots({request.request_id}, {num_new_tokens}"
-        call += f", hit_blocks={list(hit_blocks)})" if hit_blocks else ")"
+        options = f", hit_blocks={list(hit_blocks)}" if hit_blocks else ""
+        options += f", num_lookahead_tokens={num_lookahead_tokens}" if num_lookahead_tokens else ""
+        call = f"kv.allocate_slots({request.request_id}, {num_new_tokens}{options})"
         if self._num_needed(request, num_new_tokens, len(hit_blocks)) > max(self.num_free_blocks, 0):
             self.log.note(f"{call} -> None")
             return None
@@ -103,7 +105,7 @@ class BlockCountingKV:
 
 
 class ScriptedChunks:
-    """A chunk policy: your `clamp` or a given one, some requests held back, some not admitted."""
+    """A chunk policy: the learner's `clamp` or a given one; some requests get 0 tokens, some are not admitted."""
 
     def __init__(
         self,
@@ -154,10 +156,10 @@ class ScriptedChunks:
 
 
 class ScriptedPreemption:
-    """A preemption that follows a script: for each request that is refused, who gives way for it.
+    """A preemption that follows a script: for each request that is refused, which requests are preempted.
 
-    Victims that do not run any more are passed over. Without a victim nobody is evicted and the answer
-    is False; it is False too if the request itself is a victim. Otherwise the request gets its slots.
+    Victims that are not running any more are skipped. `make_room` returns False if no victim is left or if the
+    request itself is one of them. Otherwise the request holds its slots.
     """
 
     def __init__(self, log: CallLog, script: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -182,9 +184,9 @@ class ScriptedPreemption:
         makes_room = bool(victims) and request.status is RequestStatus.RUNNING
         if makes_room:
             kv.take(request, num_new_tokens)
-        evicted = " ".join(victim.request_id for victim in victims) or "nobody"
+        evicted = " ".join(victim.request_id for victim in victims) or "none"
         self.log.note(
-            f"preemption.make_room({request.request_id}, {num_new_tokens}) -> {makes_room} (evicted: {evicted})"
+            f"preemption.make_room({request.request_id}, {num_new_tokens}) -> {makes_room} (preempted: {evicted})"
         )
         return makes_room
 
@@ -199,8 +201,7 @@ class ScriptedPreemption:
     ) -> None:
         kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
         running.remove(victim)
-        victim.status = RequestStatus.PREEMPTED
-        victim.num_computed_tokens = 0
+        victim.preempt()
         waiting.prepend_request(victim)
         num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
         scheduler_output.token_budget += num_returned

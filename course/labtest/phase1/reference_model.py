@@ -1,11 +1,12 @@
-"""A slow scheduler on plain names and numbers. The random tests let it and your code take the same steps.
+"""A slow scheduler on plain names and numbers. The random tests compare its steps with yours.
 
-It knows no `Request` and no queue: only who runs, who waits, and three numbers per name.
+It has no `Request` and no queue, only two lists of names and three numbers per name.
 """
 
 from dataclasses import dataclass
 
-from course.labtest.phase1.situations import EOS, Situation, Update, describe_plan
+from course.labtest.phase1.situations import Situation, describe_plan
+from course.labtest.phase1.updates import EOS, Update
 
 
 @dataclass
@@ -39,6 +40,7 @@ class PlainScheduler:
         self.plan: list[tuple[str, int]] = []
         self.preempted: list[tuple[str, str, int]] = []
         self.budget = 0
+        self.number = 1
 
     def step(self) -> None:
         """Plan one step."""
@@ -49,7 +51,7 @@ class PlainScheduler:
             if self.budget > 0 and name in self.running:
                 verdict = self._serve(name)
                 admitting = admitting and verdict == "served"
-                if verdict == "gone":
+                if verdict == "preempted":
                     break
         while admitting and self.waiting and self.budget > 0 and len(self.running) < self.given.max_num_seqs:
             admitting = self._admit(self.waiting[0])
@@ -68,24 +70,24 @@ class PlainScheduler:
                 self._evict(victim, name)
             served = bool(victims) and name not in victims
             self.calls.append(
-                f"preemption.make_room({name}, {amount}) -> {served} (evicted: {' '.join(victims) or 'nobody'})"
+                f"preemption.make_room({name}, {amount}) -> {served} (preempted: {' '.join(victims) or 'none'})"
             )
             if not served:
-                return "gone" if name in victims else "refused"
+                return "preempted" if name in victims else "refused"
             self._take(name, amount, self.of[name].num_computed, even_if_full=True)
         self.plan.append((name, amount))
         self.budget -= amount
-        return "served" if memory != "None" else "served by others"
+        return "served" if memory != "None" else "served after preemption"
 
     def _admit(self, name: str) -> bool:
-        hits = list(self.given.hits.get(name, ()))
+        hits = list(self.given.hits_in_step(self.number).get(name, ()))
         num_computed = len(hits) * self.given.block_size
         amount = self._grant(name, num_computed)
         if amount == 0 or name in self.given.not_admitted:
             return False
         memory = self._take(name, amount, num_computed, len(hits))
-        told = f", hit_blocks={hits}" if hits else ""
-        self.calls.append(f"kv.allocate_slots({name}, {amount}{told}) -> {memory}")
+        options = f", hit_blocks={hits}" if hits else ""
+        self.calls.append(f"kv.allocate_slots({name}, {amount}{options}) -> {memory}")
         if memory == "None":
             return False
         self.running.append(self.waiting.pop(0))
@@ -127,14 +129,15 @@ class PlainScheduler:
         return (num_tokens + self.given.block_size - 1) // self.given.block_size
 
     def advance(self) -> None:
-        """Count the planned tokens as computed; who has caught up has one token more."""
+        """Count the planned tokens as computed; a request that has caught up gets one token more."""
         for name, amount in self.plan:
             plain = self.of[name]
             plain.num_computed += amount
             plain.num_tokens += plain.num_computed == plain.num_tokens
+        self.number += 1
 
     def outcome(self) -> dict[str, object]:
-        """Return everything the step decided, in the words of `Scene.outcome`."""
+        """Return everything the step decided, in the form of `Scene.outcome`."""
         return {
             "plan": describe_plan(self.plan),
             "RUNNING": self._describe(self.running),
@@ -143,6 +146,7 @@ class PlainScheduler:
             "statuses": {name: self.of[name].status for name in sorted(self.of)},
             "preempted": self.preempted,
             "calls": self.calls,
+            "also changed": [],
         }
 
     def _describe(self, names: list[str]) -> str:
@@ -154,7 +158,7 @@ class PlainScheduler:
 def plain_update(update: Update) -> dict[str, object]:
     """Return what `update_from_output` must do, before it is called."""
     alive = {r.request_id: r for r in update.running}
-    outputs = {r.request_id: r.output_token_ids for r in update.everybody}
+    outputs = {r.request_id: r.output_token_ids for r in update.all_requests}
     returned: dict[str, list[int]] = {}
     finished: dict[str, str] = {}
     stop_reasons: dict[str, int] = {}
@@ -183,5 +187,5 @@ def plain_update(update: Update) -> dict[str, object]:
         "finished": finished,
         "stop reasons": stop_reasons,
         "freed, in order": freed,
-        **update.unchanging(),
+        "also changed": [],
     }

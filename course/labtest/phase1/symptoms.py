@@ -1,98 +1,226 @@
-"""Mistakes that show in what happened: a better rule and hint than the one of the test that met them.
+"""Mistakes that show in what happened: a better rule and hint than those of the test that met them.
 
-Each symptom is looked for only after a test has failed.
+Each symptom is looked for only after a test has failed, and returned only if it was found.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-REFUSED = "preemption.make_room("
-LOOKED_AT_A_WAITER = "kv.get_computed_blocks("
-SKIPS = (
-    "A victim leaves RUNNING while the step is planned; everybody who still runs is looked at all the same.",
-    "your loop never came to {names}. make_room takes the victim out of the very list `running`: what does a loop "
-    "over that list do then?",
-)
-DOOR_OPEN = (
-    "Once a running request was refused memory, nobody is admitted in this step, however the refusal ended.",
-    "a running request was refused, and then your code looked at {names} of WAITING. Where does it remember the "
-    "refusal?",
+Advice = tuple[str, str]
+
+ALLOCATE = "kv.allocate_slots("
+MAKE_ROOM = "preemption.make_room("
+ASK_CHUNKS = "chunks.num_new_tokens("
+LOOK_UP_HITS = "kv.get_computed_blocks("
+
+LOOKAHEAD = (
+    "`num_lookahead_tokens` is for speculative decoding, which this engine does not have: memory is asked for the "
+    "granted tokens only.",
+    "your code asked for lookahead slots of {names}. Which arguments of allocate_slots does the task name?",
 )
 ADVANCED = (
     "schedule_step plans. The frame counts the planned tokens as computed, after schedule_step has returned.",
     "your step has added the planned tokens to num_computed_tokens, of {names}. What happens when the frame does?",
 )
+VANISHED = (
+    "Every request is in RUNNING or in WAITING when the step is over, and in one of them only.",
+    "{names} was in one of them before the step. Where is it now, and which line took it out or put it in twice?",
+)
+NOT_ASKED = (
+    "How many tokens a request gets is the answer of `chunks.num_new_tokens`.",
+    "{names} is in your plan, and your code never asked `chunks` about it. Where does its number come from?",
+)
+NOTHING = (
+    "0 tokens from `chunks` means: not in this step. No memory is asked for, and there is no entry in the plan.",
+    "your code went on with {names} although it got 0 tokens. Which line looks at the number that `chunks` returned?",
+)
+EMPTY_LIST = (
+    "allocate_slots returns the blocks it took. [] means that the last block had room; only None is a refusal.",
+    "allocate_slots returned [] for {names}, and your code went on as if it had been refused. `if not blocks` and "
+    "`if blocks is None` differ for one value. Which?",
+)
+NO_MEMORY = (
+    "A request that was refused memory, and for which no room was made, has no entry in the plan.",
+    "{names} was refused and is in your plan. Which blocks would its tokens be written to?",
+)
+NO_ROOM = (
+    "A running request that is refused memory asks `preemption.make_room` before it is skipped.",
+    "{names} was refused memory, and your code did not call make_room for it. Which line handles None?",
+)
+SKIPS = (
+    "A victim leaves RUNNING while the step is planned; every request that still runs is looked at all the same.",
+    "your loop never came to {names}. make_room takes the victim out of the very list `running`: what does a loop "
+    "over that list do then?",
+)
+DOOR_OPEN = (
+    "Once a running request was refused memory, no request is admitted in this step, however the refusal ended.",
+    "a running request was refused, and then your code looked at {names} of WAITING. Where does it remember the "
+    "refusal?",
+)
 ENDS_EARLY = (
-    "A request that gets no memory, and for which nobody is evicted, sits this step out. The others go on.",
+    "A request that gets no memory, and for which no request is preempted, is skipped in this step. The others go on.",
     "{refused} was refused and is RUNNING still, and your loop never came to {names}. Does it leave the loop or "
     "go on with the next one?",
 )
+BY_RANK = (
+    "The step goes by the order of the two lists. Priorities and arrival times were used when the queue was ordered.",
+    "your code served {names}, which is the order of their {what}. Which order do `running` and the queue have?",
+)
+BUDGET = (
+    "The budget falls by the tokens of the plan, and by nothing else.",
+    "your plan has {planned} tokens, and the budget fell by {spent}. Which line takes from it, and for which tokens?",
+)
+ALSO_CHANGED = (
+    "A step decides status and num_computed_tokens of a request; everything else about it stays as it was.",
+    "your code changed {names}. Does a later step or the engine still need the old value?",
+)
 NEW_LIST = (
     "RUNNING is the caller's list: what leaves it must leave that very list.",
-    "the caller's list still holds everybody. Does your code change it, or make a new list under the same name?",
+    "the caller's list still holds every request. Does your code change it, or make a new list under the same name?",
 )
-
 LEFT_OVER = (
     "All finished requests leave RUNNING.",
     "{names} is finished and still there. What does a loop over a list do when entries are taken out on the way?",
 )
 NOT_FREED = (
-    "A request that is over gives its blocks back at once, in whichever way it ended.",
-    "{names} is over, and its blocks are still held. Which call gives them back?",
+    "A finished request gives its blocks back at once, whichever way it ended.",
+    "{names} is finished, and its blocks are still held. Which call gives them back?",
+)
+ARGUMENTS = (
+    "update_from_output changes requests and RUNNING. The plan, the sampled tokens and `requests` belong to the "
+    "caller, who goes on with them.",
+    "{names} is not what it was before your call. Which line changes it, and what could it change instead?",
 )
 
 
-def symptom_of_step(calls: Sequence[str], running_before: Sequence[str], outcome: dict[str, object]) -> tuple[str, str]:
-    """Return (rule, hint) if the calls of a failed step show one of the mistakes, else empty texts."""
-    advanced = _advanced(calls, outcome)
-    if advanced:
-        return ADVANCED[0], ADVANCED[1].format(names=" and ".join(advanced))
-    refusals = [index for index, call in enumerate(calls) if call.startswith(REFUSED)]
-    if not refusals:
-        return "", ""
-    late = [call for call in calls[refusals[0] :] if call.startswith(LOOKED_AT_A_WAITER)]
-    if late:
-        return DOOR_OPEN[0], DOOR_OPEN[1].format(names=late[0].removeprefix(LOOKED_AT_A_WAITER).rstrip(")"))
-    evicted = any("evicted: nobody" not in calls[index] for index in refusals)
-    ended_itself = any(victim == cause for victim, cause, _ in outcome["preempted"])  # type: ignore[attr-defined]
-    still_running = str(outcome["RUNNING"]).strip("[]").replace(",", "").split()[::2]
-    asked = {call.partition("(")[2].partition(",")[0] for call in calls if call.startswith("chunks.num_new_tokens")}
-    skipped = [name for name in running_before if name in still_running and name not in asked]
-    if evicted and skipped and not ended_itself and outcome["budget left"]:
-        return SKIPS[0], SKIPS[1].format(names=" and ".join(skipped))
-    if refusals[-1] == len(calls) - 1 and not evicted and skipped and outcome["budget left"]:
-        refused = calls[-1].removeprefix(REFUSED).partition(",")[0]
-        return ENDS_EARLY[0], ENDS_EARLY[1].format(refused=refused, names=" and ".join(skipped))
-    return "", ""
+def symptom_of_step(
+    calls: Sequence[str],
+    running_before: Sequence[str],
+    waiting_before: Sequence[str],
+    ranks: Mapping[str, tuple[int, float]],
+    budget: int,
+    outcome: Mapping[str, object],
+) -> Advice | None:
+    """Return (rule, hint) if a failed step shows one of the mistakes."""
+    plan = {name: int(n) for name, n in re.findall(r"(\w+):(\d+)", str(outcome["plan"]))}
+    after = re.findall(r"(\w+) \d+/", f"{outcome['RUNNING']} {outcome['WAITING']}")
+    asked = [_name(call) for call in calls if call.startswith(ASK_CHUNKS)]
+    refused = [_name(call) for call in calls if call.startswith(ALLOCATE) and call.endswith("None")]
+    rescued = [_name(call) for call in calls if call.startswith(MAKE_ROOM) and "-> True" in call]
+    tried = [_name(call) for call in calls if call.startswith(MAKE_ROOM)]
+    found: list[tuple[Advice, list[str]]] = [
+        (LOOKAHEAD, [_name(call) for call in calls if "num_lookahead_tokens=" in call]),
+        (VANISHED, [name for name in (*running_before, *waiting_before) if after.count(name) != 1]),
+        (ADVANCED, _advanced(calls, plan, outcome)),
+        (NOT_ASKED, [name for name in plan if name not in asked]),
+        (NOTHING, [_name(call) for call in calls if call.startswith(ALLOCATE) and re.match(r".*?, 0[,)]", call)]),
+        (NOTHING, [name for name, amount in plan.items() if amount == 0]),
+        (EMPTY_LIST, _taken_for_refused(calls, plan)),
+        (DOOR_OPEN, _looked_at_after_refusal(calls)[:1]),
+        (NO_ROOM, [name for name in refused if name in running_before and name not in (*tried, *plan)]),
+        (NO_MEMORY, [name for name in refused if name in plan and name not in rescued]),
+        (ALSO_CHANGED, list(map(str, outcome["also changed"]))),  # type: ignore[call-overload]
+    ]
+    for (rule, hint), names in found:
+        if names:
+            return rule, hint.format(names=" and ".join(dict.fromkeys(names)))
+    return (
+        _loop_ends_early(calls, running_before, asked, outcome)
+        or _served_by_rank(asked, running_before, waiting_before, ranks)
+        or _budget_differs(budget, plan, outcome)
+    )
 
 
-def _advanced(calls: Sequence[str], outcome: dict[str, object]) -> list[str]:
+def _name(call: str) -> str:
+    """Return the request of a call: `A` of `kv.allocate_slots(A, 1) -> None`."""
+    return re.split(r"[,)]", call.partition("(")[2], maxsplit=1)[0]
+
+
+def _advanced(calls: Sequence[str], plan: Mapping[str, int], outcome: Mapping[str, object]) -> list[str]:
     """Return the planned requests if each has computed as many tokens more as it was granted."""
-    planned = dict(entry.split(":") for entry in str(outcome["plan"]).split() if ":" in entry)
     computed = dict(re.findall(r"(\w+) (\d+)/", str(outcome["RUNNING"])))
     asked = dict(re.findall(r"chunks\.num_new_tokens\((\w+), (\d+)", "\n".join(calls)))
-    if not planned or not planned.keys() <= computed.keys() & asked.keys():
+    if not plan or not plan.keys() <= computed.keys() & asked.keys():
         return []
-    grown = [name for name, n in planned.items() if int(computed[name]) == int(asked[name]) + int(n)]
-    return grown if len(grown) == len(planned) else []
+    grown = [name for name, n in plan.items() if int(computed[name]) == int(asked[name]) + n and n]
+    return grown if len(grown) == len(plan) else []
+
+
+def _taken_for_refused(calls: Sequence[str], plan: Mapping[str, int]) -> list[str]:
+    """Return the requests that allocate_slots answered [] and that are neither planned nor preempted later."""
+    granted = [_name(call) for call in calls if call.startswith(ALLOCATE) and call.endswith("-> []")]
+    preempted = " ".join(re.findall(r"preempted: ([^)]*)\)", "\n".join(calls))).split()
+    return [name for name in granted if name not in plan and name not in preempted]
+
+
+def _looked_at_after_refusal(calls: Sequence[str]) -> list[str]:
+    """Return the waiting requests that were looked at after a running one had been refused."""
+    first = next((index for index, call in enumerate(calls) if call.startswith(MAKE_ROOM)), len(calls))
+    return [_name(call) for call in calls[first:] if call.startswith(LOOK_UP_HITS)]
+
+
+def _loop_ends_early(
+    calls: Sequence[str], running_before: Sequence[str], asked: Sequence[str], outcome: Mapping[str, object]
+) -> Advice | None:
+    """Return advice if budget is left and a request that still runs was never looked at."""
+    refusals = [call for call in calls if call.startswith(MAKE_ROOM)]
+    ended_itself = any(victim == cause for victim, cause, _ in outcome["preempted"])  # type: ignore[attr-defined]
+    still_running = re.findall(r"(\w+) \d+/", str(outcome["RUNNING"]))
+    skipped = [name for name in running_before if name in still_running and name not in asked]
+    if not refusals or not skipped or ended_itself or not outcome["budget left"]:
+        return None
+    names = " and ".join(skipped)
+    if any("preempted: none" not in call for call in refusals):
+        return SKIPS[0], SKIPS[1].format(names=names)
+    if refusals[-1] == calls[-1]:
+        return ENDS_EARLY[0], ENDS_EARLY[1].format(refused=_name(calls[-1]), names=names)
+    return None
+
+
+def _served_by_rank(
+    asked: Sequence[str],
+    running_before: Sequence[str],
+    waiting_before: Sequence[str],
+    ranks: Mapping[str, tuple[int, float]],
+) -> Advice | None:
+    """Return advice if requests were looked at in the order of their ranks, which is not that of their list."""
+    for before in (running_before, waiting_before):
+        served = [name for name in dict.fromkeys(asked) if name in before]
+        if served == list(before)[: len(served)]:
+            continue
+        orders = {
+            "priorities": sorted(before, key=lambda name: ranks[name][0]),
+            "arrival times": sorted(before, key=lambda name: ranks[name][1]),
+        }
+        for what, order in orders.items():
+            if served in (order[: len(served)], order[::-1][: len(served)]):
+                return BY_RANK[0], BY_RANK[1].format(names=", then ".join(served), what=what)
+    return None
+
+
+def _budget_differs(budget: int, plan: Mapping[str, int], outcome: Mapping[str, object]) -> Advice | None:
+    spent, planned = budget - int(str(outcome["budget left"])), sum(plan.values())
+    return None if spent == planned else (BUDGET[0], BUDGET[1].format(planned=planned, spent=spent))
 
 
 def symptom_of_update(
-    running_before: Sequence[str], expected: dict[str, object], yours: dict[str, object]
-) -> tuple[str, str]:
-    """Return (rule, hint) if all of a failed update is right but who is left in RUNNING or freed, else empty texts."""
+    running_before: Sequence[str], expected: Mapping[str, object], yours: Mapping[str, object]
+) -> Advice | None:
+    """Return (rule, hint) if all of a failed update is right but one thing that has a cause of its own."""
     wrong = [label for label in expected if expected[label] != yours[label]]
+    if wrong == ["also changed"]:
+        return ARGUMENTS[0], ARGUMENTS[1].format(names=" and ".join(map(str, yours[wrong[0]])))  # type: ignore[call-overload]
     if wrong == ["freed, in order"]:
         to_free, freed = list(expected[wrong[0]]), list(yours[wrong[0]])  # type: ignore[call-overload]
         held = [name for name in to_free if name not in freed]
-        if [name for name in to_free if name in freed] == freed:
+        if held and [name for name in to_free if name in freed] == freed:
             return NOT_FREED[0], NOT_FREED[1].format(names=" and ".join(held))
     if wrong != ["RUNNING"]:
-        return "", ""
-    wanted, left = list(map(str, expected["RUNNING"])), list(map(str, yours["RUNNING"]))  # type: ignore[call-overload]
+        return None
+    right, left = list(map(str, expected["RUNNING"])), list(map(str, yours["RUNNING"]))  # type: ignore[call-overload]
     if left == list(running_before):
         return NEW_LIST
-    over = [name for name in left if name not in wanted]
-    if over and [name for name in left if name in wanted] == wanted:
+    over = [name for name in left if name not in right]
+    if over and [name for name in left if name in right] == right:
         return LEFT_OVER[0], LEFT_OVER[1].format(names=" and ".join(over))
-    return "", ""
+    return None

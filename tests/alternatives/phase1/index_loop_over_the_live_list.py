@@ -35,7 +35,7 @@ def schedule_step(
     if was_refused:
         return scheduler_output
     for _ in range(len(waiting)):
-        if scheduler_output.token_budget == 0 or len(running) == max_num_seqs:
+        if scheduler_output.token_budget == 0 or len(running) >= max_num_seqs:
             break
         request = waiting.peek_request()
         hit_blocks = kv.get_computed_blocks(request)

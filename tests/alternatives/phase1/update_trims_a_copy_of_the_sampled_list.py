@@ -1,4 +1,4 @@
-"""Update trims the sampled list in place."""
+"""Update trims its own copy of the sampled list."""
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
@@ -23,7 +23,7 @@ def update_from_output(
     kept: dict[str, list[int]] = {}
     for request_id in scheduler_output.num_scheduled_tokens:
         request = requests.get(request_id)
-        new_token_ids = sampled_token_ids.get(request_id)
+        new_token_ids = list(sampled_token_ids.get(request_id, ()))
         if request is None or not new_token_ids:
             continue
         for index, token_id in enumerate(new_token_ids):
