@@ -1,1 +1,1 @@
-"""Measurements of the engine's own cost."""
+"""Benchmarks of the engine, and of what a user would run instead."""

@@ -1,4 +1,4 @@
-"""From letting go of a knob of the chunking dial to the answer: thousands of requests served in simulated time."""
+"""Response time of the chunking dial: from a changed setting to the result of a simulation."""
 
 import time
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ WORKLOADS = ("mixed", "documents", "burst", "chat")
 
 
 @dataclass(frozen=True)
-class Answered:
-    """Milliseconds from question to answer in Python, for each budget and threshold of a workload."""
+class ResponseTimes:
+    """Milliseconds from a change to its result, in Python, for each budget and threshold of a workload."""
 
     workload: str
     times: list[float]
@@ -29,8 +29,8 @@ class Answered:
         return max(self.times)
 
 
-def measure_dial(num_requests: int = NUM_REQUESTS) -> Iterator[Answered]:
-    """Turn the dial through budgets and thresholds. The requests themselves are drawn before the clock starts."""
+def measure_dial(num_requests: int = NUM_REQUESTS) -> Iterator[ResponseTimes]:
+    """Set all budgets and thresholds in turn. The requests are drawn before the clock starts."""
     dial = chunking_dial(num_requests=num_requests)
     for workload in WORKLOADS:
         dial.set(workload=workload)
@@ -40,4 +40,4 @@ def measure_dial(num_requests: int = NUM_REQUESTS) -> Iterator[Answered]:
                 start = time.perf_counter()
                 dial.set(max_num_batched_tokens=budget, long_prefill_token_threshold=threshold)
                 times.append(1e3 * (time.perf_counter() - start))
-        yield Answered(workload, times)
+        yield ResponseTimes(workload, times)

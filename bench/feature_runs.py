@@ -1,10 +1,10 @@
-"""What a feature of the engine buys on a workload made for it: the same requests with it and without it."""
+"""The gain from a feature of the engine: the same requests with it and without it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.contender import Settings
+from bench.backend import Settings
 from bench.features import FEATURES, Feature, Part
 from bench.requests import longest, room_needed
 from bench.served import Served, inter_token_latencies, num_equal, percentile, summary, times_to_first_token
@@ -51,16 +51,16 @@ def measure_feature(
     scale: float = 1.0,
     num_rounds: int = 3,
     num_threads: int = 1,
-    say: Callable[[str], None] = lambda text: None,
+    on_progress: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
-    """Run a feature's workload in turns with it and without it; each side's quickest round counts.
+    """Run a feature's workload with it and without it in turns; each side's fastest round counts.
 
-    Every round has engines of its own, so that no cache outlives it. Imports torch. Raises `ValueError`
-    if the lineup lacks what it takes.
+    Every round has new engines, so no cache outlives it. Imports torch. Raises `ValueError` if the lineup lacks
+    a phase that the feature needs.
     """
     import torch
 
-    from bench.ours import Ours
+    from bench.mini_vllm_backend import MiniVllmBackend
 
     feature = FEATURES[name]
     require_phases(lineup, feature)
@@ -77,8 +77,8 @@ def measure_feature(
     best: dict[str, Served] = {}
     for number in range(num_rounds):
         for side, (team, config) in sides.items():
-            say(f"{feature.title}: {side}, round {number + 1} of {num_rounds}")
-            engine = Ours(replace(settings, lineup=str(team)), **config)
+            on_progress(f"{feature.title}: {side}, round {number + 1} of {num_rounds}")
+            engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
             torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
             served = engine.serve(requests, lambda count: None)
             if side not in best or served.seconds < best[side].seconds:
@@ -87,7 +87,7 @@ def measure_feature(
 
 
 def for_whole_prompts(feature: Feature, num_tokens: int) -> Feature:
-    """Return the feature for a lineup that cannot cut prompts: a step has room for the longest request."""
+    """Return the feature for a lineup without chunked prefill: the budget holds the longest request."""
     budget = max(num_tokens, Settings("").max_num_batched_tokens)
     limits = {"max_num_batched_tokens": budget, "max_model_len": num_tokens}
     return replace(feature, with_it={**limits, **feature.with_it}, without={**limits, **feature.without})
@@ -107,7 +107,7 @@ def require_phases(lineup: Lineup, feature: Feature) -> None:
 
 
 def as_record(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison for programs. Ratios are with over without."""
+    """Return a comparison as a JSON object. Ratios are with over without."""
     same, both = comparison.same_tokens
 
     def half(served: Served, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The features of the engine whose worth is measured, each with a workload made for it."""
+"""The features of the engine that are measured, each with a workload made for it."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,10 @@ Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner"]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature, its workload, what the engine is told with it and without it, and which phases it does without.
+    """A feature, its workload, the settings with it and without it, and the parts that are absent.
 
-    `scale` of `make_requests` is 1 for the measurement and smaller for a quick try. `room` is the share of
-    the KV cache that would hold all requests at once.
+    `scale` of `make_requests` is 1 for the measurement and smaller for a quick run. `room` is the KV cache size
+    as a share of what would hold all requests at once.
     """
 
     title: str
@@ -36,13 +36,13 @@ def _tokens(rng: random.Random, count: float) -> list[int]:
 
 
 def questions(scale: float) -> list[TimedRequest]:
-    """Make 32 questions behind the same 1,024 tokens."""
+    """Make 32 questions that share a prefix of 1,024 tokens."""
     sizes = Sizes(shared_document=max(1, round(1024 * scale)))
     return questions_about_one_document(max(4, round(32 * scale)), VOCAB.stop, sizes=sizes)
 
 
 def documents_among_chats(scale: float) -> list[TimedRequest]:
-    """Make 8 chats that talk for long, and 8 documents of 1,536 tokens that arrive one after the other meanwhile."""
+    """Make 8 chats with long outputs, and 8 documents of 1,536 tokens that arrive one by one meanwhile."""
     rng = random.Random("chunked")
     chats = [TimedRequest(0.0, f"chat {n}", _tokens(rng, 16), max(8, round(256 * scale))) for n in range(8)]
     documents = [TimedRequest(0.1 * n, f"document {n}", _tokens(rng, 1536 * scale), 4) for n in range(1, 9)]
@@ -50,7 +50,7 @@ def documents_among_chats(scale: float) -> list[TimedRequest]:
 
 
 def answers_of_unknown_length(scale: float) -> list[TimedRequest]:
-    """Make 32 requests that may say 512 tokens and mostly end long before."""
+    """Make 32 requests with a limit of 512 output tokens that mostly finish much earlier."""
     rng = random.Random("preemption")
     limit = max(16, round(512 * scale))
     lengths = [round(limit * rng.random() ** 3) + 4 for _ in range(max(6, round(32 * scale)))]

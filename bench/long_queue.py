@@ -1,4 +1,4 @@
-"""What a hundred thousand waiting requests cost those that run, in a pool of a million blocks."""
+"""The cost of 100,000 waiting requests for the running ones, in a pool of a million blocks."""
 
 import gc
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NUM_STEPS = 4 * BLOCK_SIZE
 
 @dataclass(frozen=True)
 class LongQueue:
-    """The cost of one running request per step beside an empty and a long queue, and of joining the long one."""
+    """The cost per running request and step with an empty and with a long queue, and of joining the long one."""
 
     empty: Cost
     long: Cost
@@ -32,7 +32,7 @@ class LongQueue:
 
 
 def measure_long_queue(lineup: Lineup, policy: Policy = "fcfs") -> LongQueue:
-    """Measure decodes of 64 running requests, rounds taken in turns beside nobody and beside a long queue."""
+    """Measure decodes of 64 running requests, in alternating rounds with an empty and a long queue."""
     empty, full = (_running_scheduler(lineup, policy) for _ in range(2))
     queued = [
         Request(f"q{index}", [index % 1000, index // 1000], SamplingParams(max_tokens=4), priority=1 + index % 7)
@@ -45,13 +45,13 @@ def measure_long_queue(lineup: Lineup, policy: Policy = "fcfs") -> LongQueue:
     joining = clock() - start
     rounds = [[time_round(scheduler, NUM_STEPS) for scheduler in (empty, full)] for _ in range(NUM_ROUNDS)]
     if len(full.waiting) != NUM_QUEUED:
-        raise RuntimeError(f"{len(full.waiting)} of {NUM_QUEUED} requests still wait: the running ones made room")
+        raise RuntimeError(f"{len(full.waiting)} of {NUM_QUEUED} requests still wait: some were admitted")
     gc.unfreeze()
-    beside_nobody, beside_many = zip(*rounds, strict=True)
+    with_empty_queue, with_long_queue = zip(*rounds, strict=True)
     num_decodes = NUM_RUNNING * NUM_STEPS
     return LongQueue(
-        Cost.of(list(beside_nobody), num_decodes),
-        Cost.of(list(beside_many), num_decodes),
+        Cost.of(list(with_empty_queue), num_decodes),
+        Cost.of(list(with_long_queue), num_decodes),
         Cost.of([joining], NUM_QUEUED),
     )
 

@@ -1,4 +1,4 @@
-"""The learner's loop: how long from a saved file to a verdict. Wall-clock seconds of fresh processes."""
+"""The learner's loop: seconds from a saved file to a result, each in a new process."""
 
 import json
 import os
@@ -16,8 +16,8 @@ BARE = "Python itself"
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """Something a learner waits for. `legal` are the exit codes of a run that came to a verdict."""
+class TimedCommand:
+    """A command that a learner waits for. `legal` are the exit codes of a completed run."""
 
     name: str
     command: Sequence[str]
@@ -25,23 +25,23 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
-    """The quickest of some runs, in seconds."""
+class Measured:
+    """The fastest of several runs, in seconds."""
 
     name: str
     command: str
     seconds: float
 
 
-def errands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> list[Errand]:
-    """Return what is measured: starting Python, the core, phase 1's tests, and the grade of each phase."""
+def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> list[TimedCommand]:
+    """Return what is measured: starting Python, importing the core, the tests of phase 1, grading each phase."""
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", PHASE_1]
     return [
-        Errand(BARE, [sys.executable, "-c", "pass"]),
-        Errand("import mini_vllm", [sys.executable, "-c", "import mini_vllm"]),
-        Errand("tests of phase 1", pytest, (0, 1)),
+        TimedCommand(BARE, [sys.executable, "-c", "pass"]),
+        TimedCommand("import mini_vllm", [sys.executable, "-c", "import mini_vllm"]),
+        TimedCommand("tests of phase 1", pytest, (0, 1)),
         *(
-            Errand(
+            TimedCommand(
                 f"grade of phase {phase}", [sys.executable, "-m", "course", "grade", "--phase", str(phase), "--json"]
             )
             for phase in phases
@@ -50,24 +50,24 @@ def errands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> list[Erra
 
 
 def measure_loop(
-    todo: Sequence[Errand], num_rounds: int = NUM_ROUNDS, say: Callable[[str], None] = lambda text: None
-) -> list[Waited]:
-    """Run every errand, in turns; the quickest run counts. Raises `RuntimeError` if one comes to no verdict."""
+    todo: Sequence[TimedCommand], num_rounds: int = NUM_ROUNDS, on_progress: Callable[[str], None] = lambda text: None
+) -> list[Measured]:
+    """Run all commands in turns; the fastest run counts. Raises `RuntimeError` if one does not complete."""
     best: dict[str, float] = {}
     for number in range(num_rounds):
-        for errand in todo:
-            say(f"{errand.name}, round {number + 1} of {num_rounds}")
-            best[errand.name] = min(_run(errand), best.get(errand.name, float("inf")))
-    return [Waited(errand.name, _readable(errand.command), best[errand.name]) for errand in todo]
+        for timed in todo:
+            on_progress(f"{timed.name}, round {number + 1} of {num_rounds}")
+            best[timed.name] = min(_run(timed), best.get(timed.name, float("inf")))
+    return [Measured(timed.name, _readable(timed.command), best[timed.name]) for timed in todo]
 
 
-def _run(errand: Errand) -> float:
+def _run(timed: TimedCommand) -> float:
     start = time.perf_counter()
-    done = subprocess.run(errand.command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ, check=False)
+    done = subprocess.run(timed.command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ, check=False)
     seconds = time.perf_counter() - start
-    if done.returncode not in errand.legal:
+    if done.returncode not in timed.legal:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing"]
-        raise RuntimeError(f"{errand.name} ended with {done.returncode} and said last: {last[0]}")
+        raise RuntimeError(f"{timed.name} exited with {done.returncode}; its last line: {last[0]}")
     return seconds
 
 

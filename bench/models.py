@@ -1,4 +1,4 @@
-"""The models of the benchmarks, as directories that every contender can load. Imports torch."""
+"""The models of the benchmarks, saved as directories that every backend can load. Imports torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,17 +29,17 @@ RANDOM_MODEL: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What a forward pass must read and compute at least."""
+    """Sizes that determine the minimum a forward pass must read and compute."""
 
     vocab_size: int
     num_parameters: int
     layer_weights: int
-    """Numbers in the linear layers that every token goes through."""
+    """Weights of the linear layers that every token passes through."""
     head_weights: int
-    """Numbers in the output layer, which only tokens that sample go through."""
+    """Weights of the output layer, which only sampling tokens pass through."""
     kv_numbers_per_token: int
     attention_width: int
-    """Layers times heads times their size: an attended token costs 4 operations for each."""
+    """Layers times heads times head size: each attended token costs 4 operations per unit."""
 
 
 def save_random_model(directory: Path) -> Path:
@@ -52,7 +52,7 @@ def save_random_model(directory: Path) -> Path:
 
 
 def model_size(directory: str | Path) -> ModelSize:
-    """Read the sizes off a model's config, without its weights."""
+    """Return the sizes from a model's config, without loading weights."""
     config = AutoConfig.from_pretrained(directory)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""What a forward pass is made of: a workload is served twice, the second time with a stopwatch on every operator.
+"""The operators of a forward pass: a workload is served twice, the second time with every operator timed.
 
-Only the inside of the named operators is timed; what is left of an unwatched round is the rest.
+Only the inside of the named operators is timed; the rest is what remains of the untimed round.
 """
 
 from collections import defaultdict
@@ -11,8 +11,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.contender import Say, Settings
-from bench.ours import Ours
+from bench.backend import OnProgress, Settings
+from bench.mini_vllm_backend import MiniVllmBackend
 from bench.served import Served
 from course.workloads.timed_request import TimedRequest
 
@@ -25,7 +25,7 @@ REST = "everything else"
 
 
 class OperatorStopwatch(TorchDispatchMode):
-    """While it is entered, adds up the seconds that each operator takes on the CPU."""
+    """As a context manager, adds up the seconds that each operator takes on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -38,30 +38,30 @@ class OperatorStopwatch(TorchDispatchMode):
         return result
 
 
-class Profiled:
-    """Our engine as a contender that also tells what it was busy with."""
+class ProfiledBackend:
+    """mini-vLLM as a backend that also reports its seconds by operator."""
 
     def __init__(self, settings: Settings) -> None:
-        self.ours = Ours(settings)
+        self.ours = MiniVllmBackend(settings)
         self.facts = self.ours.facts
 
-    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
-        """Serve a round, and one of the same lengths under the stopwatch.
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
+        """Serve a round, then one of the same lengths with every operator timed.
 
-        What the first took beyond the named operators of the second is `everything else`: the stopwatch itself costs
-        some microseconds between two operators, so the second round as a whole says nothing.
+        `everything else` is the first round minus the named operators of the second: the stopwatch itself costs
+        microseconds between operators, so the total of the second round is not used.
         """
-        served = self.ours.serve(requests, say)
+        served = self.ours.serve(requests, on_progress)
         with OperatorStopwatch() as stopwatch:
             self.ours.serve(
-                [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests], say
+                [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests], on_progress
             )
         served.seconds_by_operator = by_kind(stopwatch.seconds.items(), served.seconds)
         return served
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) by what they do; what is left of `all_seconds` is the rest."""
+    """Add up (operator, seconds) by kind; the remainder of `all_seconds` is the rest."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():

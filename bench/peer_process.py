@@ -1,4 +1,4 @@
-"""A contender's process, from the outside."""
+"""The parent's end of a backend process."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.contender import Settings
+from bench.backend import Settings
 from bench.served import Served, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.seams.lineup import CHECKOUT
@@ -18,7 +18,7 @@ from mini_vllm.seams.lineup import CHECKOUT
 OPENVINO = "openvino"
 OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / ("Scripts" if os.name == "nt" else "bin") / "python"
 OPENVINO_SERVER = CHECKOUT / "tools" / "openvino_peer" / "serve.py"
-CONTENDERS = (
+BACKENDS = (
     "mini-vllm",
     "transformers-continuous",
     "transformers-static",
@@ -28,38 +28,40 @@ CONTENDERS = (
 
 
 class PeerError(RuntimeError):
-    """A contender could not be started, or broke off. Says what it wrote last."""
+    """A backend could not be started, or exited early. The message has its last line of output."""
 
 
 def why_missing(name: str) -> str | None:
-    """Return why a contender cannot run here; None if it can."""
+    """Return why a backend cannot run here; None if it can."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
         return "OpenVINO GenAI has no environment here; `python -m tools.openvino_peer` makes one (about 2 GB)"
     return None
 
 
 class PeerProcess:
-    """A running contender. It waits, using no CPU, while others have their round."""
+    """A running backend process. It waits, using no CPU, during the rounds of other backends."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name, self.settings = name, settings
         start = [str(OPENVINO_PYTHON), str(OPENVINO_SERVER)]
         if name != OPENVINO:
-            start = [sys.executable, "-m", "bench.contender", name]
-        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+            start = [sys.executable, "-m", "bench.backend", name]
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [*start, json.dumps(asdict(settings))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._complaints,
+            stderr=self._stderr,
             text=True,
             cwd=CHECKOUT,
             env={**os.environ, "OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"},
         )
         self.facts: dict[str, Any] = self._read("ready")
 
-    def serve(self, requests: Sequence[TimedRequest], say: Callable[[int], None] = lambda count: None) -> Served:
-        """Let it serve a round; `say` hears how many requests are done. Raises `PeerError`."""
+    def serve(
+        self, requests: Sequence[TimedRequest], on_progress: Callable[[int], None] = lambda count: None
+    ) -> Served:
+        """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
         assert self._process.stdin is not None
         parts = [
             [list(request.prompt_token_ids), request.num_output_tokens, request.arrival_time] for request in requests
@@ -69,7 +71,7 @@ class PeerProcess:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._error() from error
-        served = Served(**self._read("served", say))
+        served = Served(**self._read("served", on_progress))
         require_complete(requests, served, self.name)
         return served
 
@@ -82,25 +84,25 @@ class PeerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._complaints.close()
+        self._stderr.close()
 
-    def _read(self, wanted: str, say: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
+    def _read(self, key: str, on_progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             message = json.loads(line)
-            if wanted in message:
-                answer: dict[str, Any] = message[wanted]
+            if key in message:
+                answer: dict[str, Any] = message[key]
                 return answer
-            say(message["done"])
+            on_progress(message["done"])
         raise self._error()
 
     def _error(self) -> PeerError:
         self._process.wait()
-        self._complaints.seek(0)
-        last = self._complaints.read().strip().splitlines()[-1:] or ["nothing"]
-        return PeerError(f"{self.name} broke off; it said last: {last[0][:500]}")
+        self._stderr.seek(0)
+        last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
+        return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")
 
 
 def embedded_model_path() -> Path:
-    """Return where the model of the course lies."""
+    """Return the path of the embedded model."""
     return CHECKOUT / "mini_vllm" / "embedded_model"

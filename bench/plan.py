@@ -1,10 +1,10 @@
-"""What `bench throughput` runs: who, on which model, with which requests and how much room."""
+"""What `bench throughput` runs: backends, model, requests and KV cache size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.contender import Settings
+from bench.backend import Settings
 from bench.requests import (
     DOCUMENT_EVERY,
     FULL,
@@ -28,43 +28,43 @@ NUM_QUESTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: who, on which model, with how many requests, how often. Rounds have requests of their own."""
+    """The backends, the model, the number of requests and of rounds. Every round has its own requests."""
 
     model: Path
     vocab_size: int
     num_requests: int
     num_rounds: int
     num_threads: int
-    contenders: Sequence[str]
+    backends: Sequence[str]
     dtype: str = "float32"
     lineup: str = "solution"
     sizes: Sizes = FULL
 
     def warm_up(self) -> list[TimedRequest]:
-        """Return a few chats and a document that no round has, so that no cache knows a round's prompts before it."""
+        """Return a few chats and a document that occur in no round, so that no round starts with cached prompts."""
         return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
     def all_at_once(self) -> list[list[TimedRequest]]:
-        """Return the rounds of chats with a document now and then."""
+        """Return the rounds of chats with occasional documents."""
         return [self._mixed(number) for number in range(self.num_rounds)]
 
     def stream(self, requests_per_second: float) -> list[list[TimedRequest]]:
-        """Return rounds of the same kind that arrive at this rate."""
+        """Return rounds of the same kind with Poisson arrivals at this rate."""
         return [poisson_stream(self._mixed(100 + number), requests_per_second) for number in range(self.num_rounds)]
 
     def shared_prefix(self) -> list[list[TimedRequest]]:
-        """Return one round of questions about one document: it is long for whoever computes every prompt."""
+        """Return one round of questions about one document; it is slow for backends without a prefix cache."""
         count = min(NUM_QUESTIONS, self.num_requests)
         return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
-        """Return two more rounds of chats and documents: one to warm up, one to look at closely."""
+        """Return two more rounds of chats and documents: a warm-up and one to profile."""
         return self._mixed(200), self._mixed(201)
 
     def settings(self) -> Settings:
-        """Return what every contender is given: room for all requests of a round at once, nothing shared.
+        """Return the settings of every backend: KV cache for all requests of a round at once, nothing shared.
 
-        Without phase 5 the budget holds the longest request, for everybody.
+        Without phase 5 the budget of every backend holds the longest request.
         """
         rounds = [*self.all_at_once(), *self.shared_prefix()]
         settings = Settings(

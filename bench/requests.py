@@ -8,7 +8,7 @@ from course.workloads.timed_request import TimedRequest
 
 DOCUMENT_EVERY = 8
 BLOCK_TOKENS = 32
-"""A multiple of every contender's block size: room is counted in these."""
+"""A multiple of every backend's block size: room is counted in these."""
 
 
 @dataclass(frozen=True, slots=True)

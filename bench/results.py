@@ -1,4 +1,4 @@
-"""The results of `bench throughput`: each contender's best round of each workload."""
+"""The results of `bench throughput`: each backend's fastest round of each workload."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,9 +10,9 @@ from course.workloads.timed_request import TimedRequest
 
 @dataclass(slots=True)
 class Entry:
-    """One contender's best round of one workload, with what it was compared on.
+    """One backend's fastest round of one workload.
 
-    `equal` is how many requests of all rounds got the same tokens as ours, and how many were compared.
+    `equal` is the number of requests in all rounds with the same tokens as mini-vLLM's, and the number compared.
     """
 
     requests: list[TimedRequest]
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Results:
-    """The best rounds by workload and contender, and the reasons of those that are missing."""
+    """The fastest rounds by workload and backend, and why other backends are missing."""
 
     entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Results:
         ours: Served,
         facts: dict[str, Any],
     ) -> None:
-        """Keep a round if it is the contender's quickest; all seconds are remembered."""
+        """Keep a round if it is the backend's fastest; keep the seconds of all rounds."""
         entries = self.entries.setdefault(workload, {})
         equal, seconds = num_equal(ours, served), [served.seconds]
         if (before := entries.get(name)) is not None:
@@ -50,12 +50,12 @@ class Results:
 
 
 def as_record(plan: Plan, results: Results) -> dict[str, Any]:
-    """Return the results for programs."""
+    """Return the results as a JSON object."""
     settings = plan.settings()
     return {
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "kv_cache_tokens": settings.kv_cache_tokens,
-        "plan": {**asdict(plan), "model": plan.model.name, "contenders": list(plan.contenders)},
+        "plan": {**asdict(plan), "model": plan.model.name, "backends": list(plan.backends)},
         "missing": results.missing,
         "workloads": {
             workload: {
@@ -74,8 +74,8 @@ def as_record(plan: Plan, results: Results) -> dict[str, Any]:
 
 
 def ratio(entries: dict[str, Entry], name: str) -> float:
-    """Return our output tokens per second divided by another contender's.
+    """Return mini-vLLM's output tokens per second divided by another backend's.
 
-    In a workload of which it serves only some requests, by what it reached on those.
+    For a backend that serves only some requests, its rate on those counts.
     """
     return entries[OURS].served.tokens_per_second / entries[name].served.tokens_per_second

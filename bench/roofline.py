@@ -19,7 +19,7 @@ NUM_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class MachineRates:
-    """What the machine did at its best, with the threads of the benchmark."""
+    """The machine's best rates, with the threads of the benchmark."""
 
     bytes_per_second: float
     flops_per_second: float
@@ -27,7 +27,7 @@ class MachineRates:
 
 @torch.inference_mode()
 def measure_rates(dtype: torch.dtype, num_threads: int) -> MachineRates:
-    """Read a buffer that no cache holds, and multiply matrices that any cache holds, both ways that we have."""
+    """Read a buffer too large for the CPU's caches, and multiply matrices that fit, by both available kernels."""
     torch.set_num_threads(num_threads)
     buffer = torch.ones(READ_NUMBERS)
     layer = nn.Linear(MATRIX, MATRIX, bias=False, dtype=dtype)

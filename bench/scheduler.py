@@ -1,9 +1,8 @@
-"""What scheduling costs: CPU time of `schedule()` and `update_from_output()` per request.
+"""The cost of scheduling: CPU time of `schedule()` and `update_from_output()` per request.
 
-The clock is `time.process_time`: CPU seconds of this process, which a busy machine does not stretch as it
-stretches wall-clock time. (Where that clock is too coarse, on Windows, it is `time.perf_counter`.) Before
-measuring, `gc.freeze()` takes what exists out of the garbage collector's sight, as vLLM's engine does; the
-collector itself stays on.
+The clock is `time.process_time`, CPU seconds of this process, because other processes stretch wall-clock time.
+(On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
+existing objects from garbage collection, as vLLM's engine does; the collector stays on.
 """
 
 import gc
@@ -49,7 +48,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Admissions:
-    """The cost of letting a request in: at arrival (hashing its prompt), in `schedule()`, in the update."""
+    """The cost of admitting a request: at arrival (hashing its prompt), in `schedule()`, in the update."""
 
     arrival: Cost
     schedule: Cost
@@ -64,7 +63,7 @@ class Admissions:
 
 @dataclass(frozen=True)
 class PoolSizes:
-    """The cost per decode with a small and with a large pool, measured in turns."""
+    """The cost per decode with a small and with a large pool, measured in alternating rounds."""
 
     small: Cost
     large: Cost
@@ -76,7 +75,7 @@ class PoolSizes:
 
 
 def freeze() -> None:
-    """Collect once, and take everything that is left out of the collector's sight."""
+    """Run the garbage collector once, then exclude all remaining objects from it."""
     gc.collect()
     gc.freeze()
 
@@ -104,13 +103,13 @@ def decoding_scheduler(lineup: Lineup, num_requests: int, num_blocks: int, num_s
 
 
 def take_step(scheduler: Scheduler) -> None:
-    """Plan a step and answer every request of it with one token."""
+    """Schedule a step and give every scheduled request one token."""
     step = scheduler.schedule()
     scheduler.update_from_output(step, {request_id: [5] for request_id in step.num_scheduled_tokens})
 
 
 def time_round(scheduler: Scheduler, num_steps: int) -> float:
-    """Return the CPU seconds of `num_steps` steps, without what the answers of the model cost."""
+    """Return the CPU seconds of `num_steps` steps, without those of making up the sampled tokens."""
     spent = 0.0
     for _ in range(num_steps):
         start = clock()
@@ -124,7 +123,7 @@ def time_round(scheduler: Scheduler, num_steps: int) -> float:
 
 
 def steps_per_round(num_requests: int) -> int:
-    """Return a number of steps in which every request fills at least one block, and that takes long enough."""
+    """Return a number of steps in which every request fills at least one block, long enough to measure."""
     return BLOCK_SIZE * max(1, 256 // num_requests)
 
 
@@ -137,10 +136,10 @@ def measure_decodes(lineup: Lineup, num_requests: int, num_blocks: int = 100_000
 
 
 def measure_bookkeeping(num_requests: int) -> Cost:
-    """Return the cost of what no scheduler in Python can avoid, per request.
+    """Return the minimum cost per request of any scheduler in Python.
 
     One dict insert (the plan), one addition to a counter, one list append (the token), in a plain loop.
-    It is measured on this machine in this run, so that costs can be given as multiples of it.
+    Measured in the same run, so that costs can be given as multiples of it.
     """
     requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
     num_steps, seconds = steps_per_round(num_requests), []
@@ -158,7 +157,7 @@ def measure_bookkeeping(num_requests: int) -> Cost:
 
 
 def measure_admissions(lineup: Lineup, num_rounds: int = 3) -> Admissions:
-    """Return the cost of admitting requests in one step, all but the first with the same cached beginning."""
+    """Return the cost of admitting requests in one step, all but the first with the same cached prefix."""
     rounds = [_admit_once(lineup) for _ in range(num_rounds)]
     arrival, schedule, update = zip(*rounds, strict=True)
     return Admissions(*(Cost.of(list(part), NUM_ADMISSIONS) for part in (arrival, schedule, update)))
@@ -196,7 +195,7 @@ def _admit_once(lineup: Lineup) -> tuple[float, float, float]:
 
 
 def measure_pool_sizes(lineup: Lineup, num_requests: int = 64) -> PoolSizes:
-    """Return what a decode costs in a pool of ten thousand and of a million blocks, rounds taken in turns."""
+    """Return the cost of a decode with ten thousand and with a million blocks, in alternating rounds."""
     num_steps = steps_per_round(num_requests)
     schedulers = [
         decoding_scheduler(lineup, num_requests, num_blocks, num_steps * NUM_ROUNDS)
@@ -210,7 +209,7 @@ def measure_pool_sizes(lineup: Lineup, num_requests: int = 64) -> PoolSizes:
 
 @dataclass(frozen=True)
 class SchedulerCosts:
-    """All measurements of one run. `bookkeeping` is the yardstick, in the order of `decodes`."""
+    """All measurements of one run. `bookkeeping` is the baseline, in the order of `decodes`."""
 
     decodes: dict[int, Cost]
     bookkeeping: dict[int, Cost]
@@ -218,16 +217,16 @@ class SchedulerCosts:
     pool_sizes: PoolSizes | None
 
 
-def measure_scheduler(lineup: Lineup, say: Callable[[str], None] = lambda text: None) -> SchedulerCosts:
-    """Measure everything; `say` hears what comes next. Without phase 2 there is no pool of blocks to vary."""
+def measure_scheduler(lineup: Lineup, on_progress: Callable[[str], None] = lambda text: None) -> SchedulerCosts:
+    """Measure everything; `on_progress` receives the next part. Without phase 2 pool sizes are not measured."""
     decodes, bookkeeping = {}, {}
     for num_requests in RUNNING:
-        say(f"{num_requests} running requests ...")
+        on_progress(f"{num_requests} running requests ...")
         bookkeeping[num_requests] = measure_bookkeeping(num_requests)
         decodes[num_requests] = measure_decodes(lineup, num_requests)
-    say(f"{NUM_ADMISSIONS} admissions ...")
+    on_progress(f"{NUM_ADMISSIONS} admissions ...")
     admissions = measure_admissions(lineup)
-    say("pools of ten thousand and of a million blocks ...")
+    on_progress("pools of ten thousand and of a million blocks ...")
     pool_sizes = None if lineup.kv_cache == "absent" else measure_pool_sizes(lineup)
     gc.unfreeze()
     return SchedulerCosts(decodes, bookkeeping, admissions, pool_sizes)

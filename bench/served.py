@@ -1,4 +1,4 @@
-"""What a contender did with the requests of a round, and the figures that are read off it."""
+"""The tokens and times of a served round, and the figures computed from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ PERCENTILES = (50, 90, 99)
 class Served:
     """Tokens and the seconds, since the round began, at which each of them was there. Requests keep their order.
 
-    A contender that serves only the first few requests has as many entries. `steps` is for our engine only,
+    A backend that serves only the first few requests has as many entries. `steps` is for our engine only,
     `seconds_by_operator` for a round with a stopwatch on every operator.
     """
 
@@ -75,7 +75,7 @@ def num_equal(one: Served, other: Served) -> tuple[int, int]:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: Served, name: str) -> None:
-    """Raise `RuntimeError` if a contender said fewer or more tokens than asked for: its figures would mean nothing."""
+    """Raise `RuntimeError` if a backend said fewer or more tokens than asked for: its figures would mean nothing."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(

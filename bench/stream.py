@@ -1,4 +1,4 @@
-"""Time within a round: who has arrived, and waiting for the next."""
+"""The arrivals of a round, in real time."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from course.workloads.timed_request import TimedRequest
 
 
 class Arrivals:
-    """Hands out the requests of a round as they arrive; its clock starts when it is made."""
+    """Yields the requests of a round as they arrive; the clock starts at construction."""
 
     def __init__(self, requests: Sequence[TimedRequest]) -> None:
         self.requests = requests
@@ -24,7 +24,7 @@ class Arrivals:
         return self.next == len(self.requests)
 
     def take(self, most: int | None = None) -> list[int]:
-        """Return the indices of the requests that have arrived and were not taken before."""
+        """Return the indices of newly arrived requests."""
         first, now = self.next, self.now
         while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != most:
             self.next += 1

@@ -1,38 +1,38 @@
-"""Whole workloads against what a user would run instead, in turns, each contender in its own process."""
+"""Whole workloads on mini-vLLM and on other backends, in turns, each in its own process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from bench.contender import Settings
+from bench.backend import Settings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, Plan
 from bench.results import Results
 from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8
-"""The stream's rate, as a share of the requests per second that our engine managed all at once."""
-Say = Callable[[str, str, int, int], None]
-"""Hears the workload, the contender, how many requests it serves, and how many of them are done."""
+"""The stream's rate, as a share of mini-vLLM's requests per second with all requests at once."""
+OnProgress = Callable[[str, str, int, int], None]
+"""Receives the workload, the backend, its number of requests, and how many of them are finished."""
 
 
-def run_throughput(plan: Plan, say: Say = lambda workload, name, count, done: None) -> Results:
-    """Start everybody, then take turns with the rounds of each workload. Raises `PeerError` if our engine breaks."""
-    contest = Contest(plan.settings(), say)
+def run_throughput(plan: Plan, on_progress: OnProgress = lambda workload, name, count, done: None) -> Results:
+    """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
+    comparison_run = ThroughputRun(plan.settings(), on_progress)
     try:
-        for name in plan.contenders:
-            contest.start(name, plan.warm_up())
-        contest.run(ALL_AT_ONCE, plan.all_at_once())
-        rate = LOAD * plan.num_requests / contest.results.entries[ALL_AT_ONCE][OURS].served.seconds
-        contest.run(STREAM, plan.stream(rate))
-        contest.run(SHARED_PREFIX, plan.shared_prefix())
+        for name in plan.backends:
+            comparison_run.start(name, plan.warm_up())
+        comparison_run.run(ALL_AT_ONCE, plan.all_at_once())
+        rate = LOAD * plan.num_requests / comparison_run.results.entries[ALL_AT_ONCE][OURS].served.seconds
+        comparison_run.run(STREAM, plan.stream(rate))
+        comparison_run.run(SHARED_PREFIX, plan.shared_prefix())
     finally:
-        contest.close()
-    return contest.results
+        comparison_run.close()
+    return comparison_run.results
 
 
 def seconds_by_operator(plan: Plan) -> dict[str, float]:
-    """Return what a round of ours is made of: the second of two, once the first has warmed up."""
+    """Return the seconds by operator of a round of mini-vLLM, after a warm-up round."""
     warm_up, requests = plan.profiled()
     peer = PeerProcess(PROFILED, plan.settings())
     try:
@@ -42,17 +42,17 @@ def seconds_by_operator(plan: Plan) -> dict[str, float]:
         peer.close()
 
 
-class Contest:
-    """The contenders that still run, ours first, and what they have reached. A peer that breaks off is missing."""
+class ThroughputRun:
+    """The running backends, mini-vLLM first, and their results. A backend that fails is recorded as missing."""
 
-    def __init__(self, settings: Settings, say: Say) -> None:
-        self.settings, self.say = settings, say
+    def __init__(self, settings: Settings, on_progress: OnProgress) -> None:
+        self.settings, self.on_progress = settings, on_progress
         self.results = Results()
         self.peers: dict[str, PeerProcess] = {}
 
     def start(self, name: str, warm_up: Sequence[TimedRequest]) -> None:
-        """Start a contender and let it make its first calls, or note why it is missing."""
-        self.say("loading", name, 1, 0)
+        """Start a backend and warm it up, or record why it is missing."""
+        self.on_progress("loading", name, 1, 0)
         if (reason := why_missing(name)) is not None:
             self.results.missing[name] = reason
             return
@@ -60,24 +60,24 @@ class Contest:
             self.peers[name] = PeerProcess(name, replace(self.settings, num_served=NUM_SLOW if name == SLOW else None))
             self.peers[name].serve(warm_up)
         except RuntimeError as error:
-            self.give_up(name, error)
+            self.drop(name, error)
 
     def run(self, workload: str, rounds: Sequence[list[TimedRequest]]) -> None:
-        """Let everybody serve each round."""
+        """Serve each round on every backend."""
         for requests in rounds:
             ours = None
             for name, peer in list(self.peers.items()):
                 count = min(len(requests), peer.settings.num_served or len(requests))
                 try:
-                    served = peer.serve(requests, partial(self.say, workload, name, count))
+                    served = peer.serve(requests, partial(self.on_progress, workload, name, count))
                 except RuntimeError as error:
-                    self.give_up(name, error, f" ({workload})")
+                    self.drop(name, error, f" ({workload})")
                     continue
                 ours = ours or served
                 self.results.keep(workload, name, requests, served, ours, peer.facts)
 
-    def give_up(self, name: str, error: RuntimeError, when: str = "") -> None:
-        """Go on without a contender, and note why. Raises `error` if it is ours: without it there are no ratios."""
+    def drop(self, name: str, error: RuntimeError, when: str = "") -> None:
+        """Continue without a backend and record why. Raises `error` for mini-vLLM: all ratios need it."""
         if name == OURS:
             raise error
         self.results.missing[name] = f"{error}{when}"

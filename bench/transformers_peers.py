@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.contender import Say, Settings
+from bench.backend import OnProgress, Settings
 from bench.served import Served
 from bench.stream import Arrivals
 from course.workloads.timed_request import TimedRequest
@@ -41,7 +41,7 @@ class StaticBatches:
         self.batch_size = batch_size
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
-    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
         """Serve a round; a batch is made of whoever waits when the one before has ended."""
         arrivals = Arrivals(requests)
         token_ids: list[list[int]] = []
@@ -53,7 +53,7 @@ class StaticBatches:
             for request, answer in zip(batch, self._generate(batch, clock), strict=True):
                 token_ids.append(answer[: request.num_output_tokens])
                 token_times.append(clock.times[: request.num_output_tokens])
-            say(len(token_ids))
+            on_progress(len(token_ids))
         return Served(token_ids, token_times, arrivals.now)
 
     @torch.inference_mode()
@@ -92,7 +92,7 @@ class Continuous:
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
-    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
         """Serve a round. Its times are those that the manager noted for each token."""
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
@@ -121,7 +121,7 @@ class Continuous:
                     token_ids[index] = list(result.generated_tokens)
                     token_times[index] = [moment - arrivals.start for moment in result.timestamps]
                     num_done += 1
-                    say(num_done)
+                    on_progress(num_done)
                 elif result is None and not manager.is_running():
                     raise RuntimeError("transformers' continuous batching stopped before all requests were served")
             seconds = arrivals.now

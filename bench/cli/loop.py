@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench.loop import BARE, errands, measure_loop
+from bench.loop import BARE, measure_loop, timed_commands
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, is_live, make_console
 from course.terminal.step_view import FAINT, STRONG
@@ -20,7 +20,7 @@ def bench_loop(
 ) -> None:
     """Measure the learner's loop: a fresh process from its start to the verdict, with the files as they are."""
     console = make_console(stderr=as_json)
-    todo = errands([1]) if quick else errands()
+    todo = timed_commands([1]) if quick else timed_commands()
     if is_live(console):
         with console.status("Measuring ...") as status:
             waits = measure_loop(todo, 1 if quick else rounds, status.update)

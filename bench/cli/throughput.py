@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.cli.throughput_view import show
-from bench.peer_process import CONTENDERS, PeerError, embedded_model_path
+from bench.peer_process import BACKENDS, PeerError, embedded_model_path
 from bench.plan import OURS, Plan
 from bench.requests import FULL, QUICK
 from bench.results import Results, as_record
-from bench.throughput import Say, run_throughput, seconds_by_operator
+from bench.throughput import OnProgress, run_throughput, seconds_by_operator
 from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, Threads, threads_to_use
@@ -37,8 +37,8 @@ def bench_throughput(
     ] = "embedded",
     requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 64,
     peers: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(CONTENDERS[1:])}; 'none'.")
-    ] = ",".join(CONTENDERS[1:]),
+        str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(BACKENDS[1:])}; 'none'.")
+    ] = ",".join(BACKENDS[1:]),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the quickest of each counts.")] = 2,
     threads: Threads = None,
     dtype: Annotated[
@@ -76,10 +76,10 @@ def bench_throughput(
         if team.chunking == "absent":
             console.print(whole_prompts(plan.settings().max_num_batched_tokens))
         try:
-            with progress(console) as say:
-                results = run_throughput(plan, say)
+            with progress(console) as on_progress:
+                results = run_throughput(plan, on_progress)
             console.print("Looking where our time goes ...", style=FAINT)
-            explained = explain_ours(plan, results)
+            explained = efficiency_of_ours(plan, results)
         except PeerError as error:
             fail(str(error), 1)
         record = {
@@ -98,8 +98,8 @@ def chosen_peers(text: str) -> list[str]:
     """Read `--peers`. Raises `ValueError` for a name that nobody has."""
     names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in CONTENDERS[1:]:
-            raise ValueError(f"--peers {name}: choose from {', '.join(CONTENDERS[1:])}, or 'none'")
+        if name not in BACKENDS[1:]:
+            raise ValueError(f"--peers {name}: choose from {', '.join(BACKENDS[1:])}, or 'none'")
     return names
 
 
@@ -115,20 +115,20 @@ def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
     return directory.resolve(), model_size(directory)
 
 
-def explain_ours(plan: Plan, results: Results) -> dict[str, Any]:
+def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
     """Return what there is to say about our own time, by workload, and what a forward pass is made of."""
-    from bench.explain import explain, machine_rates
+    from bench.efficiency import efficiency, machine_rates
 
     rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
     explained = {
-        workload: explain(entries[OURS].served, plan.model, plan.dtype, rates)
+        workload: efficiency(entries[OURS].served, plan.model, plan.dtype, rates)
         for workload, entries in results.entries.items()
     }
     return {"explained": explained, "seconds_by_operator": seconds_by_operator(plan)}
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Say]:
+def progress(console: Console) -> Iterator[OnProgress]:
     """Show who is at work and how far while the block runs, if there is a terminal."""
     if not is_live(console):
         yield lambda workload, name, count, done: None

@@ -43,7 +43,7 @@ def figures(entry: dict[str, Any]) -> str:
 
 
 def latencies(entry: dict[str, Any]) -> str:
-    """Return the latencies and the memory of a contender."""
+    """Return the latencies and the memory of a backend."""
     first, between = entry["time_to_first_token"], entry["inter_token_latency"]
     gaps = "none" if between is None else f"{duration(between['p50']):>7} {duration(between['p99']):>7}"
     return (

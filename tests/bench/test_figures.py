@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from bench.explain import explain
+from bench.efficiency import efficiency
 from bench.models import RANDOM_MODEL, model_size
 from bench.operators import OperatorStopwatch, by_kind
 from bench.peer_process import embedded_model_path
@@ -49,7 +49,7 @@ def test_equal_requests_are_counted_over_those_that_both_served() -> None:
     assert num_equal(SERVED, SERVED) == (2, 2)
 
 
-def test_a_contender_that_says_too_little_is_no_contender() -> None:
+def test_a_backend_with_too_few_tokens_is_refused() -> None:
     with pytest.raises(RuntimeError, match="peer said 2 tokens to request 0 instead of 3"):
         require_complete(REQUESTS, Served([[7, 8]], [[0.5, 1.0]], 1.0), "peer")
 
@@ -138,7 +138,7 @@ def test_where_time_goes() -> None:
         "all": 10.0,
     }
     full = [{**step, "num_tokens": 1, "num_samples": 1, "num_context": 1, "num_attended": 1} for step in steps]
-    told = explain(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
+    told = efficiency(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
     assert told["overhead"]["share"] == pytest.approx(0.2)
 
 

@@ -87,7 +87,7 @@ def test_bars_stay_in_their_column() -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_nobody_leaves_the_long_queue_while_it_is_measured(policy: str) -> None:
+def test_no_request_leaves_the_long_queue_while_it_is_measured(policy: str) -> None:
     queue = long_queue.measure_long_queue(FULL, policy)  # type: ignore[arg-type]
     assert queue.long.median > 0
     assert queue.joining.median > 0
@@ -100,6 +100,6 @@ def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
     assert waits["Python itself"] < waits["tests of phase 1"]
 
 
-def test_an_errand_without_a_verdict_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="broken ended with 1 and said last: no"):
-        loop.measure_loop([loop.Errand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1)
+def test_a_command_that_does_not_complete_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="broken exited with 1; its last line: no"):
+        loop.measure_loop([loop.TimedCommand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1)

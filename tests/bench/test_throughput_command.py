@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput` and the features: everybody is really run, and what is said is what was measured."""
+"""`mini-vllm bench throughput` and the features: every backend runs, and the output shows what was measured."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from mini_vllm.seams.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
 
-def test_everybody_serves_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
     result = mini_vllm("bench", "throughput", "--quick", "--requests", 6, "--json", "--threads", 1)
     record = json.loads(result.stdout)
@@ -97,11 +97,11 @@ def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
     monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
     plan = Plan(peer_process.embedded_model_path(), 1000, 2, 2, 1, ("mini-vllm", "openvino"))
     record = as_record(plan, run_throughput(plan))
-    assert record["missing"] == {"openvino": "openvino broke off; it said last: no such processor"}
+    assert record["missing"] == {"openvino": "openvino exited early; its last line: no such processor"}
     assert [len(entries["mini-vllm"]["all_seconds"]) for entries in record["workloads"].values()] == [2, 2, 1]
 
 
-BREAKS_OFF_LATER = """
+EXITS_LATER = """
 import json, sys
 print(json.dumps({"ready": {}}), flush=True)
 lengths = [length for prompt, length, arrival in json.loads(sys.stdin.readline())["requests"]]
@@ -116,12 +116,12 @@ def test_a_contender_that_breaks_off_later_costs_nobody_else_their_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.py"
-    broken.write_text(BREAKS_OFF_LATER)
+    broken.write_text(EXITS_LATER)
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
     monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
     plan = Plan(peer_process.embedded_model_path(), 1000, 2, 1, 1, ("mini-vllm", "openvino"), sizes=QUICK)
     record = as_record(plan, run_throughput(plan))
-    assert record["missing"] == {"openvino": "openvino broke off; it said last: out of memory (all at once)"}
+    assert record["missing"] == {"openvino": "openvino exited early; its last line: out of memory (all at once)"}
     assert [list(entries) for entries in record["workloads"].values()] == [["mini-vllm"]] * 3
 
 
@@ -164,7 +164,7 @@ def test_threads_are_those_asked_for_though_a_small_model_chooses_one(monkeypatc
     assert (comparison.num_threads, torch.get_num_threads()) == (2, 2)
 
 
-def test_threads_are_one_per_cpu_unless_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_one_per_cpu_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert (threads_to_use(2), threads_to_use(None)) == (2, 3)
     monkeypatch.delenv("OMP_NUM_THREADS")

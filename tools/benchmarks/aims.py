@@ -1,10 +1,10 @@
 """What the project aims at in `bench throughput`, and what a record says about it."""
 
-from bench.peer_process import CONTENDERS
+from bench.peer_process import BACKENDS
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
 from tools.benchmarks.table import Record, table
 
-PEERS = CONTENDERS[1:]
+PEERS = BACKENDS[1:]
 TIMES_FASTER = {
     "random-150m": {"transformers-continuous": 3.0, "transformers-static": 4.0, "openvino": 0.9},
     "embedded": {"transformers-continuous": 4.0, "transformers-static": 3.0, "openvino": 0.5},

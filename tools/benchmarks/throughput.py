@@ -11,7 +11,7 @@ from tools.benchmarks.table import Record, table
 TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
 PLACES = ("forward_pass", "batch_and_sampling", "scheduling_and_outputs")
 HEAD = "## `mini-vllm bench throughput`\n\n"
-GUIDE = """All contenders of a table served the same requests in one run, in turns, with the same number of threads and
+GUIDE = """All backends of a table served the same requests in one run, in turns, with the same number of threads and
 the same room for K and V, each in a process of its own. Who has a prefix cache uses it.
 
 - mini-vllm is ours, with the reference in all phases.
@@ -20,7 +20,7 @@ the same room for K and V, each in a process of its own. Who has a prefix cache 
 - transformers-one-by-one is `generate` request by request; it serves only the first 8.
 - openvino is the continuous batching of OpenVINO GenAI.
 
-"Ours / theirs" are output tokens per second: over 1, ours is quicker. The time to the first token counts from a
+"MiniVllmBackend / theirs" are output tokens per second: over 1, ours is quicker. The time to the first token counts from a
 request's arrival; "between tokens" are the waits from token to token within a request; "per token" is a request's whole
 time, from its arrival to its end, divided by its tokens. Of each the median, the 90th and the 99th percentile. Peak
 memory is the most that the process has held since its start, so it never falls from one workload to the next. "Same
@@ -86,11 +86,11 @@ def figures(entries: Record) -> str:
     """Return everybody's figures as a table."""
     waits = [f"{wait}, p50 / p90 / p99" for wait in ("first token", "between tokens", "per token")]
     head = ["", "output tokens/s", "ours / theirs", *waits, "peak memory", "same tokens"]
-    return table(head, [contender_row(name, entry) for name, entry in entries.items()])
+    return table(head, [backend_row(name, entry) for name, entry in entries.items()])
 
 
-def contender_row(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return a contender's line of the table."""
+def backend_row(name: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return a backend's line of the table."""
     same, both = entry["equal_requests"]
     return [
         f"{name} {entry['facts'].get('version', '')}".rstrip(),

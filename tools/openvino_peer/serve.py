@@ -1,4 +1,4 @@
-"""OpenVINO GenAI as a contender. Runs in `.venv-openvino` and speaks the lines of `bench.contender`."""
+"""OpenVINO GenAI as a backend. Runs in `.venv-openvino` and speaks the lines of `bench.backend`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Our engine as a contender, with a stopwatch on its forward passes."""
+"""mini-vLLM as a backend, with its forward passes timed."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from bench.contender import Say, Settings
+from bench.backend import OnProgress, Settings
 from bench.served import Served
 from bench.stream import Arrivals
 from course.workloads.simulated_time import EndingRunner
@@ -27,10 +27,9 @@ BLOCK_SIZE = 16
 
 @dataclass(slots=True)
 class StepTimes:
-    """One step: its size, and its seconds from the outside to the inside.
+    """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
-    `num_attended` is the sum over tokens of the tokens that each attends to; `num_context` the tokens whose
-    K and V are read.
+    `num_attended` is the number of (token, attended token) pairs; `num_context` the tokens whose K and V are read.
     """
 
     num_requests: int = 0
@@ -44,7 +43,7 @@ class StepTimes:
 
 
 class WatchedRunner:
-    """A runner that notes what it is given and how long it and the model inside it take."""
+    """A runner that records the size of each batch and the time that it and its model take."""
 
     def __init__(self, inner: ModelRunner, model: nn.Module) -> None:
         self.inner, self.vocab_size = inner, inner.vocab_size
@@ -73,8 +72,8 @@ class WatchedRunner:
         return output
 
 
-class Ours:
-    """Our engine, step by step."""
+class MiniVllmBackend:
+    """The engine of this course, driven step by step."""
 
     def __init__(self, settings: Settings, **config: Any) -> None:
         chosen: dict[str, Any] = {
@@ -103,8 +102,8 @@ class Ours:
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)
         self.num_rounds = 0
 
-    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served:
-        """Serve a round; requests are added when they arrive."""
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
+        """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
         engine, arrivals, num_done = self.engine, Arrivals(requests), 0
         token_ids: list[list[int]] = [[] for _ in requests]
@@ -127,11 +126,11 @@ class Ours:
                 token_times[index] += [now] * (len(token_ids[index]) - len(token_times[index]))
                 num_done += output.finished
                 if output.finished:
-                    say(num_done)
+                    on_progress(num_done)
         return Served(token_ids, token_times, arrivals.now, steps=steps)
 
     def add(self, request_id: str, request: TimedRequest) -> None:
-        """Hand a request in. One with a limit ends with an end token, as a text does; the others by their length."""
+        """Add a request. One with a limit finishes with an end token, as real text does; others by their length."""
         self.lengths[request_id] = request.output_len or 0
         params = SamplingParams(max_tokens=request.max_tokens, ignore_eos=request.output_len is None)
         self.engine.add_request(request_id, list(request.prompt_token_ids), params)

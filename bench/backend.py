@@ -1,8 +1,8 @@
-"""One contender in a process of its own: it loads a model, then serves one round after the other.
+"""One backend in its own process: it loads a model, then serves one round after another.
 
-`python -m bench.contender NAME SETTINGS` speaks JSON lines. It writes {"ready": {...}} when the
-model is there; reads {"requests": [[prompt, num_output_tokens, arrival], ...]}; writes {"done": n} while it
-works and {"served": {...}} at the end of the round. The OpenVINO peer speaks the same lines.
+`python -m bench.backend NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
+model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...]}; writes {"done": n} while it
+works and {"served": {...}} at the end of the round. The OpenVINO peer uses the same protocol.
 """
 
 import json
@@ -15,12 +15,12 @@ from typing import Any, Protocol, TextIO
 from bench.served import Served
 from course.workloads.timed_request import TimedRequest
 
-Say = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all contenders are given: a model directory (empty: the embedded model), a dtype, threads, and room."""
+    """The settings of all backends: a model directory (empty: the embedded model), dtype, threads, KV cache size."""
 
     model: str
     dtype: str = "float32"
@@ -30,34 +30,34 @@ class Settings:
     max_num_seqs: int = 64
     lineup: str = "solution"
     num_served: int | None = None
-    """Serve only the first few requests, because the contender is slow; None: all."""
+    """Serve only the first few requests of a slow backend; None: all."""
     max_model_len: int | None = None
-    """Most tokens of a request, for our engine only; None: as many as the model can."""
+    """Most tokens of a request, for mini-vLLM only; None: the model's limit."""
 
     def for_whole_prompts(self, longest: int) -> "Settings":
-        """Return the settings for a lineup that cannot cut prompts: a step has room for the longest request."""
+        """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
         budget = max(longest, self.max_num_batched_tokens)
         return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
 
 
-class Contender(Protocol):
-    """Something that serves requests greedily, each to its full length. `say` hears how many are done."""
+class Backend(Protocol):
+    """Serves requests greedily, each to its full length. `on_progress` receives the number of finished requests."""
 
     facts: dict[str, Any]
 
-    def serve(self, requests: Sequence[TimedRequest], say: Say) -> Served: ...
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served: ...
 
 
-def make_contender(name: str, settings: Settings) -> Contender:
-    """Return a contender by its name. Raises `ValueError` for one that does not exist."""
+def make_backend(name: str, settings: Settings) -> Backend:
+    """Return a backend by its name. Raises `ValueError` for an unknown name."""
     if name == "mini-vllm":
-        from bench.ours import Ours
+        from bench.mini_vllm_backend import MiniVllmBackend
 
-        return Ours(settings)
+        return MiniVllmBackend(settings)
     if name == "mini-vllm-profiled":
-        from bench.operators import Profiled
+        from bench.operators import ProfiledBackend
 
-        return Profiled(settings)
+        return ProfiledBackend(settings)
     from bench.transformers_peers import Continuous, StaticBatches
 
     if name == "transformers-static":
@@ -66,11 +66,11 @@ def make_contender(name: str, settings: Settings) -> Contender:
         return StaticBatches(settings, batch_size=1)
     if name == "transformers-continuous":
         return Continuous(settings)
-    raise ValueError(f"there is no contender {name!r}")
+    raise ValueError(f"there is no backend {name!r}")
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory this process has held."""
+    """Return the peak resident memory of this process."""
     if sys.platform == "win32":
         import psutil
 
@@ -82,7 +82,7 @@ def peak_rss_bytes() -> int:
 
 
 def take_stdout() -> TextIO:
-    """Return the real stdout for our lines alone; what libraries print goes to stderr from now on."""
+    """Return the real stdout for the protocol, and redirect prints of libraries to stderr."""
     ours = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return ours
@@ -95,13 +95,13 @@ def main(name: str, settings_text: str) -> None:
     import torch
 
     torch.set_num_threads(settings.num_threads)
-    contender = make_contender(name, settings)
+    backend = make_backend(name, settings)
     torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-    print(json.dumps({"ready": contender.facts}), file=out)
+    print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         parts = json.loads(line)["requests"][: settings.num_served]
         requests = [TimedRequest(arrival, str(n), prompt, length) for n, (prompt, length, arrival) in enumerate(parts)]
-        served = contender.serve(requests, lambda count: print(json.dumps({"done": count}), file=out))
+        served = backend.serve(requests, lambda count: print(json.dumps({"done": count}), file=out))
         served.peak_rss_bytes = peak_rss_bytes()
         print(json.dumps({"served": asdict(served)}), file=out)
 

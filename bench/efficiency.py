@@ -1,4 +1,4 @@
-"""How near our engine came to what the machine can do, and where the rest of the time went. Imports torch."""
+"""The share of the roofline that the engine reached, and where the rest of the time went. Imports torch."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ LARGE_BATCH = 32
 
 
 def machine_rates(dtype: str, num_threads: int) -> MachineRates:
-    """Measure what the machine reads and multiplies in a second."""
+    """Measure the machine's read bandwidth and multiplication rate."""
     return measure_rates(getattr(torch, dtype), num_threads)
 
 
-def explain(served: Served, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
-    """Return the share of the roofline, the seconds by place, and the overhead in steps of many requests."""
+def efficiency(served: Served, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
+    """Return the share of the roofline, the seconds by component, and the overhead in steps of many requests."""
     number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
     least = least_seconds(served.steps, model_size(model), number_bytes, rates)
     largest = max(int(step["num_requests"]) for step in served.steps)
