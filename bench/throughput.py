@@ -18,17 +18,17 @@ OnProgress = Callable[[str, str, int, int], None]
 
 def run_throughput(plan: Plan, on_progress: OnProgress = lambda workload, name, count, done: None) -> Results:
     """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
-    comparison_run = ThroughputRun(plan.settings(), on_progress)
+    run = ThroughputRun(plan.settings(), on_progress)
     try:
         for name in plan.backends:
-            comparison_run.start(name, plan.warm_up())
-        comparison_run.run(ALL_AT_ONCE, plan.all_at_once())
-        rate = LOAD * plan.num_requests / comparison_run.results.entries[ALL_AT_ONCE][OURS].served.seconds
-        comparison_run.run(STREAM, plan.stream(rate))
-        comparison_run.run(SHARED_PREFIX, plan.shared_prefix())
+            run.start(name, plan.warm_up())
+        run.run(ALL_AT_ONCE, plan.all_at_once())
+        rate = LOAD * plan.num_requests / run.results.entries[ALL_AT_ONCE][OURS].served.seconds
+        run.run(STREAM, plan.stream(rate))
+        run.run(SHARED_PREFIX, plan.shared_prefix())
     finally:
-        comparison_run.close()
-    return comparison_run.results
+        run.close()
+    return run.results
 
 
 def seconds_by_operator(plan: Plan) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""`mini-vllm bench dial`: how soon the chunking dial answers."""
+"""`mini-vllm bench dial`: the response time of the chunking dial."""
 
 import json
 from typing import Annotated
@@ -13,16 +13,16 @@ from course.terminal.step_view import FAINT, STRONG
 
 @friendly
 def bench_dial(
-    requests: Annotated[int, typer.Option(min=1, help="Requests that each answer is about.")] = NUM_REQUESTS,
+    requests: Annotated[int, typer.Option(min=1, help="Simulated requests per change.")] = NUM_REQUESTS,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Measure the chunking dial of notebook 07: from letting go of a knob to the answer."""
+    """Measure the chunking dial of notebook 07: from a changed setting to its result."""
     results = list(measure_dial(requests))
     if as_json:
         typer.echo(json.dumps({result.workload: result.times for result in results}))
         return
     console = make_console()
-    console.print(f"From a knob of the chunking dial to its answer about {requests:,} requests", style=STRONG)
+    console.print(f"From a change of the chunking dial to its result for {requests:,} requests", style=STRONG)
     scale = max(result.median for result in results)
     for result in results:
         figures = f"{result.median:5.0f} ms, the slowest {result.worst:.0f} ms"

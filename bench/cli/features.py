@@ -1,4 +1,4 @@
-"""`mini-vllm bench prefix | chunked | preemption`: what a feature buys on a workload made for it."""
+"""`mini-vllm bench prefix | chunked | preemption`: the gain from a feature on a workload made for it."""
 
 import json
 from typing import Annotated
@@ -13,8 +13,8 @@ from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, Threads, threads_to_use
 from course.terminal.step_view import FAINT, STRONG
 
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the quickest counts.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, one round: does it work?")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the fastest counts.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, one round: a trial run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
 
 
@@ -26,7 +26,7 @@ def bench_prefix(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask many questions about one document, with prefix caching and without."""
+    """Serve many questions about one document, with and without prefix caching."""
     run("prefix", lineup, rounds, threads, quick, as_json)
 
 
@@ -38,7 +38,7 @@ def bench_chunked(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let long documents arrive while chats decode, with chunked prefill and without."""
+    """Serve long documents that arrive while chats decode, with and without chunked prefill."""
     run("chunked", lineup, rounds, threads, quick, as_json)
 
 
@@ -50,12 +50,12 @@ def bench_preemption(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve answers of unknown length in little memory: blocks on demand against memory promised in advance."""
+    """Serve outputs of unknown length in little memory: blocks on demand against memory reserved in advance."""
     run("preemption", lineup, rounds, threads, quick, as_json)
 
 
 def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:
-    """Measure a feature and print it."""
+    """Measure a feature and print the result."""
     scale, num_rounds = (0.1, 1) if quick else (1.0, rounds)
     num_threads = threads_to_use(threads)
     console = make_console(stderr=as_json)
@@ -85,13 +85,13 @@ def show(console: Console, comparison: Comparison) -> None:
             console.print(measured_bar(side, value, scale, words, ours=side == "with it"))
     absent = f" and {', '.join(feature.absent_without)} absent" if feature.absent_without else ""
     console.print(
-        f"\nwith it: {told(dict(feature.with_it))}; without: {told(dict(feature.without))}{absent}. "
+        f"\nwith it: {settings_text(dict(feature.with_it))}; without: {settings_text(dict(feature.without))}{absent}. "
         f"Same tokens in {same} of {both} requests. The embedded model; threads: {comparison.num_threads}.",
         style=FAINT,
         markup=False,
     )
 
 
-def told(settings: dict[str, object]) -> str:
-    """Return settings in words."""
+def settings_text(settings: dict[str, object]) -> str:
+    """Return settings as text."""
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"

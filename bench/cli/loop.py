@@ -1,4 +1,4 @@
-"""`mini-vllm bench loop`: how long a learner waits for a verdict."""
+"""`mini-vllm bench loop`: the time from a saved file to a result."""
 
 import json
 from dataclasses import asdict
@@ -14,11 +14,11 @@ from course.terminal.step_view import FAINT, STRONG
 
 @friendly
 def bench_loop(
-    rounds: Annotated[int, typer.Option(min=1, help="Runs of each; the quickest counts.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One run, and no grades but phase 1's.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each; the fastest counts.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One run, and only phase 1 is graded.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Measure the learner's loop: a fresh process from its start to the verdict, with the files as they are."""
+    """Measure the learner's loop: a new process from its start to its result, on the current files."""
     console = make_console(stderr=as_json)
     todo = timed_commands([1]) if quick else timed_commands()
     if is_live(console):
@@ -29,10 +29,10 @@ def bench_loop(
     if as_json:
         typer.echo(json.dumps({"seconds": [asdict(wait) for wait in waits]}))
         return
-    console.print("From the start of a process to its verdict", style=STRONG)
+    console.print("From the start of a process to its result", style=STRONG)
     scale = max(wait.seconds for wait in waits)
     bare = next(wait.seconds for wait in waits if wait.name == BARE)
     for wait in waits:
-        figures = f"{duration(wait.seconds):>7} {wait.seconds / bare:6.0f} x Python's start"
+        figures = f"{duration(wait.seconds):>7} {wait.seconds / bare:6.0f} x starting Python"
         console.print(measured_bar(wait.name, wait.seconds, scale, figures, ours=wait.name != BARE))
-    console.print("Wall-clock time, the quickest run, on a machine that may have been busy.", style=FAINT)
+    console.print("Wall-clock time of the fastest run; other load on the machine counts.", style=FAINT)

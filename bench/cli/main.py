@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: what scheduling costs."""
+"""`mini-vllm bench`, and its command `scheduler`: the CPU time of scheduling."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from course.terminal.options import LineupText
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.seams.lineup import Lineup
 
-# vLLM 0.13.0's own scheduler, microseconds of CPU time. Another run on another machine.
+# vLLM 0.13.0's own scheduler, microseconds of CPU time, measured on another machine.
 VLLM_PER_REQUEST = (7.1, 8.5)
 VLLM_PER_ADMISSION = 107.0
 BAR_LENGTH = 28
@@ -73,13 +73,13 @@ def bench_scheduler(
 
 
 def measure_queue(lineup: Lineup) -> LongQueue | None:
-    """Measure beside a long queue, if there is phase 2: a million blocks as single slots are too many."""
+    """Measure with a long queue. Without phase 2 return None: a million single slots would take too long."""
     return None if lineup.kv_cache == "absent" else measure_long_queue(lineup)
 
 
 def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> None:
     """Print all measurements as bars."""
-    console.print("\nCPU microseconds, the median round; in brackets the best one.", style=FAINT)
+    console.print("\nCPU microseconds, the median round; in brackets the fastest.", style=FAINT)
     console.print("\nPer scheduled request: schedule() + update_from_output(), all decode", style=STRONG)
     scale = max(VLLM_PER_REQUEST[1], *(cost.median for cost in costs.decodes.values()))
     for num_requests, cost in costs.decodes.items():
@@ -107,14 +107,14 @@ def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> No
             f"\nPer scheduled request, by the queue: 64 running, {long_queue.NUM_BLOCKS:,} blocks", style=STRONG
         )
         scale = max(VLLM_PER_REQUEST[1], queue.empty.median, queue.long.median)
-        console.print(bar("nobody waits", queue.empty, scale, ""))
+        console.print(bar("none wait", queue.empty, scale, ""))
         console.print(bar(f"{long_queue.NUM_QUEUED:,} wait", queue.long, scale, f"ratio {queue.ratio:.2f}"))
         console.print(bar("to join", queue.joining, scale, "each of them, once"))
     bare = next(iter(costs.bookkeeping.values()))
     console.print(
-        f"\nbare: what no scheduler in Python can avoid, measured in this run: a loop with one dict insert, one "
-        f"addition and one list append per request, {bare.median:.3f} us. vLLM's figures were measured elsewhere, "
-        f"for orientation. Clock: time.{measured.CLOCK}, garbage collector on after gc.freeze(). Python "
+        f"\nbare: the minimum of any scheduler in Python, measured in this run: a loop with one dict insert, one "
+        f"addition and one list append per request, {bare.median:.3f} us. vLLM's figures were measured on another "
+        f"machine, for orientation. Clock: time.{measured.CLOCK}, garbage collector on after gc.freeze(). Python "
         f"{platform.python_version()}.",
         style=FAINT,
     )
@@ -128,7 +128,7 @@ def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
 
 
 def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
-    """Return the bar of a figure that was measured elsewhere, hatched."""
+    """Return a hatched bar for a figure from another machine."""
     length = max(1, round(BAR_LENGTH * high / scale))
     figures = f"{low:g} to {high:g}" if low != high else f"{low:g}"
     return Text.assemble(
@@ -137,7 +137,7 @@ def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
 
 
 def as_record(costs: SchedulerCosts, queue: LongQueue | None, lineup: str) -> dict[str, object]:
-    """Return the measurements for programs; all costs are CPU microseconds per request."""
+    """Return the measurements as a JSON object; all costs are CPU microseconds per request."""
     return {
         "lineup": lineup,
         "clock": f"time.{measured.CLOCK}",

@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: whole workloads against what a user would run instead."""
+"""`mini-vllm bench throughput`: whole workloads beside what a user would run instead."""
 
 import json
 import tempfile
@@ -35,24 +35,22 @@ def bench_throughput(
     model: Annotated[
         str, typer.Option(help=f"'embedded', '{RANDOM}' (random weights), or the path of a model directory.")
     ] = "embedded",
-    requests: Annotated[int, typer.Option(min=1, help="How many requests.")] = 64,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 64,
     peers: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Against whom: {', '.join(BACKENDS[1:])}; 'none'.")
+        str, typer.Option(metavar="A,B", help=f"Backends to compare with: {', '.join(BACKENDS[1:])}; 'none'.")
     ] = ",".join(BACKENDS[1:]),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the quickest of each counts.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the fastest of each backend counts.")] = 2,
     threads: Threads = None,
-    dtype: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="What weights and cache are kept in.")
-    ] = "float32",
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     lineup: LineupText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: does it work?")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: a trial run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Serve many short chats and a few long documents, and let transformers and OpenVINO GenAI do the same.
+    """Serve many short chats and a few long documents on mini-vLLM, transformers and OpenVINO GenAI.
 
     All at once, then as a stream; last, one round of questions that share a document.
 
-    Everybody has a process of their own, the same requests, threads and room for K and V; rounds are taken in turns.
+    Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
     names = (OURS, *chosen_peers(peers))
     console = make_console(stderr=as_json)
@@ -78,7 +76,7 @@ def bench_throughput(
         try:
             with progress(console) as on_progress:
                 results = run_throughput(plan, on_progress)
-            console.print("Looking where our time goes ...", style=FAINT)
+            console.print("Measuring where the time goes ...", style=FAINT)
             explained = efficiency_of_ours(plan, results)
         except PeerError as error:
             fail(str(error), 1)
@@ -95,7 +93,7 @@ def bench_throughput(
 
 
 def chosen_peers(text: str) -> list[str]:
-    """Read `--peers`. Raises `ValueError` for a name that nobody has."""
+    """Parse `--peers`. Raises `ValueError` for an unknown name."""
     names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in BACKENDS[1:]:
@@ -104,7 +102,7 @@ def chosen_peers(text: str) -> list[str]:
 
 
 def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
-    """Return the directory of a model and its size. Raises `ValueError` if there is none."""
+    """Return a model's directory and size. Raises `ValueError` if there is no model."""
     from bench.models import model_size, save_random_model
 
     directory = embedded_model_path() if model == "embedded" else Path(model)
@@ -116,7 +114,7 @@ def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
 
 
 def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
-    """Return what there is to say about our own time, by workload, and what a forward pass is made of."""
+    """Return mini-vLLM's share of the roofline by workload, and the seconds by operator."""
     from bench.efficiency import efficiency, machine_rates
 
     rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
@@ -129,7 +127,7 @@ def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
 
 @contextmanager
 def progress(console: Console) -> Iterator[OnProgress]:
-    """Show who is at work and how far while the block runs, if there is a terminal."""
+    """Show the progress of each backend while the block runs, if the output is a terminal."""
     if not is_live(console):
         yield lambda workload, name, count, done: None
         return

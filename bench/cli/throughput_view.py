@@ -1,4 +1,4 @@
-"""What `mini-vllm bench throughput` prints: bars, latencies, and where our time goes."""
+"""What `mini-vllm bench throughput` prints: bars, latencies, and where mini-vLLM's time goes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from course.terminal.step_view import FAINT, STRONG
 
 
 def show(console: Console, record: dict[str, Any]) -> None:
-    """Print a chart per workload, what was missing, and where our time goes."""
+    """Print a chart per workload, the missing backends, and where mini-vLLM's time goes."""
     for workload, entries in record["workloads"].items():
         console.print(f"\n{workload}: output tokens per second", style=STRONG)
         scale = max(entry["output_tokens_per_second"] for entry in entries.values())
@@ -22,14 +22,12 @@ def show(console: Console, record: dict[str, Any]) -> None:
         for name, entry in entries.items():
             console.print(f"{name:>23} {latencies(entry)}", markup=False)
         console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
-    console.print(
-        f"\nA round with a stopwatch on every operator: {shares(record['seconds_by_operator'])}.", style=FAINT
-    )
+    console.print(f"\nA round with every operator timed: {shares(record['seconds_by_operator'])}.", style=FAINT)
     for name, reason in record["missing"].items():
         console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
     console.print(
         "\nx: our tokens per second over theirs. equal: requests with the same tokens as ours, in all rounds. "
-        "One-by-one serves only the first requests. In a stream nobody can be quicker than the arrivals: look at "
+        "One-by-one serves only the first requests. In a stream no backend can be faster than the arrivals: compare "
         "the latencies.",
         style=FAINT,
     )
@@ -52,7 +50,7 @@ def latencies(entry: dict[str, Any]) -> str:
 
 
 def explanation(explained: dict[str, Any]) -> str:
-    """Return where our time goes, in one sentence or two."""
+    """Return where mini-vLLM's time goes, in one or two sentences."""
     seconds, overhead = explained["seconds"], explained["overhead"]
     places = ", ".join(
         f"{seconds[name] / seconds['all']:.1%} {words}"

@@ -1,4 +1,4 @@
-"""`mini-vllm bench widget`: how soon a picture follows its slider."""
+"""`mini-vllm bench widget`: the delay from a slider to its picture."""
 
 import json
 from statistics import median
@@ -37,8 +37,8 @@ def bench_widget(
     frame = median(value for result in results for value in result.nothing)
     console.print(measured_bar("nothing changes", frame, scale, f"{frame:5.1f} ms: a frame of the browser", ours=False))
     console.print(
-        f"The time machine over labs/observed/all_phases.jsonl in Chromium {version}, headless, without a kernel: "
-        f"a player asks none.",
+        f"The time machine over labs/observed/all_phases.jsonl in Chromium {version}, headless; players work "
+        f"without a kernel.",
         style=FAINT,
         markup=False,
     )

@@ -1,4 +1,4 @@
-"""The page of results says what the records say, and what was not measured."""
+"""The page of results shows what the records hold, and what was not measured."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_ratios_and_aims_are_those_of_the_record() -> None:
     assert "2 questions of 8 to 24 tokens behind the same document of 1,024, 16 tokens out" in text
     assert "Not measured, openvino: no environment" in text
     assert "| stream | 90.0% | 6.0% | 4.0% | 50% | 10.0% (from 32 requests) |" in text
-    assert "with a stopwatch on every operator: 75% matrix products, 25% everything else." in text
+    assert "with every operator timed: 75% matrix products, 25% everything else." in text
     assert "at 20.0 GB/s or multiplying at 300 GFLOP/s" in text
 
 
@@ -117,7 +117,7 @@ def test_one_command_runs_keeps_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_
     command.main()
     record = json.loads((tmp_path / "benchmarks" / "prefix.json").read_text())
     text = (tmp_path / "benchmarks.md").read_text()
-    assert "quick tries" in text
+    assert "quick trial runs" in text
     one, other = (record[side]["output_tokens_per_second"] for side in ("with", "without"))
     ratio = record["ratios"]["output tokens per second"]
     assert f"| output tokens per second | {one:,.0f} | {other:,.0f} | {ratio:.2f} |" in text
@@ -145,7 +145,7 @@ def test_costs_have_their_units() -> None:
     }
     text = page({"scheduler": {**SHELL, **record}})
     assert "| a decode, 1,024 running | 1.66 µs |" in text
-    assert "| the same, divided by that with nobody waiting | 0.97 |" in text
+    assert "| the same, divided by that with an empty queue | 0.97 |" in text
     assert "| an admission, 512 cached tokens | 43.3 µs |" in text
     assert "| a decode, vLLM 0.13.0 on another machine | 7.1 to 8.5 µs |" in text
 

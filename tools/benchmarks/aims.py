@@ -1,4 +1,4 @@
-"""What the project aims at in `bench throughput`, and what a record says about it."""
+"""The aims of the project in `bench throughput`, and whether a record meets them."""
 
 from bench.peer_process import BACKENDS
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
@@ -12,7 +12,7 @@ TIMES_FASTER = {
 """All at once in float32: our output tokens per second over theirs."""
 NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
 STREAM_RATE = 0.98
-"""In a stream nobody serves more than arrives: tokens/s within 2% are the same, and the latencies decide."""
+"""In a stream no backend serves more than arrives: tokens/s within 2% count as equal, and latencies decide."""
 MEDIANS = {
     "first token": "time_to_first_token",
     "between tokens": "inter_token_latency",
@@ -68,9 +68,9 @@ def never_slower(record: Record) -> str:
         for workload, entries in record["workloads"].items()
     ]
     return table(["never slower than", *NEVER_SLOWER_THAN], rows) + (
-        "Over 1, ours is quicker: our rate over theirs, their median wait over ours. In a stream nobody can serve "
-        f"faster than requests arrive: there a rate of {STREAM_RATE} counts as equal, and median waits count too. "
-        "Where an aim is missed, look at what our time goes to, at the end of this section.\n\n"
+        "Over 1, ours is faster: our rate over theirs, their median latency over ours. In a stream no backend can "
+        f"serve faster than requests arrive: a rate of {STREAM_RATE} counts as equal, and median latencies count too. "
+        "Where an aim is missed, the end of this section shows where our time goes.\n\n"
     )
 
 

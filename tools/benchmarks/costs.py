@@ -1,4 +1,4 @@
-"""What the engine's decisions and the learner's loop cost: their sections of the page."""
+"""The sections of the page on the cost of scheduling and on the learner's loop."""
 
 from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
@@ -15,13 +15,13 @@ def scheduler(record: Record | None) -> str:
     rows.append(["a decode, vLLM 0.13.0 on another machine", f"{low:g} to {high:g} µs"])
     if (queue := record["long_queue"]) is not None:
         rows.append([f"a decode, 64 running, {queue['num_queued']:,} waiting", microseconds(queue["long"]["median"])])
-        rows.append(["the same, divided by that with nobody waiting", f"{queue['ratio']:.2f}"])
+        rows.append(["the same, divided by that with an empty queue", f"{queue['ratio']:.2f}"])
     if (pools := record["pool_sizes"]) is not None:
         rows.append(["a decode with a million blocks, divided by one with ten thousand", f"{pools['ratio']:.2f}"])
     admission = sum(cost["median"] for cost in record["per_admission"].values())
     rows.append(["an admission, 512 cached tokens", microseconds(admission)])
     rows.append(["an admission, vLLM 0.13.0 on another machine", microseconds(elsewhere["per_admission"])])
-    return f"{head}What scheduling costs a request, the median round.\n\n" + table(["", "CPU time"], rows)
+    return f"{head}CPU time of scheduling per request, the median round.\n\n" + table(["", "CPU time"], rows)
 
 
 def microseconds(cost: float) -> str:
@@ -35,6 +35,6 @@ def loop(record: Record | None) -> str:
     if record is None:
         return head + "Not measured.\n\n"
     rows = [[wait["name"], duration(wait["seconds"])] for wait in record["seconds"]]
-    return f"{head}How long a learner waits: fresh processes, the quickest run.\n\n" + table(
-        ["from start to verdict", "wall-clock time"], rows
+    return f"{head}How long a learner waits: new processes, the fastest run.\n\n" + table(
+        ["from start to result", "wall-clock time"], rows
     )

@@ -1,6 +1,6 @@
-"""What a feature of the engine buys: its section of the page."""
+"""The section of the page on the gain from a feature."""
 
-from bench.cli.features import told
+from bench.cli.features import settings_text
 from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
 
@@ -14,13 +14,13 @@ def feature(record: Record | None, name: str) -> str:
     if record is None:
         return head + "Not measured.\n\n"
     same, both = record["equal_requests"]
-    without = told(record["without"]["settings"])
+    without = settings_text(record["without"]["settings"])
     if record["absent_without"]:
         without += f", and these parts absent: {', '.join(record['absent_without'])}"
     return (
         f"{head}{record['workload'].capitalize()}, on the embedded model; threads: {record['num_threads']}. The same "
-        f"engine with it ({told(record['with']['settings'])}) and without it ({without}). Same tokens in {same} of "
-        f"{both} requests.\n\n"
+        f"engine with it ({settings_text(record['with']['settings'])}) and without it ({without}). Same tokens in "
+        f"{same} of {both} requests.\n\n"
         + table(["", "with it", "without it", "with, divided by without"], figures(record))
         + "More is better in the first row, less in the others.\n\n"
     )

@@ -1,4 +1,4 @@
-"""The machine in words, without its name."""
+"""A description of the machine, without its name."""
 
 import platform
 from importlib.metadata import version

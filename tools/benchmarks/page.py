@@ -18,7 +18,7 @@ names the command that measures it.
 
 
 def page(records: Mapping[str, Record]) -> str:
-    """Return the whole page. What was not run is said to be not measured."""
+    """Return the whole page. Benchmarks that were not run are listed as not measured."""
     parts = [HEAD, machine(records)]
     parts.append(throughput([record for name, record in records.items() if name.startswith("throughput")]))
     parts += [feature(records.get(name), name) for name in ("prefix", "chunked", "preemption")]
@@ -29,12 +29,14 @@ def page(records: Mapping[str, Record]) -> str:
 
 
 def machine(records: Mapping[str, Record]) -> str:
-    """Return the machine in words, and a warning where the runs were only tries."""
+    """Return a description of the machine, and a warning if any run was a quick one."""
     texts = []
     for text in dict.fromkeys(_machine_text(record["machine"]) for record in records.values()):
         texts.append(f"Machine: {text}\n\n")
     if any(record["quick"] for record in records.values()):
-        texts.append("**Some of these are quick tries: they show that the command works, and measure nothing.**\n\n")
+        texts.append(
+            "**Some of these are quick trial runs: they show that the command works, and measure nothing.**\n\n"
+        )
     return "".join(texts)
 
 

@@ -1,4 +1,4 @@
-"""The simulator's part of the page: what it says before, and what the engine does then."""
+"""The simulator's part of the page: its predictions, and the engine's measurements."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ HEAD = "## `mini-vllm calibrate --check --rounds 9`\n\n"
 
 
 def simulator(record: Record | None) -> str:
-    """Return how near the predictions came, figure by figure."""
+    """Return predictions and measurements, figure by figure."""
     if record is None:
         return HEAD + "Not measured.\n\n"
     fitted, compared, tolerance = record["calibration"], record["agreement"], record["tolerance"]
@@ -19,10 +19,10 @@ def simulator(record: Record | None) -> str:
     return (
         f"{HEAD}The simulator's cost model was fitted to {fitted['num_steps']:,} steps of the workload {FITTED_ON!r}, "
         f"model {fitted['model']!r}, {fitted['dtype']}. Then it predicted three other workloads, and the real engine "
-        f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of what was measured. "
-        f"Of each figure this is the middle of {num_rounds} rounds by ratio; in each the fit was measured before and "
-        "after what was predicted. Where one thread computes, as with the embedded model, seconds are CPU seconds. "
-        "This is no blind test: how the fit is measured, and in how many rounds, was chosen while looking at these "
+        f"served them: {num_near} of {len(compared)} predictions are within {tolerance:.0%} of the measurement. "
+        f"Each figure is the median of {num_rounds} rounds by ratio; in each the fit was measured before and "
+        "after the predicted workload. Where one thread computes, as with the embedded model, seconds are CPU seconds. "
+        "This is not a blind test: the method and the number of rounds were chosen while looking at these "
         "workloads, and with the default of five rounds one or two of the figures were off in some runs.\n\n"
         + table(
             ["", "measured", "predicted", "predicted / measured", "in all rounds", ""],

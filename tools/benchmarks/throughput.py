@@ -1,4 +1,4 @@
-"""The throughput part of the page: the aims, everybody's figures by workload, and where our time goes."""
+"""The throughput part of the page: aims, figures by workload, and where mini-vLLM's time goes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
 PLACES = ("forward_pass", "batch_and_sampling", "scheduling_and_outputs")
 HEAD = "## `mini-vllm bench throughput`\n\n"
 GUIDE = """All backends of a table served the same requests in one run, in turns, with the same number of threads and
-the same room for K and V, each in a process of its own. Who has a prefix cache uses it.
+the same room for K and V, each in its own process. A backend that has a prefix cache uses it.
 
 - mini-vllm is ours, with the reference in all phases.
 - transformers-continuous is transformers' continuous batching.
@@ -20,10 +20,10 @@ the same room for K and V, each in a process of its own. Who has a prefix cache 
 - transformers-one-by-one is `generate` request by request; it serves only the first 8.
 - openvino is the continuous batching of OpenVINO GenAI.
 
-"MiniVllmBackend / theirs" are output tokens per second: over 1, ours is quicker. The time to the first token counts from a
-request's arrival; "between tokens" are the waits from token to token within a request; "per token" is a request's whole
-time, from its arrival to its end, divided by its tokens. Of each the median, the 90th and the 99th percentile. Peak
-memory is the most that the process has held since its start, so it never falls from one workload to the next. "Same
+"Ours / theirs" are output tokens per second: over 1, ours is faster. The time to the first token counts from a
+request's arrival; "between tokens" is the time between successive tokens of a request; "per token" is a request's whole
+time, from its arrival to its end, divided by its tokens. Each is given as median, 90th and 99th percentile. Peak
+memory is the maximum since the start of the process, so it never falls from one workload to the next. "Same
 tokens" counts requests that were answered exactly as by ours, in all rounds.
 
 """
@@ -52,15 +52,15 @@ def model(record: Record) -> str:
 
 
 def served(workload: str, ours: Record, sizes: Record) -> str:
-    """Return in words what everybody served."""
+    """Return a description of the requests served."""
     num_rounds = len(ours["all_seconds"])
-    rounds = "one round" if num_rounds == 1 else f"the quickest of {num_rounds} rounds"
+    rounds = "one round" if num_rounds == 1 else f"the fastest of {num_rounds} rounds"
     if workload == SHARED_PREFIX:
         return (
             f"{ours['num_requests']} questions of {ends(sizes['question'])} tokens behind the same document of "
-            f"{sizes['shared_document']:,}, {sizes['answer']} tokens out; all there from the start; {rounds}."
+            f"{sizes['shared_document']:,}, {sizes['answer']} tokens out; all present at the start; {rounds}."
         )
-    when = "arriving one by one" if workload == STREAM else "all there from the start"
+    when = "arriving one by one" if workload == STREAM else "all present at the start"
     return (
         f"{ours['num_requests']} requests: every eighth a document of {ends(sizes['document_prompt'])} tokens, "
         f"{ends(sizes['document_output'])} out; the others chats of {ends(sizes['chat_prompt'])}, "
@@ -69,13 +69,13 @@ def served(workload: str, ours: Record, sizes: Record) -> str:
 
 
 def ends(lengths: Sequence[int]) -> str:
-    """Return a range of lengths in words."""
+    """Return a range of lengths as text."""
     low, high = lengths
     return f"{low:,} to {high:,}"
 
 
 def bars(entries: Record) -> str:
-    """Return everybody's output tokens per second as a text chart."""
+    """Return the output tokens per second of all backends as a text chart."""
     rates = {name: entry["output_tokens_per_second"] for name, entry in entries.items()}
     scale = max(rates.values())
     lines = [measured_bar(name, rate, scale, f"{rate:,.0f}", ours=name == OURS).plain for name, rate in rates.items()]
@@ -83,7 +83,7 @@ def bars(entries: Record) -> str:
 
 
 def figures(entries: Record) -> str:
-    """Return everybody's figures as a table."""
+    """Return the figures of all backends as a table."""
     waits = [f"{wait}, p50 / p90 / p99" for wait in ("first token", "between tokens", "per token")]
     head = ["", "output tokens/s", "ours / theirs", *waits, "peak memory", "same tokens"]
     return table(head, [backend_row(name, entry) for name, entry in entries.items()])
@@ -105,7 +105,7 @@ def backend_row(name: str, entry: Mapping[str, Any]) -> list[str]:
 
 
 def where(explained: Record, seconds_by_operator: Record) -> str:
-    """Return where our time goes in each workload, and how near it comes to what the machine can do."""
+    """Return where mini-vLLM's time goes in each workload, and its share of the roofline."""
     head = ["our time", "forward pass", "batch and sampling", "scheduling and outputs", "share of the roofline"]
     rows = []
     for workload, found in explained.items():
@@ -117,9 +117,9 @@ def where(explained: Record, seconds_by_operator: Record) -> str:
     return (
         "#### Where our time goes\n\n"
         + table([*head, "not the forward pass in large steps"], rows)
-        + "The roofline is the least time in which this machine could have taken our steps, each of them either "
+        + "The roofline is the minimum time in which this machine could have run our steps, each of them either "
         f"reading weights, K and V at {rates['read_bytes_per_second'] / 1e9:.1f} GB/s or multiplying at "
         f"{rates['flops_per_second'] / 1e9:,.0f} GFLOP/s, whichever takes longer; both rates were measured in the same "
         "run. The share is that time divided by ours.\n\n"
-        f"One more round all at once, with a stopwatch on every operator: {shares(seconds_by_operator)}.\n\n"
+        f"One more round all at once, with every operator timed: {shares(seconds_by_operator)}.\n\n"
     )
