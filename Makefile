@@ -1,7 +1,7 @@
 # make demo       set up, then watch the engine run on the model that comes with the course
 # make test       set up, then test the installation and the engine (up to four minutes)
 # with solutions
-# make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, 759 variants of the solutions
+# make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, all mutants and fair alternatives
 # end
 # make lab        set up, then open the notebooks
 # make lint       set up, then check style, types and imports
