@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count, groupby
 
 from tests.mutants import mutmut_table
-from tests.mutants.bench import Bench, bench
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
+from tests.mutants.harness import Harness, harness
 from tests.mutants.made_by_mutmut import NoMutmutError, require_mutmut
 from tests.mutants.verdict import Verdict
 
@@ -28,7 +28,7 @@ def main() -> int:
             require_mutmut()
         except NoMutmutError as error:
             sys.exit(str(error))
-    with bench(options.jobs) as workers:
+    with harness(options.jobs) as workers:
         num_tests = _num_tests_that_pass(workers, options.phases)
         if num_tests is None:
             return 1
@@ -40,7 +40,7 @@ def main() -> int:
     return 0 if is_well else 1
 
 
-def _num_tests_that_pass(workers: Bench, phases: Sequence[int]) -> dict[int, int] | None:
+def _num_tests_that_pass(workers: Harness, phases: Sequence[int]) -> dict[int, int] | None:
     """Run the reference of each phase; return how many tests it passes, or None if it fails one."""
     num_tests: dict[int, int] = {}
     references = [reference(phase) for phase in phases]
@@ -61,7 +61,7 @@ class Score:
     bad: list[tuple[Subject, Verdict]] = field(default_factory=list)
 
 
-def _try_catalog(workers: Bench, options: argparse.Namespace, num_tests: dict[int, int]) -> bool:
+def _try_catalog(workers: Harness, options: argparse.Namespace, num_tests: dict[int, int]) -> bool:
     start = time.monotonic()
     subjects = [
         subject

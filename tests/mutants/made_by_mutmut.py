@@ -1,6 +1,6 @@
 """The mutants that mutmut's operators make of a solution: every small change they know, one at a time.
 
-mutmut makes them, our bench runs them. Its own runner would copy the tree, put all mutants of a function
+mutmut makes them, our harness runs them. Its own runner would copy the tree, put all mutants of a function
 into one file behind a switch, and know nothing of lineups.
 """
 

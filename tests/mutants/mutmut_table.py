@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.mutants.bench import Bench
 from tests.mutants.catalog import Subject, reference
+from tests.mutants.harness import Harness
 from tests.mutants.made_by_mutmut import as_diff, made_by_mutmut
 from tests.mutants.survivors import Tally, reviewed, tally
 from tests.mutants.verdict import Verdict
 
 
-def try_mutmut(workers: Bench, phases: Sequence[int], only: str = "") -> bool:
+def try_mutmut(workers: Harness, phases: Sequence[int], only: str = "") -> bool:
     """Run the mutants of each phase and print the table; return whether every survivor is on the list."""
     start = time.monotonic()
     tallies: dict[int, Tally] = {}

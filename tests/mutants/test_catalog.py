@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mutants.bench import Bench, bench
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
 from tests.mutants.diffs import DiffError, read_diffs
+from tests.mutants.harness import Harness, harness
 
 per_phase = pytest.mark.parametrize("phase", PHASES)
 
@@ -57,14 +57,14 @@ def test_a_diff_changes_just_its_lines() -> None:
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Bench]:
+def worker() -> Iterator[Harness]:
     if not hasattr(os, "fork"):
         pytest.skip("the command needs os.fork")
-    with bench(1) as one_worker:
+    with harness(1) as one_worker:
         yield one_worker
 
 
-def test_a_mutant_is_caught_and_an_alternative_and_the_reference_pass(worker: Bench) -> None:
+def test_a_mutant_is_caught_and_an_alternative_and_the_reference_pass(worker: Harness) -> None:
     subjects = [mutants(1)[0], alternatives(1)[0], reference(1)]
     mutant, alternative, control = worker.examine(subjects, stop_at_first=True)
     assert mutant.outcome == "failed", mutant.describe()
@@ -74,7 +74,7 @@ def test_a_mutant_is_caught_and_an_alternative_and_the_reference_pass(worker: Be
     assert (alternative.outcome, alternative.num_passed) == ("passed", control.num_passed), alternative.describe()
 
 
-def test_an_endless_loop_is_caught_and_named(worker: Bench) -> None:
+def test_an_endless_loop_is_caught_and_named(worker: Harness) -> None:
     text = f"{reference(1).text}\ndef clamp(num_new, budget, threshold):\n    while True:\n        pass\n"
     (verdict,) = worker.examine([Subject(1, "mutant", "loops", text)], stop_at_first=True, cpu_seconds=2)
     assert verdict.outcome == "endless", verdict.describe()
@@ -92,7 +92,7 @@ def test_an_endless_loop_is_caught_and_named(worker: Bench) -> None:
     ],
 )
 def test_code_that_the_tests_did_not_meet_or_not_to_the_end_has_not_passed(
-    worker: Bench, line: str, outcome: str
+    worker: Harness, line: str, outcome: str
 ) -> None:
     subject = Subject(1, "mutant", line, f"{reference(1).text}\n{line}\n")
     (verdict,) = worker.examine([subject], stop_at_first=True)

@@ -7,9 +7,9 @@ import pytest
 
 from tests.mutants import made_by_mutmut as maker
 from tests.mutants import mutmut_table
-from tests.mutants.bench import bench
 from tests.mutants.catalog import PHASES, Subject, reference
 from tests.mutants.diffs import DiffError, read_diffs
+from tests.mutants.harness import harness
 from tests.mutants.mutmut_table import report, try_mutmut
 from tests.mutants.survivors import Tally, read_reviewed, reviewed, tally
 from tests.mutants.verdict import Verdict
@@ -59,7 +59,7 @@ def test_mutmut_changes_properties_too() -> None:
 def test_a_survivor_of_the_real_tests_is_fine_on_the_list_and_an_error_off_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with bench(1) as workers:
+    with harness(1) as workers:
         assert try_mutmut(workers, [4], only='+content = array("Q"')
         assert "mutants: 0 caught, 1 survive" in capsys.readouterr().out
         monkeypatch.setattr(mutmut_table, "reviewed", lambda phase: {})

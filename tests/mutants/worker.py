@@ -1,7 +1,7 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
 Imports what the tests import once, then forks for each implementation: the child meets a fresh module in a
-warm interpreter. Reads a JSON job per line, answers with a JSON verdict per line. `bench.py` starts it.
+warm interpreter. Reads a JSON job per line, answers with a JSON verdict per line. `harness.py` starts it.
 """
 
 import contextlib

@@ -81,18 +81,18 @@ class Worker:
 
 
 @contextlib.contextmanager
-def bench(num_workers: int) -> Iterator["Bench"]:
-    """Give a bench whose copies and processes end with the block."""
+def harness(num_workers: int) -> Iterator["Harness"]:
+    """Give a harness whose copies and processes end with the block."""
     with tempfile.TemporaryDirectory(prefix="mini_vllm_mutants_") as folder:
         workers = [Worker(Path(folder).resolve() / str(index)) for index in range(num_workers)]
         try:
-            yield Bench(workers)
+            yield Harness(workers)
         finally:
             for worker in workers:
                 worker.close()
 
 
-class Bench:
+class Harness:
     """Several workers that share the work."""
 
     def __init__(self, workers: list[Worker]) -> None:
