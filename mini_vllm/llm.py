@@ -17,7 +17,8 @@ class LLM:
 
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
     defaults to `LAB_IMPL`. `tensor_parallel_size` replaces the config's, as in vLLM. `record` keeps a trace of
-    every step in `llm.engine.recorder.steps`.
+    every step in `llm.engine.recorder.steps`. `dense` matters without phase 6 alone: real text from a plain forward
+    pass, slowly, in place of the fake model's letters.
     """
 
     def __init__(
@@ -28,12 +29,13 @@ class LLM:
         *,
         tensor_parallel_size: int | None = None,
         record: bool = False,
+        dense: bool = False,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
         config = config or EngineConfig()
         if tensor_parallel_size is not None:
             config = replace(config, tensor_parallel_size=tensor_parallel_size)
-        self.engine = build_engine(config, self.lineup, model, record=record)
+        self.engine = build_engine(config, self.lineup, model, record=record, dense=dense)
         self._request_ids = map(str, count())
 
     def generate(

@@ -12,7 +12,7 @@ from course.cli.report import per_request, texts, totals
 from course.starter_status import written_lineup
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import is_chosen, lineup_to_run, say_what_you_have
-from course.terminal.options import LineupText, ModelName, open_llm
+from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, stands_in_for_phase_6
 from course.terminal.step_line import LineWriter, decoding_requests, legend
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
@@ -92,6 +92,7 @@ class Watcher:
 def demo(
     model: ModelName = None,
     lineup: LineupText = None,
+    fake_model: FakeModel = False,
     delay: Annotated[
         float | None,
         typer.Option(
@@ -114,11 +115,14 @@ def demo(
         if written_lineup() is None:
             return
     team = lineup_to_run(lineup, console)
-    plan = plan_demo(team)
+    dense = stands_in_for_phase_6(team, fake_model=fake_model)
+    plan = plan_demo(team, dense=dense)
     console.print(whose_code(team), markup=False)
     for remark in plan.remarks:
         console.print(remark, markup=False)
-    llm = open_llm(model, plan.config, team, record=True, on_progress=lambda text: console.print(text, style=FAINT))
+    llm = open_llm(
+        model, plan.config, team, record=True, dense=dense, on_progress=lambda text: console.print(text, style=FAINT)
+    )
     if delay is None:
         delay = LIVE_DELAY if is_live(console) else 0.0
     watcher, outputs = run(llm, plan, console, delay)

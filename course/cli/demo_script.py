@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from course.terminal.options import remark_on_phase_6
 from course.workloads.fallbacks import make_possible
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import Message
@@ -56,15 +57,16 @@ class DemoPlan:
     remarks: list[str]
 
 
-def plan_demo(lineup: Lineup) -> DemoPlan:
-    """Return the demo for a lineup, with settings adjusted to absent phases."""
+def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
+    """Return the demo for a lineup, with settings adjusted to absent phases; `dense` as in `LLM`."""
     config, remarks = SMALL_POOL, []
-    if lineup.runner == "absent":
+    if lineup.runner == "absent" and not dense:
         # The fake model's tokens are bytes: about four times as many.
         config = replace(
             config, max_num_batched_tokens=192, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=57
         )
-        remarks.append("Phase 6 is absent: the fake model generates letters without meaning.")
+    if remark := remark_on_phase_6(lineup, dense=dense):
+        remarks.append(remark)
     config, more = make_possible(config, lineup)
     return DemoPlan(
         titles=[f"{kind}: {question}" if kind else question for kind, question in QUESTIONS],

@@ -9,7 +9,14 @@ import typer
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.engine_options import RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, ModelName, open_llm
+from course.terminal.options import (
+    FakeModel,
+    LineupText,
+    ModelName,
+    open_llm,
+    remark_on_phase_6,
+    stands_in_for_phase_6,
+)
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
@@ -31,6 +38,7 @@ def generate(
     chat: Annotated[bool, typer.Option("--chat/--no-chat", help="Use the model's chat template.")] = True,
     system: Annotated[str | None, typer.Option(help="A system prompt, with --chat.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prompt.")] = False,
+    fake_model: FakeModel = False,
     *,
     settings: Settings,
 ) -> None:
@@ -41,9 +49,10 @@ def generate(
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True))
     config = engine_config(EngineConfig(), settings)
-    if team.runner == "absent":
-        make_console(stderr=True).print("Phase 6 is absent: the fake model generates letters without meaning.")
-    llm = open_llm(model, config, team)
+    dense = stands_in_for_phase_6(team, fake_model=fake_model)
+    if remark := remark_on_phase_6(team, dense=dense):
+        make_console(stderr=True).print(remark)
+    llm = open_llm(model, config, team, dense=dense)
     streams = len(prompts) == 1 and not as_json
     on_step = show_new_text if streams else None
     if chat:

@@ -4,6 +4,7 @@ import typer
 
 from bench.cli.main import bench_app
 from course.cli.calibrate import calibrate
+from course.cli.chat import chat
 from course.cli.demo import demo
 from course.cli.generate import generate
 from course.cli.grade import grade
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, generate, trace, stages, simulate, calibrate, parity, grade, info):
+for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, grade, info):
     app.command()(command)
 app.command(hidden=not solutions_exist())(oracle)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder

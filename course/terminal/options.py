@@ -1,6 +1,7 @@
 """Options that several commands share. Those of the engine's settings are in `engine_options.py`."""
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,9 @@ LineupText = Annotated[str | None, typer.Option("--lineup", metavar="TEXT", help
 ModelName = Annotated[
     str | None, typer.Option("--model", help="A model directory or hub name. Default: the embedded model.")
 ]
+FakeModel = Annotated[
+    bool, typer.Option("--fake-model", help="Without phase 6: the fake model's letters in place of real text.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, help="Compute threads. Default: OMP_NUM_THREADS, or one per CPU.", show_default=False),
@@ -38,14 +42,29 @@ def open_llm(
     lineup: Lineup,
     *,
     record: bool = False,
+    dense: bool = False,
     on_progress: OnProgress = lambda text: None,
 ) -> "LLM":
     """Build an `LLM`; `on_progress` is called before each part that takes long."""
     from mini_vllm.llm import LLM
 
-    if lineup.runner != "absent":
+    if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
-    return LLM(model, config, lineup, record=record)
+    return LLM(model, config, lineup, record=record, dense=dense)
+
+
+def stands_in_for_phase_6(lineup: Lineup, *, fake_model: bool) -> bool:
+    """Return whether a plain forward pass generates the text: phase 6 is absent, torch is there, letters unwanted."""
+    return lineup.runner == "absent" and not fake_model and find_spec("torch") is not None
+
+
+def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
+    """Return what generates the text while phase 6 is absent; empty if it is not."""
+    if lineup.runner != "absent":
+        return ""
+    if dense:
+        return "Phase 6 is absent: a plain forward pass without a KV cache stands in for it, slowly."
+    return "Phase 6 is absent: the fake model generates letters without meaning."
 
 
 def chosen_phases(text: str | None, num_phases: int) -> range:

@@ -54,15 +54,24 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
     )
 
 
-def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False) -> LLMEngine:
+def build_engine(
+    config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False, dense: bool = False
+) -> LLMEngine:
     """Assemble a whole engine.
 
     With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake
-    model, which needs no torch. `record` keeps a trace of every step (`engine.recorder.steps`).
+    model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
+    cache. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
     runner: ModelRunner
     tokenizer: Tokenizer
-    if lineup.runner == "absent":
+    if lineup.runner == "absent" and dense:
+        from mini_vllm.runner.loading import load_model
+
+        config.require_one_rank("phase 6 (GPU runner) is absent")
+        loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
+        config = config.resolved(loaded.max_model_len, num_gpu_blocks=1024)
+    elif lineup.runner == "absent":
         config.require_one_rank("phase 6 (GPU runner) is absent")
         config = config.resolved(max_model_len=2048, num_gpu_blocks=1024)
     else:
@@ -73,7 +82,11 @@ def build_engine(config: EngineConfig, lineup: Lineup, model: str | None = None,
     evicted: list[int] = []
     scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
     num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
-    if lineup.runner == "absent":
+    if lineup.runner == "absent" and dense:
+        from mini_vllm.runner.dense_runner import DenseModelRunner
+
+        runner = DenseModelRunner(loaded)
+    elif lineup.runner == "absent":
         runner, tokenizer = FakeModelRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
     else:
         from mini_vllm.runner.paged_model_runner import PagedModelRunner

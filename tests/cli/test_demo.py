@@ -105,8 +105,14 @@ def test_without_a_terminal_the_demo_prints_lines_texts_and_numbers(mini_vllm: C
     assert "inter-token latency" in shown
 
 
-def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
+def test_without_phase_6_the_answers_are_the_same_sentences(mini_vllm: Commands) -> None:
     shown = mini_vllm("demo", "--lineup", "solution:1-5").output
+    assert "a plain forward pass without a KV cache" in " ".join(shown.split())
+    assert "Umar lives in Lima." in shown
+
+
+def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
+    shown = mini_vllm("demo", "--fake-model", "--lineup", "solution:1-5").output
     steps: list[int] = []
     for first, last in re.findall(r"^step (\d+)(?:-(\d+))?", shown, re.MULTILINE):
         steps += range(int(first), int(last or first) + 1)
@@ -118,7 +124,7 @@ def test_every_step_is_in_the_lines(mini_vllm: Commands) -> None:
     "lineup", ["solution:1", "solution:1-2", "solution:1-3", "solution:1-4", "solution:1,solution:5"]
 )
 def test_absent_phases_are_named_and_the_fake_model_generates(mini_vllm: Commands, lineup: str) -> None:
-    shown = mini_vllm("demo", "--lineup", lineup).output
+    shown = mini_vllm("demo", "--fake-model", "--lineup", lineup).output
     assert "the fake model generates" in " ".join(shown.split())
     for phase in range(2, 7):
         absent = parse_lineup(lineup)[phase] == "absent"

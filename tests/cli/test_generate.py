@@ -9,7 +9,7 @@ from mini_vllm.llm import LLM
 from mini_vllm.seams.lineup import Lineup
 from tests.cli.conftest import Commands
 
-TOY = ("--lineup", "solution:1-5")
+TOY = ("--lineup", "solution:1-5", "--fake-model")
 
 
 def test_one_prompt_is_streamed_and_names_the_fake_model(mini_vllm: Commands) -> None:
@@ -68,9 +68,9 @@ def test_switches_reach_the_engine(
 ) -> None:
     configs = []
 
-    def watched(model: str | None, config: EngineConfig, lineup: Lineup) -> LLM:
+    def watched(model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool) -> LLM:
         configs.append(config)
-        return open_llm(model, config, lineup)
+        return open_llm(model, config, lineup, dense=dense)
 
     monkeypatch.setattr(generate, "open_llm", watched)
     mini_vllm("generate", "hello", "--max-tokens", 2, option, *TOY)

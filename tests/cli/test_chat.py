@@ -1,0 +1,68 @@
+"""A conversation in the terminal: history, cost per turn, commands, and real text from phase 1 on."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from course.cli.main import app
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+
+STORY = "Tell me a story about Mina and a kite."
+TURN = re.compile(r"\[(\d+) prompt tokens, (\d+) of them from the cache; (\d+) output tokens in (\d+) steps")
+
+
+def talk(*lines: str, lineup: str = "solution", arguments: tuple[str, ...] = ()) -> str:
+    result = CliRunner().invoke(
+        app, ["chat", "--lineup", lineup, "--max-tokens", "24", *arguments], input="".join(f"{x}\n" for x in lines)
+    )
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def test_each_turn_resends_the_conversation_and_finds_it_in_the_cache() -> None:
+    turns = [tuple(map(int, turn)) for turn in TURN.findall(talk(STORY, "And then?", "And then?"))]
+    assert len(turns) == 3
+    assert [prompt for prompt, *_ in turns] == sorted({prompt for prompt, *_ in turns}), "the history grows"
+    assert turns[0][1] == 0
+    assert all(cached >= turns[number][0] // 16 * 16 for number, (_, cached, *_) in enumerate(turns[1:]))
+
+
+def test_a_new_conversation_forgets_the_last_one() -> None:
+    first, second = TURN.findall(talk(STORY, "/new", STORY))
+    assert first[0] == second[0]
+
+
+def test_quit_ends_it_and_empty_lines_are_no_turns() -> None:
+    assert len(TURN.findall(talk("", STORY, "/quit", STORY))) == 1
+
+
+def test_a_conversation_that_no_longer_fits_loses_its_oldest_turn() -> None:
+    shown = talk(*["word " * 150] * 8)
+    assert len(TURN.findall(shown)) == 8
+    assert "The oldest turn no longer fits and is left out." in shown
+
+
+@pytest.mark.parametrize("lineup", ["solution:1", "solution:1-3", "solution:1-5"])
+def test_phases_before_the_sixth_give_the_same_real_text(lineup: str) -> None:
+    whole, part = talk(STORY), talk(STORY, lineup=lineup)
+    story = whole.partition("Mina and a kite. ")[2].partition(" [")[0]
+    assert len(story.split()) > 10
+    assert story in part
+    assert "a plain forward pass without a KV cache stands in for it" in part
+
+
+def test_the_fake_model_is_there_when_it_is_asked_for() -> None:
+    assert "letters without meaning" in talk("hello", lineup="solution:1", arguments=("--fake-model",))
+
+
+def test_the_plain_forward_pass_samples_repeatably() -> None:
+    params = SamplingParams(max_tokens=8, temperature=0.9, top_k=20, top_p=0.9, seed=5)
+    texts = [
+        LLM(config=EngineConfig(max_model_len=64, num_gpu_blocks=20), lineup=parse_lineup("solution:1-5"), dense=True)
+        .generate("Once upon a time", params)[0]
+        .outputs[0]
+        .text
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1] != ""
