@@ -52,7 +52,7 @@ def chat(
     """Talk to the model. The whole conversation is sent again with each turn: watch the prefix cache find it."""
     console = make_console()
     team = lineup_to_run(lineup, console)
-    dense = stands_in_for_phase_6(team, fake_model=fake_model)
+    dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     config, remarks = make_possible(CONFIG, team)
     for line in filter(None, [whose_code(team), *remarks, remark_on_phase_6(team, dense=dense)]):
         console.print(line, markup=False)

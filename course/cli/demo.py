@@ -115,7 +115,7 @@ def demo(
         if written_lineup() is None:
             return
     team = lineup_to_run(lineup, console)
-    dense = stands_in_for_phase_6(team, fake_model=fake_model)
+    dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     plan = plan_demo(team, dense=dense)
     console.print(whose_code(team), markup=False)
     for remark in plan.remarks:

@@ -49,7 +49,7 @@ def generate(
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True))
     config = engine_config(EngineConfig(), settings)
-    dense = stands_in_for_phase_6(team, fake_model=fake_model)
+    dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
     llm = open_llm(model, config, team, dense=dense)

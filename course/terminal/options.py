@@ -8,7 +8,7 @@ import typer
 
 from course.workloads.progress import OnProgress
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup, solutions_exist
+from mini_vllm.seams.lineup import CHECKOUT, Lineup, solutions_exist
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
@@ -53,9 +53,10 @@ def open_llm(
     return LLM(model, config, lineup, record=record, dense=dense)
 
 
-def stands_in_for_phase_6(lineup: Lineup, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass generates the text: phase 6 is absent, torch is there, letters unwanted."""
-    return lineup.runner == "absent" and not fake_model and find_spec("torch") is not None
+def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
+    """Return whether a plain forward pass generates the text: phase 6 is absent, torch and a model are installed."""
+    has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
+    return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 
 
 def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
