@@ -63,7 +63,7 @@ def test_auto_means_the_cpu_build_on_linux_without_a_driver(
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_passes_its_variable_on() -> None:
-    command = ["make", "--dry-run", "demo", "TORCH=cpu"]
+    command = ["make", "--no-print-directory", "--dry-run", "demo", "TORCH=cpu"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert shlex.split(shown)[1:] == ["lab.py", "demo", "--torch", "cpu"]
 
