@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.cdiv import cdiv
 
 DOCUMENT_EVERY = 8
 BLOCK_TOKENS = 32
@@ -82,6 +83,5 @@ def longest(requests: Sequence[TimedRequest]) -> int:
 def room_needed(requests: Sequence[TimedRequest]) -> int:
     """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
     return sum(
-        -(-(request.num_prompt_tokens + request.num_output_tokens) // BLOCK_TOKENS) * BLOCK_TOKENS
-        for request in requests
+        cdiv(request.num_prompt_tokens + request.num_output_tokens, BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
     )

@@ -7,6 +7,7 @@ from random import Random
 
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig, Policy
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.fake_model_runner import LETTERS
 
 LONGEST_PROMPT = 26
@@ -59,7 +60,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
     arrivals = draw_arrivals(rng, on, max_model_len)
-    needs = [-(-(min(new.num_prompt_tokens + new.max_tokens, max_model_len) - 1) // block_size) for new in arrivals]
+    needs = [cdiv(min(new.num_prompt_tokens + new.max_tokens, max_model_len) - 1, block_size) for new in arrivals]
     num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
     config = EngineConfig(
         max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),

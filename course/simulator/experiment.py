@@ -16,6 +16,7 @@ from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests, scaled
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.seams.lineup import Lineup
 
 DEFAULT_LOAD = 0.7
@@ -68,7 +69,7 @@ class Experiment:
             gpu_memory_utilization=self.engine.gpu_memory_utilization,
         )
         longest = self.engine.max_model_len or shape.max_model_len
-        num_useful = self.engine.max_num_seqs * -(-longest // self.engine.block_size) + 1
+        num_useful = self.engine.max_num_seqs * cdiv(longest, self.engine.block_size) + 1
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 
     def with_rate(self) -> "Experiment":

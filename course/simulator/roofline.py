@@ -6,6 +6,7 @@ compute rate; communication between them is not counted.
 
 from course.simulator.gpus import Gpu
 from course.simulator.model_shapes import ModelShape
+from mini_vllm.core.cdiv import cdiv
 
 BYTES_PER_NUMBER = 2
 """bfloat16."""
@@ -56,7 +57,7 @@ def num_kv_blocks(
 
 def max_concurrency(num_blocks: int, context_len: int, block_size: int = 16) -> int:
     """Return how many requests of `context_len` tokens fit at once in `num_blocks` blocks, one of them null."""
-    return (num_blocks - 1) // -(-context_len // block_size)
+    return (num_blocks - 1) // cdiv(context_len, block_size)
 
 
 def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> float:

@@ -9,6 +9,7 @@ from course.simulator.served import Served
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
@@ -75,7 +76,7 @@ class Simulation:
                     f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
                     f"take a model that allows it, or scale the lengths down"
                 )
-            if -(-(num_tokens - 1) // kv.block_size) > kv.num_usable_blocks:
+            if cdiv(num_tokens - 1, kv.block_size) > kv.num_usable_blocks:
                 raise ValueError(
                     f"num_gpu_blocks must hold a request of {num_tokens} tokens, got {kv.num_usable_blocks} usable "
                     f"blocks of {kv.block_size}"

@@ -13,6 +13,7 @@ from rich.text import Text
 from course.terminal.console import chip_style, ink_style
 from course.traces.run_state import RunState
 from course.traces.sentences import describe_step
+from mini_vllm.core.cdiv import cdiv
 
 HATCH, ROOM = "░", "·"
 SHARED = Style(reverse=True, bold=True)
@@ -124,10 +125,10 @@ def block_map(state: RunState, width: int) -> list[Text]:
 
     A pool of more than 96 blocks is drawn with several blocks per cell, each showing the first of them.
     """
-    per_cell = -(-state.info.num_blocks // MOST_CELLS)
+    per_cell = cdiv(state.info.num_blocks, MOST_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))
     fitting = max(1, (width - len("blocks ")) // CELL_WIDTH)
-    per_row = -(-len(cells) // -(-len(cells) // fitting))
+    per_row = cdiv(len(cells), cdiv(len(cells), fitting))
     rows = []
     for first in range(0, len(cells), per_row):
         row = Text("blocks " if first == 0 else "       ", STRONG)

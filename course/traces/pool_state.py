@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 
@@ -69,7 +70,7 @@ class PoolState:
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
         """Return the blocks that a victim took in this step, which are in no record: the front of the queue."""
-        needed = -(-(reach.get(victim, 0) + num_returned) // self.block_size) if num_returned else 0
+        needed = cdiv(reach.get(victim, 0) + num_returned, self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]
         self.free_queue = [block for block in self.free_queue if block not in lost]

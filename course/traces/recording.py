@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from course.parity.scenario import Scenario
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 
@@ -137,7 +138,7 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 def likely_block_size(shares: Sequence[ScheduledRecord]) -> int:
     """Return a block size consistent with all block tables, a power of two if possible."""
     ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares if share["blocks"]]
-    least = max((-(-end // num_blocks) for end, num_blocks in ends), default=1)
-    most = min((-(-end // (num_blocks - 1)) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
+    least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)
+    most = min((cdiv(end, num_blocks - 1) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
     power = 1 << (least - 1).bit_length()
     return power if power <= most else least

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 from mini_vllm.config import Policy
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
@@ -80,7 +81,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(num_held == 0, f"{name} waits but holds {num_held} blocks")
         return
-    num_needed = -(-computed // kv.block_size)
+    num_needed = cdiv(computed, kv.block_size)
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     if not isinstance(kv, SlotReservation):
         require(num_held <= num_needed, f"{name} holds {num_held} blocks but needs only {num_needed}")

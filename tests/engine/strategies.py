@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 
 
 @st.composite
@@ -10,7 +11,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
     """Small engines whose pool is a little smaller or larger than what the longest request needs."""
     max_model_len = draw(st.sampled_from([17, 24, 32]))
     block_size = draw(st.sampled_from([1, 2, 4, 8]))
-    least = -(-(max_model_len - 1) // block_size)
+    least = cdiv(max_model_len - 1, block_size)
     chunked = draw(st.sampled_from([True, True, True, False]))
     budget = draw(st.sampled_from([1, 4, 10, 16, 40]))
     return EngineConfig(

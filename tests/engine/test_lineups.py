@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import Impl, Lineup, default_lineup_text, lineup_from_env, parse_lineup
@@ -24,7 +25,7 @@ from tests.engine.workloads import (
 ALL_COMBINATIONS = list(product(get_args(Impl), repeat=6))
 SEEDS = range(40)
 SUBSETS = [phases for size in range(5) for phases in combinations((2, 3, 4, 5), size) if 4 not in phases or 2 in phases]
-LONGEST_IN_BLOCKS = -(-(MAX_MODEL_LEN - 1) // 4)
+LONGEST_IN_BLOCKS = cdiv(MAX_MODEL_LEN - 1, 4)
 
 
 def lineup_of(phases: tuple[int, ...]) -> str:
@@ -173,7 +174,7 @@ def test_under_priority_every_subset_says_the_true_words(phases: tuple[int, ...]
 @pytest.mark.parametrize("settings", [{"enable_chunked_prefill": False}, {"enable_prefix_caching": False}])
 def test_switching_a_feature_off_changes_no_word(block_size: int, settings: dict[str, Any]) -> None:
     budget = MAX_MODEL_LEN if "enable_chunked_prefill" in settings else 9
-    num_blocks = -(-(MAX_MODEL_LEN - 1) // block_size) + 2
+    num_blocks = cdiv(MAX_MODEL_LEN - 1, block_size) + 2
     config = small_config(
         block_size=block_size, max_num_batched_tokens=budget, num_gpu_blocks=num_blocks, max_num_seqs=4, **settings
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
@@ -66,7 +67,7 @@ def test_a_trace_survives_json_and_its_numbers_add_up(seed: int, policy: str) ->
         assert step["free_after_schedule"] <= 12 - len(held)
         for entry in step["scheduled"]:
             assert set(entry["new_blocks"]) <= set(entry["blocks"])
-            assert len(entry["blocks"]) == -(-(entry["computed"] + entry["n"]) // 4)
+            assert len(entry["blocks"]) == cdiv(entry["computed"] + entry["n"], 4)
             assert entry.get("hit", entry["computed"]) == entry["computed"]
         assert dict(step["sampled"]) == dict(step["output"])
 

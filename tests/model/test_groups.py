@@ -51,7 +51,7 @@ def test_a_group_wastes_little_and_copies_little(requests: list[tuple[int, int]]
         needed = 0
         for rows in group.rows:
             own = rows.unique()
-            needed += len(own) * -(-int(positions[own].max() + 1) // BLOCK_SIZE) * BLOCK_SIZE
+            needed += len(own) * cdiv(int(positions[own].max() + 1), BLOCK_SIZE) * BLOCK_SIZE
         assert num_members * num_queries * num_slots - needed <= MAX_WASTED_PAIRS
 
 

@@ -16,6 +16,7 @@ from course.views.paged_batch.example import share
 from course.views.paged_batch.flat_step import by_functions, by_rules, faults
 from course.views.picture import Picture
 from course.views.text import ranges
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, is_sound, layers, marked, said, texts, tooltips, tree
@@ -37,7 +38,7 @@ def random_batch(seed: int, num_requests: int, block_size: int, num_blocks: int 
     batch = []
     for number in range(num_requests):
         computed, scheduled = rng.randrange(12 * block_size), rng.choice([1, 1, 3, 2 * block_size])
-        table = [blocks.pop() for _ in range(-(-(computed + scheduled) // block_size) + number % 2)]
+        table = [blocks.pop() for _ in range(cdiv(computed + scheduled, block_size) + number % 2)]
         batch.append(
             share(
                 f"r{number}",

@@ -5,6 +5,7 @@ from typing import Any
 
 from classroom.judge.questions.trial import MOST_CASES, Trial, trial
 from mini_vllm.config import Policy
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 
 
@@ -76,10 +77,10 @@ def room(rng: Random, policy: Policy, block_size: int) -> tuple[list[Request], i
         if place < index and rng.random() < 0.8:
             num_planned = rng.randrange(1, request.num_tokens - request.num_computed_tokens + 1)
             planned[request.request_id] = num_planned
-        held[request.request_id] = -(-(request.num_computed_tokens + num_planned) // block_size)
+        held[request.request_id] = cdiv(request.num_computed_tokens + num_planned, block_size)
     own = held[running[index].request_id] * block_size - running[index].num_computed_tokens
     most = max(1, sum(held.values()) * block_size * 4 // 5)
     num_new = own + rng.randrange(1, most + 1)
-    needed = -(-(running[index].num_computed_tokens + num_new) // block_size) - held[running[index].request_id]
+    needed = cdiv(running[index].num_computed_tokens + num_new, block_size) - held[running[index].request_id]
     num_free = rng.randrange(needed)  # it was refused: that is when room is made
     return running, index, num_new, [rng.choice((0, rng.randrange(1, 20))), planned, num_free, held]

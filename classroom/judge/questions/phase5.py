@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 
 
@@ -57,7 +58,7 @@ def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
         request.status = RequestStatus.RUNNING
         request.all_token_ids.extend([8] * rng.randrange(0, 6))
         request.num_computed_tokens = rng.choice((request.num_tokens, rng.randrange(1, request.num_tokens + 1)))
-        table = [next(ids) for _ in range(-(-request.num_computed_tokens // block_size))]
+        table = [next(ids) for _ in range(cdiv(request.num_computed_tokens, block_size))]
         if tables and rng.random() < 0.4:
             num_shared = min(2, len(table), len(tables[0]))
             table[:num_shared] = tables[0][:num_shared]
@@ -66,9 +67,9 @@ def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
     idle = [next(ids) for _ in range(rng.randrange(0, most_hits + 1))]
     shared = list(dict.fromkeys(block for table in tables for block in table[:2]))
     hits = [*shared[: rng.randrange(0, most_hits - len(idle) + 1)], *idle]
-    needed = -(-requests[0].num_tokens // block_size) - len(hits) + len(idle)
+    needed = cdiv(requests[0].num_tokens, block_size) - len(hits) + len(idle)
     pairs = zip(requests[1:], tables, strict=True)
-    promised = [-(-other.num_tokens // block_size) - len(table) + 1 for other, table in pairs]
+    promised = [cdiv(other.num_tokens, block_size) - len(table) + 1 for other, table in pairs]
     num_free = max(len(idle), needed + sum(promised) + rng.choice((0, 0, -1, -1, 1, -2, 3)))
     free = idle + [next(ids) for _ in range(num_free - len(idle))]
     return requests, [rng.random() < 0.8, block_size, tables, hits, free]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from classroom.judge.questions.trial import Trial, trial
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.step_buffer import StepBuffer
@@ -53,7 +54,7 @@ def draw_batch(rng: Random, block_size: int) -> list[ScheduledRequest]:
         count = rng.randrange(1, num_tokens - computed + 1)
         request = Request(f"r{number}", [rng.randrange(50) for _ in range(num_tokens)])
         request.num_computed_tokens = computed + count
-        size = min(len(free), -(-num_tokens // block_size) + rng.randrange(2))
+        size = min(len(free), cdiv(num_tokens, block_size) + rng.randrange(2))
         table = [free.pop() for _ in range(size)]
         if batch and computed >= block_size and rng.random() < 0.4:
             table[0] = batch[-1].block_ids[0]

@@ -5,6 +5,7 @@ from typing import Any
 
 from classroom.worker.drivers.attempt import Operation, Result, attempt
 from mini_vllm.config import Policy
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
@@ -49,7 +50,7 @@ class CountedMemory(SlotReservation):
         num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
         held = self.held.get(request.request_id, 0)
-        num_more = -(-(request.num_computed_tokens + num_new_tokens) // self.block_size) - held
+        num_more = cdiv(request.num_computed_tokens + num_new_tokens, self.block_size) - held
         if num_more > self.num_free:
             return None
         self.held[request.request_id] = held + num_more

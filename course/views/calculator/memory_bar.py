@@ -7,6 +7,7 @@ from course.views.calculator.figures import limit_text, memory_parts
 from course.views.figures import memory
 from course.views.svg import Markup
 from course.views.typeset import text_width
+from mini_vllm.core.cdiv import cdiv
 
 HEIGHT = 34
 COLOURS = {"weights": OKABE_ITO[4][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
@@ -36,7 +37,7 @@ def memory_bar(capacity: Capacity, width: float) -> Markup:
 
 def notches(capacity: Capacity, left: float, scale: float) -> Markup:
     """Return a line after each request that fits, unless the lines would be too close."""
-    blocks_each = -(-capacity.setup.context_len // capacity.setup.block_size)
+    blocks_each = cdiv(capacity.setup.context_len, capacity.setup.block_size)
     step = blocks_each * capacity.kv_bytes_per_block * scale
     if step < CLOSEST:
         return Markup("")

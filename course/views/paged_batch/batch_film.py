@@ -13,6 +13,7 @@ from course.views.paged_batch.tables_part import tables_part
 from course.views.parts import headline_part, most_lines, page
 from course.views.picture import Picture
 from course.views.text import counted, facts, ranges, spaced
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 
 MOST_REQUESTS = 16
@@ -50,7 +51,7 @@ def chosen_rows(scene: Scene) -> list[int]:
     """Return the rows that have a picture: all of them, or evenly spaced ones and the last row of each request."""
     if scene.num_rows <= MOST_STEPS:
         return list(range(scene.num_rows))
-    stride = -(-scene.num_rows // (MOST_STEPS - len(scene.batch)))
+    stride = cdiv(scene.num_rows, MOST_STEPS - len(scene.batch))
     return sorted({*range(0, scene.num_rows, stride), *(end - 1 for end in scene.rules.query_start_loc[1:])})
 
 

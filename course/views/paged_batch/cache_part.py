@@ -10,6 +10,7 @@ from course.views.parts import LEFT, SPAN, Part, heading, legend
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_tile
+from mini_vllm.core.cdiv import cdiv
 
 CELLS = (24, 20, 16, 12, 9, 7, 5, 4, 3, 2, 1.5, 1)
 MOST_HIGH = 190
@@ -46,7 +47,7 @@ class Shelf:
 
     @property
     def height(self) -> float:
-        return -(-self.num_blocks // self.per_line) * self.line
+        return cdiv(self.num_blocks, self.per_line) * self.line
 
     def place(self, slot: int) -> tuple[float, float]:
         """Return the upper left corner of a slot."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 
 
@@ -40,7 +41,7 @@ def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
     """Return the arrays by rules 1 to 4 of the handout."""
     spans = [range(row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens) for row in batch]
     starts = [sum(map(len, spans[:number])) for number in range(len(batch) + 1)]
-    used = [row.block_ids[: -(-span.stop // block_size)] for row, span in zip(batch, spans, strict=True)]
+    used = [row.block_ids[: cdiv(span.stop, block_size)] for row, span in zip(batch, spans, strict=True)]
     longest = max(map(len, used))
     return FlatStep(
         input_ids=[row.request.all_token_ids[p] for row, span in zip(batch, spans, strict=True) for p in span],

@@ -11,6 +11,7 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_tile, tile
 from course.views.typeset import text_width
+from mini_vllm.core.cdiv import cdiv
 
 CELLS = 9
 WIDE = 28
@@ -47,7 +48,7 @@ def all_lines(scene: Scene) -> Markup:
     """Return both tables of every request."""
     parts = []
     for number, row in enumerate(scene.batch):
-        y, used = number * ROW, -(-scene.seq_lens[number] // scene.block_size)
+        y, used = number * ROW, cdiv(scene.seq_lens[number], scene.block_size)
         name = scene.name(number)
         parts.append(svg.group(tile(number, name, 72, y, 30, HIGH), data_request=str(number), class_="mv-link"))
         held: list[Markup] = []

@@ -10,6 +10,7 @@ from course.views.parts import LEFT, SPAN, Part, heading, legend
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import marks, on_tile
+from mini_vllm.core.cdiv import cdiv
 
 GAP = 3
 SIDES = (34, 30, 26, 24, 22, 20, 17, 14, 12, 10)
@@ -31,7 +32,7 @@ class Grid:
 
     @property
     def height(self) -> float:
-        return -(-self.num_cells // self.columns) * self.side
+        return cdiv(self.num_cells, self.columns) * self.side
 
     def place(self, cell: int) -> tuple[float, float]:
         """Return the upper left corner of a cell."""
@@ -42,16 +43,16 @@ def grid_for(num_blocks: int) -> Grid:
     """Return the largest cells with which `num_blocks` blocks fit, the null block included."""
     for side in SIDES:
         columns = SPAN // side
-        if -(-num_blocks // columns) * side <= MOST_HIGH:
+        if cdiv(num_blocks, columns) * side <= MOST_HIGH:
             return balanced(Grid(side, columns, 1, num_blocks))
     most = columns * (MOST_HIGH // side)
-    per_cell = -(-num_blocks // most)
-    return balanced(Grid(side, columns, per_cell, -(-num_blocks // per_cell)))
+    per_cell = cdiv(num_blocks, most)
+    return balanced(Grid(side, columns, per_cell, cdiv(num_blocks, per_cell)))
 
 
 def balanced(grid: Grid) -> Grid:
     """Return the grid with its last row as full as possible without another row."""
-    return replace(grid, columns=-(-grid.num_cells // -(-grid.num_cells // grid.columns)))
+    return replace(grid, columns=cdiv(grid.num_cells, cdiv(grid.num_cells, grid.columns)))
 
 
 @dataclass(frozen=True)
