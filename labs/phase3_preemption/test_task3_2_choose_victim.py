@@ -5,26 +5,23 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase3.cases import NUM_STATES, SEEDS, runner
-from course.labtest.phase3.harness import rank
-from course.labtest.support import (
-    compare,
-)
+from course.labtest.expect import expect_equal
+from course.labtest.phase3.cases import NUM_STATES, RANKS, SEEDS, runner
+from course.labtest.phase3.queue_harness import rank
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request
 
 
 def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, victim: str, rule: str, hint: str) -> None:
     order = [r.request_id for r in running]
+    situation = [f"RUNNING {', '.join(map(rank, running))}", f"policy  {policy}"]
     chosen = phase3.choose_victim(running, policy)
-    compare(
-        rule,
-        before=[f"RUNNING {', '.join(map(rank, running))}", f"policy  {policy}"],
-        expected={"victim": victim, "RUNNING afterwards": order},
-        yours={
-            "victim": getattr(chosen, "request_id", chosen),
-            "RUNNING afterwards": [r.request_id for r in running],
-        },
+    name = next((r.request_id for r in running if r is chosen), f"not in RUNNING: {chosen!r}")
+    expect_equal(
+        {"victim": name, "RUNNING afterwards": [r.request_id for r in running]},
+        {"victim": victim, "RUNNING afterwards": order},
+        rule=rule,
+        situation=situation,
         hint=hint,
     )
 
@@ -37,8 +34,8 @@ def test_fcfs_takes_the_last_one(phase3: ModuleType, order: str) -> None:
         [running[name] for name in order],
         "fcfs",
         order[-1],
-        "Under fcfs the victim is the last of RUNNING, whatever its rank. Choosing takes nobody out.",
-        "who came into RUNNING last?",
+        "Under fcfs the victim is the last of RUNNING, whatever its rank. Choosing removes no request.",
+        "which request was admitted last, and where does RUNNING have it?",
     )
 
 
@@ -47,9 +44,11 @@ def test_fcfs_takes_the_last_one(phase3: ModuleType, order: str) -> None:
     [
         ([(0, 9.0), (3, 1.0), (1, 5.0)], "B", "Under priority the victim has the largest priority number."),
         ([(-5, 9.0), (-1, 1.0), (-3, 5.0)], "B", "Numbers below 0 are priorities like others."),
-        ([(2, 1.0), (2, 7.0), (2, 3.0), (1, 9.0)], "B", "Of equal priority the latest arrival gives way."),
-        ([(1, 5.0), (1, 5.0), (0, 9.0)], "A", "Of full ties the first in running order gives way."),
-        ([(0, 9.0), (1, 5.0), (1, 2.0), (1, 5.0)], "B", "Of full ties the first in running order gives way."),
+        ([(2, 1.0), (2, 7.0), (2, 3.0), (1, 9.0)], "B", "Of equal priority the latest arrival is the victim."),
+        ([(2, 1.25), (2, 1.75), (2, 1.5)], "B", "Parts of a second count."),
+        ([(900, 1.0), (901, 0.0), (900, 2.0)], "B", "Priorities may be large."),
+        ([(1, 5.0), (1, 5.0), (0, 9.0)], "A", "Of full ties the first in running order is the victim."),
+        ([(0, 9.0), (1, 5.0), (1, 2.0), (1, 5.0)], "B", "Of full ties the first in running order is the victim."),
         ([(4, 0.0)], "A", "A single running request is the victim."),
     ],
 )
@@ -72,7 +71,7 @@ def test_victim_agrees_with_a_slow_search(phase3: ModuleType, seed: int) -> None
     rng = random.Random(seed)
     for _ in range(NUM_STATES):
         names = rng.sample("ABCDEF", rng.randint(1, 6))
-        ranks = rng.choice((((0, 1, 2), (0.0, 1.0, 2.0)), ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6))))
+        ranks = rng.choice(RANKS)
         running = [runner(name, 8, rng.choice(ranks[0]), rng.choice(ranks[1])) for name in names]
         latest = max((r.priority, r.arrival_time) for r in running)
         least_urgent = [r.request_id for r in running if (r.priority, r.arrival_time) == latest]

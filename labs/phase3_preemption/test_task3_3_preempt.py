@@ -1,50 +1,56 @@
 """Graded tests of task 3.3."""
 
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from course.labtest.expect import expect_equal, explained
 from course.labtest.phase3.cases import waiter
 from course.labtest.phase3.doubles import SharedBlocksKV
-from course.labtest.phase3.harness import own_blocks
-from course.labtest.support import (
-    compare,
-    explained,
-    fields_of,
-    make_request,
-    waiting_queue,
-)
+from course.labtest.phase3.room_harness import VICTIM_CHANGES, own_blocks
+from course.labtest.strict_queue import StrictQueue
+from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.interfaces import RequestQueue
 
-VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
-
 
 def check_preempt(
-    phase3: ModuleType, request: Request, waiting: RequestQueue, rule: str, hint: str, **expected: object
+    phase3: ModuleType,
+    request: Request,
+    waiting: RequestQueue,
+    rule: str,
+    hint: str,
+    *,
+    blocks: list[int] | None = None,
+    **expected: object,
 ) -> None:
+    """Preempt and compare. The request holds `blocks`, or the blocks of its computed tokens."""
     kv = SharedBlocksKV(9, 4, {**own_blocks([request], 4), "Z": [9]})
-    tokens, fields = list(request.all_token_ids), fields_of(request)
-    before = [
-        f"preempt {request.request_id}: {request.num_computed_tokens} of {request.num_tokens} tokens computed, "
+    if blocks is not None:
+        kv.tables[request.request_id] = blocks
+    fields = fields_of(request)
+    situation = [
+        f"RUNNING {request.request_id}: {request.num_computed_tokens} of {request.num_tokens} tokens computed, "
         f"{request.num_output_tokens} of them outputs, preempted {request.num_preemptions}x so far",
-        f"WAITING {', '.join(r.request_id for r in waiting) or 'nobody'}",
+        f"WAITING {', '.join(r.request_id for r in waiting) or 'empty'}",
+        kv.describe(),
     ]
-    with explained(before):
+    with explained(situation, rule=rule):
         phase3.preempt(request, waiting, kv)
-    yours: dict[str, Any] = {
+    outcome: dict[str, object] = {
         "status": request.status.name,
         "computed tokens": request.num_computed_tokens,
         "preemptions": request.num_preemptions,
-        "WAITING": "".join(r.request_id for r in waiting),
+        "WAITING": [r.request_id if r is request or r.request_id != request.request_id else "a copy" for r in waiting],
         "kv calls": kv.calls,
-        "tokens kept": request.all_token_ids == tokens,
-        "also changed": [name for name, value in fields_of(request).items() if value != fields[name]],
+        "blocks held": kv.tables.get(request.request_id, []),
+        "also changed": [
+            name for name, value in fields_of(request).items() if value != fields[name] and name not in VICTIM_CHANGES
+        ],
     }
-    yours["also changed"] = [name for name in yours["also changed"] if name not in VICTIM_CHANGES]
-    wanted = {label.replace("_", " "): value for label, value in expected.items()}
-    compare(rule, before=before, expected=wanted, yours=yours, hint=hint)
+    wanted = {label.replace("_", " "): value for label, value in expected.items()} | {"also changed": []}
+    yours = {label: outcome[label] for label in wanted}
+    expect_equal(yours, wanted, rule=rule, situation=situation, hint=hint)
 
 
 def test_a_preempted_request_starts_again(phase3: ModuleType) -> None:
@@ -52,24 +58,23 @@ def test_a_preempted_request_starts_again(phase3: ModuleType) -> None:
     check_preempt(
         phase3,
         request,
-        waiting_queue([]),
-        "A preempted request is PREEMPTED, has 0 computed tokens, keeps its tokens, and was preempted once more.",
+        StrictQueue([]),
+        "A preempted request is PREEMPTED, has 0 computed tokens, keeps its tokens, and counts one preemption more.",
         "what is lost with the blocks: the tokens, or their K and V?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,
-        WAITING="A",
-        tokens_kept=True,
+        WAITING=["A"],
     )
 
 
 def test_preemptions_add_up(phase3: ModuleType) -> None:
     request = make_request("A", 9, num_computed_tokens=4)
-    request.num_preemptions = 2
+    request.num_preemptions, request.block_hashes = 2, [b"of its first block"]
     check_preempt(
         phase3,
         request,
-        waiting_queue([]),
+        StrictQueue([]),
         "num_preemptions counts every time.",
         "do you set the counter, or add to it?",
         status="PREEMPTED",
@@ -86,20 +91,19 @@ def test_nothing_else_about_a_victim_changes(phase3: ModuleType, num_outputs: in
     check_preempt(
         phase3,
         request,
-        waiting_queue([]),
+        StrictQueue([]),
         "Status, computed tokens and preemptions change; prompt, outputs, rank, hashes and all the rest stay.",
-        "five things happen to a victim. Which line of yours is a sixth?",
-        also_changed=[],
+        "what does a victim lose? Which line of yours takes more?",
     )
 
 
-def test_blocks_are_freed_before_the_counter_is_reset(phase3: ModuleType) -> None:
+def test_blocks_are_freed_once_with_the_number_of_computed_tokens(phase3: ModuleType) -> None:
     check_preempt(
         phase3,
         make_request("A", 9, num_computed_tokens=7),
-        waiting_queue([]),
-        "The blocks go back once, and before the counter is reset: kv.free looks at it.",
-        "what is num_computed_tokens at the moment when you call kv.free?",
+        StrictQueue([]),
+        "kv.free is called once, with the number of tokens that were computed: the memory keeps those findable.",
+        "`request.preempt()` sets num_computed_tokens to 0. What is it when you call kv.free?",
         kv_calls=["kv.free(A, 7)"],
         computed_tokens=0,
     )
@@ -109,10 +113,10 @@ def test_a_victim_goes_to_the_front_of_the_line(phase3: ModuleType) -> None:
     check_preempt(
         phase3,
         make_request("V", 9, num_computed_tokens=7),
-        waiting_queue([waiter("A"), waiter("B")]),
-        "A preempted request came before all who wait: it goes back in front of them.",
+        StrictQueue([waiter("A"), waiter("B")]),
+        "A preempted request was admitted before all that wait: it goes back in front of them.",
         "which method of the queue puts a request in front?",
-        WAITING="VAB",
+        WAITING=["V", "A", "B"],
     )
 
 
@@ -122,12 +126,27 @@ def test_a_request_without_blocks_can_be_preempted(phase3: ModuleType) -> None:
     check_preempt(
         phase3,
         request,
-        waiting_queue([waiter("B")]),
-        "Nothing computed is no special case.",
+        StrictQueue([waiter("B")]),
+        "A request that holds nothing yet is preempted like any other.",
         "does any of your lines need a block to be there?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,
-        WAITING="AB",
+        WAITING=["A", "B"],
+        blocks_held=[],
+    )
+
+
+def test_blocks_of_tokens_that_were_never_computed_are_freed_too(phase3: ModuleType) -> None:
+    request = make_request("A", 9)
+    request.status = RequestStatus.RUNNING
+    check_preempt(
+        phase3,
+        request,
+        StrictQueue(),
+        "A victim holds no blocks afterwards, even if none of its tokens was computed.",
+        "does your code look at the counter before it frees? The blocks may be there all the same.",
+        blocks=[1, 2, 3],
         kv_calls=["kv.free(A, 0)"],
+        blocks_held=[],
     )

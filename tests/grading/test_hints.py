@@ -58,7 +58,7 @@ MISTAKES = {
     "a new list of running requests": (
         3,
         ("            running.remove(victim)\n", "            running = [r for r in running if r is not victim]\n"),
-        "the caller's list still holds everybody. Does your code change that very list",
+        "the caller's list still holds every request. Does your code change that very list",
     ),
     "the heap's list taken for a sorted one": (
         3,

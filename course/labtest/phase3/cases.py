@@ -1,17 +1,19 @@
-"""Situations and checks that several tasks of phase 3 use."""
+"""Requests that several tasks of phase 3 use. Nothing here is to be filled in."""
 
-from course.labtest.support import (
-    make_request,
-)
+from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 
 SEEDS = (1, 2, 3, 4, 5)
-
-
 NUM_STATES = 60
+RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
+    ((0, 1, 2), (0.0, 1.0, 2.0)),
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),
+    ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as time.time() counts
+)
 
 
 def waiter(name: str, priority: int = 0, arrival_time: float = 0.0) -> Request:
+    """Return a waiting request."""
     return make_request(name, 4, priority=priority, arrival_time=arrival_time)
 
 

@@ -12,7 +12,7 @@ MAX_CALLS = 500
 class SharedBlocksKV:
     """A KV memory that is given its block tables; a block in two tables is free when both are gone.
 
-    It writes down every call, and how many tokens of a request were computed when it was freed.
+    `calls` has every call that changes something or may do so.
     """
 
     def __init__(self, num_blocks: int, block_size: int, tables: Mapping[str, Iterable[int]]) -> None:
@@ -20,6 +20,10 @@ class SharedBlocksKV:
         self.num_usable_blocks = num_blocks
         self.tables = {name: list(table) for name, table in tables.items()}
         self.calls: list[str] = []
+
+    def describe(self) -> str:
+        """Return a line about the memory as it is now."""
+        return f"memory  {self.num_usable_blocks} blocks of {self.block_size} tokens, held: {self.tables}"
 
     @property
     def num_free_blocks(self) -> int:
@@ -32,10 +36,13 @@ class SharedBlocksKV:
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         table = self.tables.get(request.request_id, [])
-        num_needed = -(-(request.num_computed_tokens + num_new_tokens) // self.block_size) - len(table)
+        num_tokens = request.num_computed_tokens + num_new_tokens + num_lookahead_tokens
+        num_needed = -(-num_tokens // self.block_size) - len(table)
         new_blocks = self.free_block_ids()[: max(0, num_needed)]
         fits = len(new_blocks) == max(0, num_needed)
-        self._note(f"kv.allocate_slots({request.request_id}, {num_new_tokens}) -> {new_blocks if fits else None}")
+        options = f", num_lookahead_tokens={num_lookahead_tokens}" if num_lookahead_tokens else ""
+        result = new_blocks if fits else None
+        self._note(f"kv.allocate_slots({request.request_id}, {num_new_tokens}{options}) -> {result}")
         if not fits:
             return None
         self.tables[request.request_id] = table + new_blocks
@@ -65,19 +72,22 @@ class SharedBlocksKV:
         if len(self.calls) > MAX_CALLS:
             last = "\n".join(f"    {call}" for call in self.calls[-4:])
             pytest.fail(
-                f"Your code made {MAX_CALLS} calls for a handful of requests: it goes in circles.\n\n"
-                f"  the last calls:\n{last}\n"
+                "make_room comes to an end: memory is asked again after each victim, and the request in need is the "
+                f"last of them.\n\n  your code made {MAX_CALLS} calls for these requests; the last ones:\n{last}\n"
                 "Hint: after a victim is chosen, what keeps it from being chosen again?",
                 pytrace=False,
             )
 
 
 class ScriptedKV(SharedBlocksKV):
-    """A KV memory that answers `allocate_slots` from a list, and from then on with its last entry."""
+    """A KV memory whose `allocate_slots` returns the entries of a list, and then its last entry again and again."""
 
     def __init__(self, answers: Sequence[list[int] | None]) -> None:
         super().__init__(0, 1, {})
         self.answers = list(answers)
+
+    def describe(self) -> str:
+        return f"memory  scripted: allocate_slots returns {', then '.join(map(str, self.answers))}"
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0

@@ -1,6 +1,6 @@
-"""A slow eviction on plain names and numbers. The random tests let it and your code make room side by side.
+"""A slow preemption on plain names and numbers. The random tests compare what it and your code do.
 
-It knows no `Request` and no queue, and looks everything up in lists.
+It has no `Request` and no queue, and looks everything up in lists.
 """
 
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class PlainRequest:
-    """What the rules look at."""
+    """The fields that the rules use."""
 
     priority: int
     arrival_time: float
@@ -20,7 +20,7 @@ class PlainRequest:
 
 @dataclass
 class PlainRoom:
-    """Who runs, who waits, who holds which block, and the plan of the step."""
+    """The two lists of names, the block tables, and the plan of the step."""
 
     policy: str
     block_size: int
@@ -47,7 +47,7 @@ class PlainRoom:
         return True
 
     def make_room(self, name: str, amount: int) -> bool:
-        """Evict until `name` has its blocks; False if it went itself."""
+        """Preempt until `name` has its blocks; False if it was its own victim."""
         while not self.take(name, amount):
             victim = self.least_urgent() if self.policy == "priority" else self.running[-1]
             self._evict(victim, name)
@@ -81,14 +81,20 @@ class PlainRoom:
         if self.policy == "priority":
             self.waiting.sort(key=lambda name: (self.requests[name].priority, self.requests[name].arrival_time, name))
 
+    def admit(self, name: str) -> None:
+        """Move the first waiting request to the end of RUNNING, with nothing computed."""
+        assert self.waiting.pop(0) == name
+        self.running.append(name)
+        self.requests[name].status = "RUNNING"
+
     def advance(self, name: str, amount: int) -> None:
-        """Count planned tokens as computed; who has caught up has one token more."""
+        """Count planned tokens as computed; a request that has caught up gets one token more."""
         plain = self.requests[name]
         plain.num_computed += amount
         plain.num_tokens += plain.num_computed == plain.num_tokens
 
     def outcome(self, answer: object) -> dict[str, object]:
-        """Return everything that `make_room` decides, in the words of `RoomBench.outcome`."""
+        """Return everything that `make_room` decides, in the form of `RoomHarness.outcome`."""
         return {
             "make_room": answer,
             "RUNNING": self.running,
@@ -102,4 +108,5 @@ class PlainRoom:
                 f"{name} {plain.status} {plain.num_computed}/{plain.num_tokens}, preempted {plain.num_preemptions}x"
                 for name, plain in sorted(self.requests.items())
             ],
+            "also changed": [],
         }

@@ -1,0 +1,97 @@
+"""A priority queue of yours, and what was done with it. Nothing here is to be filled in."""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from course.labtest.expect import expect_equal, explained
+from course.labtest.support import make_request
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import RequestQueue
+
+ITERATION = (
+    "Iteration goes in service order, as popping does, and takes nothing out.",
+    "popping gives the right order here, and going through the queue does not: in which order does a heap keep its "
+    "list?",
+)
+
+
+def rank(request: Request) -> str:
+    """Return a request as `A(priority 1, arrived 0.5)`."""
+    return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:g})"
+
+
+class QueueHarness:
+    """Your priority queue and what was done with it."""
+
+    def __init__(self, phase3: ModuleType) -> None:
+        self.story: list[str] = ["queue = PriorityRequestQueue()"]
+        self._added: dict[str, Request] = {}
+        with explained(self.story):
+            self.queue: RequestQueue = phase3.PriorityRequestQueue()
+
+    def add(self, *requests: Request) -> None:
+        for request in requests:
+            self._added[request.request_id] = request
+            self.story.append(f"add_request({rank(request)})")
+            with explained(self.story):
+                self.queue.add_request(request)
+
+    def prepend(self, request: Request) -> None:
+        self._added[request.request_id] = request
+        self.story.append(f"prepend_request({rank(request)})")
+        with explained(self.story):
+            self.queue.prepend_request(request)
+
+    def remove(self, request: Request) -> None:
+        self.story.append(f"remove_request({request.request_id})")
+        with explained(self.story):
+            self.queue.remove_request(request)
+
+    def use_another(self) -> None:
+        """Make a second queue and leave a request in it."""
+        self.story.append("another queue is made: add_request(Z(priority -9, arrived 0)) there")
+        with explained(self.story):
+            type(self.queue)().add_request(make_request("Z", 4, priority=-9))
+
+    def pop(self) -> Request:
+        self.story.append("pop_request()")
+        with explained(self.story):
+            request = self.queue.pop_request()
+        self.story[-1] += f" -> {self.name(request)}"
+        return request
+
+    def state(self) -> dict[str, object]:
+        """Return order, length and head of the queue."""
+        with explained(self.story):
+            return {
+                "order": [self.name(request) for request in self.queue],
+                "length": len(self.queue),
+                "peek_request": self.name(self.queue.peek_request()) if len(self.queue) else None,
+            }
+
+    def check(self, rule: str, hint: str, names: Sequence[str]) -> None:
+        """Compare the state of the queue, then pop everything and compare the order."""
+        expected, before = expected_state(names), list(self.story)
+        yours = self.state()
+        popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
+        if popped == list(names) and yours["order"] != popped:
+            rule, hint = ITERATION
+        expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
+        expect_equal(
+            {"popped, in order": popped, "length": len(self.queue)},
+            {"popped, in order": list(names), "length": 0},
+            rule=rule,
+            situation=self.story,
+            hint=hint,
+        )
+
+    def name(self, request: object) -> object:
+        """Return the name of a request that was put in; say so if it is another object."""
+        if not isinstance(request, Request):
+            return request
+        return request.request_id if self._added.get(request.request_id) is request else f"copy of {request.request_id}"
+
+
+def expected_state(names: Sequence[str]) -> dict[str, object]:
+    """Return the state of a queue with these names in service order."""
+    return {"order": list(names), "length": len(names), "peek_request": names[0] if names else None}

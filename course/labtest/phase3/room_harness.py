@@ -1,0 +1,130 @@
+"""A full memory and running requests for your `make_room`. Nothing here is to be filled in."""
+
+from collections.abc import Mapping, Sequence
+
+from course.labtest.expect import expect_equal, explained
+from course.labtest.phase3.doubles import SharedBlocksKV
+from course.labtest.phase3.queue_harness import rank
+from course.labtest.strict_queue import StrictQueue
+from course.labtest.support import fields_of
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.seams.interfaces import RequestQueue
+
+LOOKAHEAD = (
+    "`num_lookahead_tokens` is for speculative decoding, which this engine does not have: room is made for the new "
+    "tokens only.",
+    "your code asked for lookahead slots. Which arguments of allocate_slots does the task name?",
+)
+ALSO_CHANGED = (
+    "make_room changes victims, the two queues and the plan. Everything else about a request stays as it was.",
+    "your code changed {names}. Does a later step or the engine still need the old value?",
+)
+LABELS = {"budget_left": "budget left", "block_tables": "block tables"}
+VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
+NEW_LIST = (
+    "A victim leaves RUNNING, and RUNNING is the caller's list.",
+    "your code recorded a victim, and the caller's list still holds every request. Does your code change that very "
+    "list, or make a new one under the same name?",
+)
+
+
+class RoomHarness:
+    """Running requests in a memory that is short. Without tables given, each holds blocks of its own, in order."""
+
+    def __init__(
+        self,
+        running: Sequence[Request],
+        num_blocks: int,
+        *,
+        block_size: int = 4,
+        tables: Mapping[str, Sequence[int]] | None = None,
+        waiting: Sequence[Request] = (),
+        queue: RequestQueue | None = None,
+        plan: Mapping[str, int] | None = None,
+        budget: int = 10,
+        kv: SharedBlocksKV | None = None,
+    ) -> None:
+        self.running = list(running)
+        self.running_before = [r.request_id for r in running]
+        self.waiting: RequestQueue = StrictQueue(waiting) if queue is None else queue
+        self.requests = {r.request_id: r for r in (*self.running, *self.waiting)}
+        if tables is None:
+            tables = own_blocks(running, block_size)
+        self.kv = kv or SharedBlocksKV(num_blocks, block_size, tables)
+        self.step = SchedulerOutput(budget, dict(plan or {}))
+        self.before: list[str] = []
+
+    def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> object:
+        """Call `make_room` of your class."""
+        running = [f"{rank(r)} {r.num_computed_tokens}/{r.num_tokens}" for r in self.running]
+        self.before[:] = [
+            f"RUNNING {', '.join(running) or 'empty'}",
+            f"WAITING {', '.join(map(rank, self.waiting)) or 'empty'}",
+            f"plan    {self.step.num_scheduled_tokens}, budget left {self.step.token_budget}",
+            self.kv.describe(),
+            f"call    make_room({request.request_id}, {num_new_tokens}){note}",
+        ]
+        self.running_before = [r.request_id for r in self.running]
+        self._fields_before = {name: fields_of(one) for name, one in self.requests.items()}
+        self.kv.calls.clear()
+        with explained(self.before, self.kv.calls):
+            return preemption.make_room(  # type: ignore[attr-defined]
+                request, num_new_tokens, self.running, self.waiting, self.step, self.kv
+            )
+
+    def outcome(self, answer: object) -> dict[str, object]:
+        """Return everything that `make_room` decides."""
+        return {
+            "make_room": answer,
+            "RUNNING": [r.request_id for r in self.running],
+            "WAITING": [self._name(r) for r in self.waiting],
+            "plan": list(self.step.num_scheduled_tokens.items()),
+            "budget left": self.step.token_budget,
+            "preempted": [(p.victim_id, p.cause_id, p.num_tokens_returned) for p in self.step.preempted],
+            "block tables": {name: self.kv.tables[name] for name in sorted(self.kv.tables)},
+            "freed, in order": self.kv.frees(),
+            "requests": [
+                f"{name} {r.status.name} {r.num_computed_tokens}/{r.num_tokens}, preempted {r.num_preemptions}x"
+                for name, r in sorted(self.requests.items())
+            ],
+            "also changed": [
+                f"{name}.{field}"
+                for name, r in sorted(self.requests.items())
+                for field, value in fields_of(r).items()
+                if value != self._fields_before[name][field] and field not in VICTIM_CHANGES
+            ],
+        }
+
+    def _name(self, request: Request) -> str:
+        own = self.requests.get(request.request_id)
+        return request.request_id if own is request else f"copy of {request.request_id}"
+
+    def symptom(self, yours: dict[str, object], expected: dict[str, object]) -> tuple[str, str] | None:
+        """Return (rule, hint) if what differs has a cause of its own."""
+        if any("num_lookahead_tokens" in call for call in self.kv.calls):
+            return LOOKAHEAD
+        if names := yours["also changed"]:
+            return ALSO_CHANGED[0], ALSO_CHANGED[1].format(names=" and ".join(map(str, names)))  # type: ignore[call-overload]
+        wrong = yours["RUNNING"] != expected.get("RUNNING", yours["RUNNING"])
+        return NEW_LIST if wrong and yours["RUNNING"] == self.running_before and yours["preempted"] else None
+
+    def check(self, rule: str, hint: str, answer: object, **expected: object) -> None:
+        """Compare what is named (`budget_left` for "budget left", and so on)."""
+        outcome = self.outcome(answer)
+        wanted = {LABELS.get(label, label): value for label, value in expected.items()} | {"also changed": []}
+        yours = {label: outcome[label] for label in wanted}
+        if yours != wanted:
+            rule, hint = self.symptom(outcome, wanted) or (rule, hint)
+        expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
+
+
+def own_blocks(running: Sequence[Request], block_size: int) -> dict[str, list[int]]:
+    """Return block tables in which every request holds just the blocks of its computed tokens."""
+    tables: dict[str, list[int]] = {}
+    next_id = 1
+    for request in running:
+        num_blocks = -(-request.num_computed_tokens // block_size)
+        tables[request.request_id] = list(range(next_id, next_id + num_blocks))
+        next_id += num_blocks
+    return tables
