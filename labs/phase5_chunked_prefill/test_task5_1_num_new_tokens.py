@@ -5,29 +5,29 @@ from types import ModuleType
 import pytest
 
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, check_caps, compare_random_caps
-from course.labtest.phase5.reference_policy import (
-    request_in,
-)
+from course.labtest.phase5.reference_policy import request_in
 from mini_vllm.core.request import RequestStatus
 
+each_status = pytest.mark.parametrize("status", [WAITING, RUNNING, PREEMPTED], ids=lambda status: status.name.lower())
 
+
+@each_status
 @pytest.mark.parametrize(
     ("num_tokens", "num_computed", "threshold", "budget", "expected"),
     [
-        (30, 0, 0, 100, 30),  # all it wants
+        (30, 0, 0, 100, 30),  # no cap binds
         (30, 0, 0, 12, 12),  # the budget
         (30, 0, 16, 100, 16),  # the threshold
         (30, 0, 16, 12, 12),  # both: the smaller one
         (30, 0, 12, 16, 12),
-        (30, 16, 16, 100, 14),  # the rest is under the threshold
+        (30, 16, 16, 100, 14),  # the rest is below the threshold
         (30, 20, 0, 8, 8),
         (30, 14, 16, 100, 16),  # the rest is exactly the threshold
-        (30, 29, 16, 100, 1),  # one token behind: a decode
+        (30, 29, 16, 100, 1),  # one token left: a decode
         (30, 0, 1, 100, 1),
         (30, 0, 0, 0, 0),
     ],
 )
-@pytest.mark.parametrize("status", [WAITING, RUNNING, PREEMPTED], ids=lambda status: status.name.lower())
 def test_threshold_and_budget(
     phase5: ModuleType,
     status: RequestStatus,
@@ -41,7 +41,21 @@ def test_threshold_and_budget(
     check_caps(phase5, request, num_computed, budget=budget, expected=expected, threshold=threshold)
 
 
-def test_a_resumed_request_wants_its_outputs_too(phase5: ModuleType) -> None:
+@each_status
+@pytest.mark.parametrize(
+    ("num_computed", "threshold", "budget", "expected"),
+    [(0, 0, 16_384, 10_000), (0, 8192, 2048, 2048), (6144, 2048, 16_384, 2048), (9000, 2048, 16_384, 1000)],
+)
+def test_long_prompts_follow_the_same_rule(
+    phase5: ModuleType, status: RequestStatus, num_computed: int, threshold: int, budget: int, expected: int
+) -> None:
+    request = request_in(status, "A", 10_000, computed=num_computed)
+    check_caps(
+        phase5, request, num_computed, budget=budget, expected=expected, threshold=threshold, max_model_len=16_384
+    )
+
+
+def test_a_resumed_request_recomputes_its_outputs_too(phase5: ModuleType) -> None:
     check_caps(phase5, request_in(PREEMPTED, "victim", 10, num_outputs=7), 0, budget=100, expected=17)
     check_caps(phase5, request_in(PREEMPTED, "victim", 10, num_outputs=7), 12, budget=100, expected=5)
     check_caps(phase5, request_in(RUNNING, "runner", 10, num_outputs=7, computed=8), 8, budget=100, expected=9)
@@ -61,7 +75,7 @@ def test_a_resumed_request_wants_its_outputs_too(phase5: ModuleType) -> None:
         (PREEMPTED, 32, 0, 32),
     ],
 )
-def test_last_position_of_the_model_caps_who_runs(
+def test_last_position_caps_running_requests_only(
     phase5: ModuleType, status: RequestStatus, num_tokens: int, num_computed: int, expected: int
 ) -> None:
     request = request_in(status, "A", num_tokens, computed=num_computed)

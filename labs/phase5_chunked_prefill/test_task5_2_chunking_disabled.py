@@ -5,9 +5,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, check_caps, compare_random_caps
-from course.labtest.phase5.reference_policy import (
-    request_in,
-)
+from course.labtest.phase5.reference_policy import request_in
 from mini_vllm.core.request import RequestStatus
 
 
@@ -15,18 +13,18 @@ from mini_vllm.core.request import RequestStatus
 @pytest.mark.parametrize(
     ("num_computed", "threshold", "budget", "expected"),
     [
-        (0, 0, 29, 0),  # 30 tokens do not fit 29
+        (0, 0, 29, 0),  # 30 tokens do not fit into 29
         (0, 0, 30, 30),
-        (16, 0, 13, 0),  # behind a hit of 16 it needs 14
+        (16, 0, 13, 0),  # after a hit of 16 it needs 14
         (16, 0, 14, 14),
         (0, 16, 20, 16),  # the threshold still cuts, and what it leaves fits
         (0, 16, 16, 16),
         (0, 16, 15, 0),  # what it leaves does not fit
-        (0, 40, 29, 0),  # the threshold is larger than the wish
+        (0, 40, 29, 0),  # the threshold is larger than the request
         (16, 16, 14, 14),
     ],
 )
-def test_without_chunking_a_waiting_request_comes_whole_or_not(
+def test_without_chunking_a_waiting_request_is_all_or_nothing(
     phase5: ModuleType, status: RequestStatus, num_computed: int, threshold: int, budget: int, expected: int
 ) -> None:
     request = request_in(status, "A", 30)
@@ -36,7 +34,7 @@ def test_without_chunking_a_waiting_request_comes_whole_or_not(
 @pytest.mark.parametrize(
     ("num_computed", "threshold", "budget", "expected"), [(16, 16, 9, 9), (16, 0, 9, 9), (0, 16, 9, 9), (29, 0, 1, 1)]
 )
-def test_without_chunking_a_running_request_still_takes_a_part(
+def test_without_chunking_a_running_request_still_gets_a_part(
     phase5: ModuleType, num_computed: int, threshold: int, budget: int, expected: int
 ) -> None:
     request = request_in(RUNNING, "A", 30, computed=num_computed)

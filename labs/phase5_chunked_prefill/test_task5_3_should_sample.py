@@ -4,11 +4,10 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase5.cases import RUNNING, WAITING, policy_of
-from course.labtest.phase5.reference_policy import (
-    request_in,
-)
-from course.labtest.support import expect_equal
+from course.labtest.expect import expect_equal
+from course.labtest.phase5.cases import RUNNING, WAITING, expect_unchanged, policy_of
+from course.labtest.phase5.reference_policy import request_in
+from course.labtest.support import fields_of
 
 
 @pytest.mark.parametrize(
@@ -21,25 +20,33 @@ from course.labtest.support import expect_equal
         (10, 3, 10, False),  # a resumed request at the end of its prompt
         (10, 3, 12, False),
         (1, 0, 1, True),
+        (2000, 0, 1999, False),
+        (2000, 0, 2000, True),
+        (2000, 48, 2048, True),
     ],
 )
-def test_only_behind_the_last_known_token(
+def test_a_token_is_sampled_only_after_the_last_known_token(
     phase5: ModuleType, num_prompt: int, num_outputs: int, num_computed: int, expected: bool
 ) -> None:
     policy = policy_of(phase5)
     for counter in (0, num_computed, num_prompt + num_outputs):
         request = request_in(RUNNING, "A", num_prompt, num_outputs, computed=counter)
+        situation = (
+            f"{num_prompt} prompt and {num_outputs} generated tokens; should_sample(request, {num_computed}) "
+            f"while the request's own counter is {counter}"
+        )
+        before = fields_of(request)
         yours = policy.should_sample(request, num_computed)
         expect_equal(
             yours,
             expected,
             rule="A request samples in the step that computes its last known token, generated ones included.",
-            situation=f"{num_prompt} prompt and {num_outputs} generated tokens; should_sample(request, {num_computed}) "
-            f"while the request's own counter is {counter}",
-            hint=f"the argument says {num_computed}, the counter {counter}. Which of them knows this step?"
+            situation=situation,
+            hint=f"the argument is {num_computed}, the request's own counter {counter}. Which of them counts this step?"
             if yours == (counter == request.num_tokens)
-            else "the logits behind a token predict the next one: when is the next one not known yet?",
+            else "the logits of a token predict the next one: after which token is the next one not known yet?",
         )
+        expect_unchanged(request, before, method="should_sample", situation=situation)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +72,8 @@ def test_chunks_add_up_and_only_the_last_samples(
     expect_equal(
         yours,
         [(num_new, step == len(chunks)) for step, num_new in enumerate(chunks, start=1)],
-        rule="A long prompt goes in chunk by chunk, and only its last chunk gives a token.",
+        rule="A long prompt is computed chunk by chunk, and only its last chunk gives a token.",
         situation=f"{num_prompt} prompt and {num_outputs} generated tokens, threshold={threshold or 'off'}, "
-        f"budget={budget}; per step (tokens, samples)",
-        hint="what does a chunk in the middle of the prompt know about the token behind the prompt?",
+        f"budget={budget}; one pair (tokens, samples) per step",
+        hint="do the tokens differ or the samples? Only the last chunk computes the last known token.",
     )

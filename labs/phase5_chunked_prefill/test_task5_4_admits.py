@@ -6,54 +6,72 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, policy_of
-from course.labtest.phase5.reference_policy import (
-    FrozenKV,
-    naive_admits,
-    random_memory,
-    request_in,
-)
-from course.labtest.support import expect_rows
+from course.labtest.expect import expect_equal
+from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_unchanged, policy_of
+from course.labtest.phase5.reference_policy import FrozenKV, naive_admits, random_memory, request_in
+from course.labtest.phase5.symptoms import hint_of_guard
+from course.labtest.support import fields_of
 from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import ChunkPolicy
+
+RULE_OF_GUARD = (
+    "With the guard, a request is admitted only if the free blocks hold all its tokens, after what the running "
+    "requests need for theirs and one block each to grow."
+)
 
 
 def check_guard(
-    phase5: ModuleType, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: FrozenKV
+    phase5: ModuleType,
+    request: Request,
+    hit_blocks: Sequence[int],
+    running: Sequence[Request],
+    kv: FrozenKV,
+    used_before: ChunkPolicy | None = None,
 ) -> bool:
     expected, account = naive_admits(request, hit_blocks, running, kv)
     policies = {
-        "plain": policy_of(phase5, guard=True),
+        "plain": used_before or policy_of(phase5, guard=True),
         "with a threshold of 3": policy_of(phase5, guard=True, threshold=3),
         "chunking off": policy_of(phase5, guard=True, chunking=False),
     }
+    if used_before:
+        account += "\nthe plain policy has answered for requests and memories with the same names before"
+    before = {one.request_id: fields_of(one) for one in (request, *running)}
+    contents, hits, order = kv.contents(), list(hit_blocks), [one.request_id for one in running]
     yours = {name: policy.admits(request, hit_blocks, running, kv) for name, policy in policies.items()}
-    free_hits = [block_id for block_id in hit_blocks if block_id in kv.free_block_ids()]
-    lets_in_too_many = free_hits and not expected and all(yours.values())
-    expect_rows(
-        {name: (answer, expected) for name, answer in yours.items()},
-        rule="With the guard, a request comes in only if the free blocks hold all its tokens, after what the running "
-        "requests need for theirs and one block each to grow.",
+    for one in (request, *running):
+        expect_unchanged(one, before[one.request_id], method="admits", situation=account)
+    expect_equal(
+        {**kv.contents(), "hit blocks": list(hit_blocks), "running": [one.request_id for one in running]},
+        {**contents, "hit blocks": hits, "running": order},
+        rule="admits only counts: `block_ids` and the lists it is given belong to the engine, which goes on with them.",
         situation=account,
-        hint="the free blocks among the hits: are they still free when the request has them?"
-        if lets_in_too_many
-        else "which free blocks will be gone when everybody holds what it knows today, and one block more?",
+        hint="which of your operations changes a list in place (append, sort, pop, +=), and whose list is it?",
+    )
+    expect_equal(
+        yours,
+        dict.fromkeys(policies, expected),
+        rule=RULE_OF_GUARD,
+        situation=account,
+        hint=hint_of_guard(request, hit_blocks, running, kv, admitted=all(yours.values())),
     )
     return expected
 
 
-def test_without_the_guard_everybody_is_admitted(phase5: ModuleType) -> None:
+def test_without_the_guard_every_request_is_admitted(phase5: ModuleType) -> None:
     kv = FrozenKV(4, 2, {"A": [1, 2]})
     running = [request_in(RUNNING, "A", 40, computed=8)]
     policies = {
-        "nothing free": policy_of(phase5),
-        "nothing free, chunking off": policy_of(phase5, chunking=False),
-        "nothing free, with a threshold": policy_of(phase5, threshold=4),
+        "plain": policy_of(phase5),
+        "chunking off": policy_of(phase5, chunking=False),
+        "with a threshold of 4": policy_of(phase5, threshold=4),
     }
     request = request_in(WAITING, "W", 400)
-    expect_rows(
-        {name: (policy.admits(request, [], running, kv), True) for name, policy in policies.items()},
-        rule="Without the guard `admits` says yes: whether the first chunk fits is for `allocate_slots` to say.",
-        situation="A runs and holds both blocks; W asks with 400 tokens",
+    expect_equal(
+        {name: policy.admits(request, [], running, kv) for name, policy in policies.items()},
+        dict.fromkeys(policies, True),
+        rule="Without the guard `admits` returns True: whether the first chunk fits, `allocate_slots` decides.",
+        situation="2 blocks of 4, A runs and holds both, none is free; W waits with 400 tokens; admission_guard is off",
         hint="which setting of the policy decides whether anything is counted at all?",
     )
 
@@ -64,7 +82,7 @@ def test_guard_counts_all_tokens_not_the_first_chunk(phase5: ModuleType, num_tok
     check_guard(phase5, request_in(WAITING, "W", num_tokens), [], [], FrozenKV(4, num_free, {}))
 
 
-def test_guard_counts_what_a_victim_had_generated(phase5: ModuleType) -> None:
+def test_guard_counts_the_generated_tokens_of_a_victim(phase5: ModuleType) -> None:
     victim = request_in(PREEMPTED, "W", 8, num_outputs=5)
     assert not check_guard(phase5, victim, [], [], FrozenKV(4, 3, {}))
     assert check_guard(phase5, victim, [], [], FrozenKV(4, 4, {}))
@@ -72,28 +90,50 @@ def test_guard_counts_what_a_victim_had_generated(phase5: ModuleType) -> None:
 
 @pytest.mark.parametrize("num_blocks", range(4, 10))
 def test_guard_counts_free_hit_blocks_as_taken(phase5: ModuleType, num_blocks: int) -> None:
-    # A holds 1 and 2 and has room for its 8 tokens; W's 17 tokens are 5 blocks, the first ones of them hits.
+    # A holds blocks 1 and 2, which have room for its 8 tokens. W's 17 tokens need 5 blocks; the first may be hits.
     running = [request_in(RUNNING, "A", 8, computed=7)]
     kv = FrozenKV(4, num_blocks, {"A": [1, 2]})
-    for hit_blocks in ([], [1], [1, 2], [4], [3, 4], [1, 2, 3], [1, 2, 3, 4]):
+    for hit_blocks in ([], [1], [1, 2], [4], [4, 3], [1, 2, 3], [1, 2, 4, 3]):
         check_guard(phase5, request_in(WAITING, "W", 17), hit_blocks, running, kv)
 
 
 @pytest.mark.parametrize("num_blocks", range(5, 14))
-def test_guard_keeps_what_the_running_were_promised(phase5: ModuleType, num_blocks: int) -> None:
-    # A decodes and is at home in its 2 blocks. B comes back from a preemption: 11 prompt and 5 generated tokens are
-    # 4 blocks; it was served earlier in this step and holds 2 already, though only 4 of its tokens are computed.
-    decodes = request_in(RUNNING, "A", 5, num_outputs=2, computed=6)
+def test_guard_keeps_the_blocks_promised_to_running_requests(phase5: ModuleType, num_blocks: int) -> None:
+    # B is resumed: 11 prompt and 5 generated tokens need 4 blocks. It was served earlier in this step and holds 2
+    # already, though only 4 of its tokens are computed. A decodes, with room left in its 2 blocks.
     prefills = request_in(RUNNING, "B", 11, num_outputs=5, computed=4)
+    decodes = request_in(RUNNING, "A", 5, num_outputs=2, computed=6)
     kv = FrozenKV(4, num_blocks, {"A": [1, 2], "B": [3, 4]})
     request = request_in(WAITING, "W", 6)
-    check_guard(phase5, request, [], [decodes, prefills], kv)
+    check_guard(phase5, request, [], [prefills, decodes], kv)
     check_guard(phase5, request, [], [decodes], FrozenKV(4, num_blocks, {"A": [1, 2]}))
     check_guard(phase5, request, [], [prefills], FrozenKV(4, num_blocks, {"B": [3, 4]}))
+
+
+@pytest.mark.parametrize("num_free", [60, 61, 100])
+def test_guard_counts_every_one_of_many_running_requests(phase5: ModuleType, num_free: int) -> None:
+    tables = {f"R{index}": [index] for index in range(1, 41)}
+    running = [request_in(RUNNING, name, 16, computed=15) for name in tables]
+    check_guard(phase5, request_in(WAITING, "W", 336), [], running, FrozenKV(16, 40 + num_free, tables))
+
+
+def test_guard_answers_follow_the_state_of_the_moment(phase5: ModuleType) -> None:
+    policy = policy_of(phase5, guard=True)
+    request, other = request_in(WAITING, "W", 9), request_in(RUNNING, "A", 4, computed=3)
+    assert check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
+    other.all_token_ids.append(7)  # A has generated a token, and needs a second block for it
+    assert not check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
+    assert check_guard(phase5, request, [], [other], FrozenKV(4, 6, {"A": [1, 2]}), policy)
+    assert not check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
+    assert check_guard(phase5, request, [1], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
+    assert check_guard(phase5, request, [], [], FrozenKV(4, 5, {}), policy)
+    request.all_token_ids += range(12)
+    assert not check_guard(phase5, request, [], [], FrozenKV(4, 5, {}), policy)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_memories_against_the_naive_count(phase5: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    answers = [check_guard(phase5, *random_memory(rng)) for _ in range(200)]
-    assert 40 < sum(answers) < 160, "the random memories are too easy: nearly all have the same answer"
+    policy = policy_of(phase5, guard=True)
+    answers = [check_guard(phase5, *random_memory(rng), policy) for _ in range(200)]
+    assert 40 < sum(answers) < 170, "the random memories are too easy: nearly all have the same answer"

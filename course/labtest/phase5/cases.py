@@ -1,24 +1,20 @@
-"""Situations and checks that several tasks of phase 5 use."""
+"""Checks that several tasks of phase 5 use."""
 
 import random
 from dataclasses import replace
+from numbers import Integral
 from types import ModuleType
 
-from course.labtest.phase5.reference_policy import (
-    naive_num_new_tokens,
-    plain_clamp,
-    request_in,
-)
+from course.labtest.expect import expect_equal
+from course.labtest.phase5.reference_policy import naive_num_new_tokens, plain_clamp, request_in
 from course.labtest.phase5.symptoms import Question, symptom_of_caps
-from course.labtest.support import expect_rows
+from course.labtest.support import fields_of
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.interfaces import ChunkPolicy
 
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 
-
 RULE_OF_CAPS = "A request gets the tokens it has not computed, cut by the caps in their order."
-
 
 HINT_OF_CAPS = {
     WAITING: "which caps hold for a request that is not RUNNING, and in which order?",
@@ -30,12 +26,25 @@ HINT_OF_CAPS = {
 def policy_of(
     phase5: ModuleType, *, threshold: int = 0, max_model_len: int = 1000, chunking: bool = True, guard: bool = False
 ) -> ChunkPolicy:
-    """Return your policy; one with other settings is made behind it. A setting that has its default is not named."""
+    """Return your policy; another one with other settings is made after it. Settings at their default are left out."""
     settings = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
     policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(plain_clamp, threshold, max_model_len, **settings)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
     phase5.ChunkedPrefillPolicy(plain_clamp, threshold + 7, max_model_len + 9, **others)
     return policy
+
+
+def expect_unchanged(request: Request, before: dict[str, object], *, method: str, situation: str) -> None:
+    """Continue if a request is as it was before the call."""
+    after = fields_of(request)
+    changed = {name: value for name, value in before.items() if after[name] != value}
+    expect_equal(
+        {name: after[name] for name in changed},
+        changed,
+        rule=f"{method} returns an answer and changes nothing: the scheduler owns the request.",
+        situation=f"request {request.request_id}; {situation}",
+        hint="which line of yours assigns to the request, or to a list that belongs to it?",
+    )
 
 
 def check_caps(
@@ -51,33 +60,32 @@ def check_caps(
     used_before: ChunkPolicy | None = None,
 ) -> None:
     policy = used_before or policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
-    counter = request.num_computed_tokens
+    before, status = fields_of(request), request.status
+    situation = (
+        f"{status.name} request of {request.num_tokens} tokens, its own counter {request.num_computed_tokens}, "
+        f"preempted {request.num_preemptions}x so far\nnum_new_tokens(request, {num_computed}, {budget}) with "
+        f"threshold={threshold or 'off'}  max_model_len={max_model_len}  chunked prefill {'on' if chunking else 'off'}"
+        + ("\nthe policy has answered for other requests of the same name before" if used_before else "")
+    )
     yours = policy.num_new_tokens(request, num_computed, budget)
-    rule, hint = RULE_OF_CAPS, HINT_OF_CAPS[request.status]
+    rule, hint = RULE_OF_CAPS, HINT_OF_CAPS[status]
+    if not isinstance(yours, Integral):
+        rule, hint = "num_new_tokens returns a whole number.", "which operation of yours gives something else?"
+        expect_equal(f"{yours!r}, a {type(yours).__name__}", expected, rule=rule, situation=situation, hint=hint)
     if yours != expected:
         question = Question(request, num_computed, budget, threshold, max_model_len, chunking)
         others = replace(question, threshold=threshold + 7, max_model_len=max_model_len + 9, chunking=not chunking)
         rule, hint = next(filter(any, [symptom_of_caps(question, yours, others), (rule, hint)]))
-    expect_rows(
-        {
-            "tokens in this step": (yours, expected),
-            "the request's own counter afterwards": (request.num_computed_tokens, counter),
-        },
-        rule=rule,
-        situation=f"{request.status.name} request of {request.num_tokens} tokens, "
-        f"argument num_computed_tokens={num_computed}\n"
-        f"token_budget={budget}  threshold={threshold or 'off'}  max_model_len={max_model_len}  "
-        f"chunked prefill {'on' if chunking else 'off'}  preempted {request.num_preemptions}x so far"
-        + ("\nthe policy has answered for other requests of the same name before" if used_before else ""),
-        hint=hint,
-    )
+    expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
+    expect_unchanged(request, before, method="num_new_tokens", situation=situation)
 
 
 def compare_random_caps(phase5: ModuleType, seed: int, *, chunking: bool) -> None:
     rng = random.Random(seed)
     for number in range(200):
         if number % 8 == 0:
-            max_model_len, threshold = rng.randint(8, 60), rng.choice([0, 0, rng.randint(1, 30)])
+            most = rng.choice([60, 60, 3000])
+            max_model_len, threshold = rng.randint(8, most), rng.choice([0, 0, rng.randint(1, most // 2)])
             policy = policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
         status = rng.choice([WAITING, RUNNING, PREEMPTED])
         num_prompt = rng.randint(1, max_model_len)
@@ -85,7 +93,7 @@ def compare_random_caps(phase5: ModuleType, seed: int, *, chunking: bool) -> Non
         num_computed = rng.randint(0, min(num_prompt + num_outputs, max_model_len) - 1)
         request = request_in(status, "A", num_prompt, num_outputs, computed=num_computed)
         request.num_preemptions = rng.choice([0, 2]) if num_outputs or status is PREEMPTED else 0
-        budget = rng.randint(1, 40)
+        budget = rng.choice([rng.randint(1, 40), rng.randint(1, max_model_len)])
         expected = naive_num_new_tokens(
             request, num_computed, budget, threshold=threshold, max_model_len=max_model_len, chunking=chunking
         )

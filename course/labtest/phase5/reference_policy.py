@@ -1,9 +1,10 @@
-"""The caps and the guard counted out one by one, and the doubles that the tests put around yours.
+"""The caps and the guard, counted one token and one block at a time, and a KV memory that may only be read.
 
 Slow and obviously right: tokens are positions in a list, blocks are taken from a set.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -14,14 +15,14 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def plain_clamp(num_new: int, budget: int, threshold: int) -> int:
-    """What phase 1 asks of `clamp`."""
+    """The `clamp` of phase 1."""
     if threshold > 0:
         num_new = min(num_new, threshold)
     return max(0, min(num_new, budget))
 
 
 def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: int = 0, computed: int = 0) -> Request:
-    """Return a request in a given place of life; its own counter is 0 unless it runs."""
+    """Return a request with a given status; its own counter is 0 unless it is RUNNING."""
     request = make_request(name, num_prompt, num_output_tokens=num_outputs)
     request.status = status
     request.num_computed_tokens = computed if status is RequestStatus.RUNNING else 0
@@ -31,7 +32,7 @@ def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: i
 def naive_num_new_tokens(
     request: Request, num_computed_tokens: int, token_budget: int, *, threshold: int, max_model_len: int, chunking: bool
 ) -> int:
-    """Write down the positions to compute and strike out what each cap forbids."""
+    """List the positions to compute and strike out those that a cap forbids."""
     positions = list(range(num_computed_tokens, request.num_tokens))
     if threshold > 0:
         positions = positions[:threshold]
@@ -45,47 +46,52 @@ def naive_num_new_tokens(
 
 
 class FrozenKV:
-    """A KV memory to look at: block tables are given, every other block is free, nothing may be changed."""
+    """A KV memory to read: block tables are given, every other block is free, nothing may be changed.
+
+    Like the real one it returns its own tables, so that code which changes them is noticed by `contents`.
+    """
 
     def __init__(self, block_size: int, num_blocks: int, tables: Mapping[str, Sequence[int]]) -> None:
         self.block_size = block_size
         self.num_usable_blocks = num_blocks
         self.tables = {request_id: list(table) for request_id, table in tables.items()}
+        self.counts = Counter(block_id for table in tables.values() for block_id in table)
+        self.free_queue = [block_id for block_id in range(1, num_blocks + 1) if block_id not in self.counts]
+
+    def contents(self) -> dict[str, object]:
+        """Return a copy of all that a caller could change, by name."""
+        tables = {f"block table of {request_id}": list(table) for request_id, table in self.tables.items()}
+        return {**tables, "ref_counts": dict(self.counts), "free blocks": list(self.free_queue)}
 
     @property
     def num_free_blocks(self) -> int:
-        return len(self.free_block_ids())
+        return len(self.free_queue)
 
     def block_ids(self, request_id: str) -> list[int]:
-        return list(self.tables.get(request_id, []))
+        return self.tables.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
-        held = self.ref_counts()
-        return [block_id for block_id in range(1, self.num_usable_blocks + 1) if block_id not in held]
+        return self.free_queue
 
     def ref_counts(self) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        for table in self.tables.values():
-            for block_id in table:
-                counts[block_id] = counts.get(block_id, 0) + 1
-        return counts
+        return self.counts
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        return pytest.fail("admits is told the hit blocks; it need not look them up", pytrace=False)
+        return pytest.fail("admits gets the hit blocks as an argument; it need not look them up", pytrace=False)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
-        return pytest.fail("admits only answers a question; it must not allocate", pytrace=False)
+        return pytest.fail("admits only returns whether to admit; it must not allocate", pytrace=False)
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        pytest.fail("admits only answers a question; it must not free anything", pytrace=False)
+        pytest.fail("admits only returns whether to admit; it must not free anything", pytrace=False)
 
 
 def naive_admits(
     request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
 ) -> tuple[bool, str]:
-    """Hand out, block by block, what everybody will need; return whether it lasts, and the account."""
+    """Hand out the blocks that all requests will need, one at a time; return whether they suffice, and the sum."""
     free = set(kv.free_block_ids())
     lines = [f"blocks of {kv.block_size} tokens"]
     num_promised = 0
@@ -101,7 +107,7 @@ def naive_admits(
     while len(table) * kv.block_size < request.num_tokens:
         table.append(-1)
         num_needed += 1
-    where = [f"{block_id} ({'free' if block_id in free else 'held by somebody'})" for block_id in hit_blocks]
+    where = [f"{block_id} ({'free' if block_id in free else 'held by a running request'})" for block_id in hit_blocks]
     num_tokens = f"{request.num_tokens} token{'s' * (request.num_tokens > 1)}"
     lines.append(f"{request.request_id} asks: {num_tokens}, hit blocks: {', '.join(where) or 'none'}")
     lines.append(f"blocks needed {num_needed}, promised {num_promised}, free {len(free)}")
@@ -109,7 +115,7 @@ def naive_admits(
 
 
 def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request], FrozenKV]:
-    """Return a waiting request, its hit blocks, the running requests and a memory in which they meet."""
+    """Return a waiting request, its hit blocks, the running requests in any order, and the memory."""
     block_size = rng.choice([1, 2, 4, 16])
     num_blocks = rng.randint(4, 30)
     unused = list(range(1, num_blocks + 1))
@@ -128,6 +134,7 @@ def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request]
             running.append(
                 request_in(RequestStatus.RUNNING, name, num_tokens - num_outputs, num_outputs, computed=computed)
             )
+    rng.shuffle(running)
     status = rng.choice([RequestStatus.WAITING, RequestStatus.PREEMPTED])
     num_outputs = rng.randint(1, block_size) if status is RequestStatus.PREEMPTED else 0
     request = request_in(status, "W", rng.randint(1, 6 * block_size), num_outputs)

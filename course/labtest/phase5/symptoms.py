@@ -1,30 +1,34 @@
-"""Mistakes that show in the number of tokens that was granted: a better rule and hint than the one of the test.
+"""Mistakes that are visible in the answer: a better rule and hint than those of the test.
 
-Each of them is counted out only after a test has failed.
+The answer of each mistake is computed only after a test has failed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from course.labtest.phase5.reference_policy import naive_num_new_tokens
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.seams.interfaces import KVCacheManager
 
-COUNT_FROM_THE_ARGUMENT = "A request wants the tokens that are not computed, counted from the argument."
-ALL_ITS_TOKENS = "A request wants all the tokens that it has, generated ones too."
+COUNT_FROM_THE_ARGUMENT = "A request needs the tokens that are not computed, counted from the argument."
+ALL_ITS_TOKENS = "A request needs all the tokens that it has, generated ones too."
 ZERO_IS_NO_LIMIT = "A threshold of 0 is no limit."
 THRESHOLD_ALWAYS = "The threshold cuts what one request gets in a step, whatever else is set."
 LAST_POSITION = (
-    "A RUNNING request gets at most max_model_len - 1 - computed: its very last token is said, never computed."
+    "A RUNNING request gets at most max_model_len - 1 - computed: its very last token is generated, never computed."
 )
-LAST_POSITION_OF_WHO_RUNS = "The last position caps only who is RUNNING."
-ALL_OR_NOTHING = "Chunking disabled: who is not RUNNING gets all that the threshold leaves, or 0."
-PARTS_FOR_WHO_RUNS = "Chunking disabled: all or nothing is for who is not RUNNING; who runs still takes a part."
+LAST_POSITION_IF_RUNNING = "The last position caps only RUNNING requests."
+ALL_OR_NOTHING = "Chunking disabled: a request that is not RUNNING gets all that the threshold leaves, or 0."
+PARTS_IF_RUNNING = (
+    "Chunking disabled: all or nothing holds for requests that are not RUNNING; a RUNNING one still gets a part."
+)
 OWN_SETTINGS = "Each policy keeps its own settings."
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What `num_new_tokens` was asked, and the settings that it was to be answered with."""
+    """The arguments of a call of `num_new_tokens`, and the settings of the policy."""
 
     request: Request
     num_computed: int
@@ -51,7 +55,7 @@ class Question:
 def symptom_of_caps(question: Question, yours: object, others: Question) -> tuple[str, str]:
     """Return (rule, hint) of the first mistake that gives the number `yours`, else empty texts.
 
-    `others` is the same question to the policy with other settings that the test made as well.
+    `others` is the same call on the policy with other settings that the test made as well.
     """
     for wrong_answer, rule, hint in mistakes(question, others):
         if yours == wrong_answer != question.answer():
@@ -66,7 +70,7 @@ def mistakes(question: Question, others: Question) -> Iterator[tuple[int, str, s
     yield (
         replace(question, num_computed=counter).answer(),
         COUNT_FROM_THE_ARGUMENT,
-        f"the argument says {counted}, the request's own counter {counter}. Which one knows of a prefix hit?",
+        f"the argument is {counted}, the request's own counter {counter}. Which of them includes a prefix hit?",
     )
     yield (
         min(question.answer(), max(0, request.num_prompt_tokens - counted)),
@@ -89,14 +93,14 @@ def mistakes(question: Question, others: Question) -> Iterator[tuple[int, str, s
         yield (
             replace(question, max_model_len=10**9).answer(),
             LAST_POSITION,
-            f"{counted} are computed and max_model_len is {length}: where does your code look at it?",
+            f"{counted} are computed and max_model_len is {length}: where does your code use it?",
         )
         if not question.chunking:
-            yield 0, PARTS_FOR_WHO_RUNS, "this request runs: where does your code ask for its status?"
+            yield 0, PARTS_IF_RUNNING, "this request is RUNNING: where does your code check the status?"
     else:
         yield (
             min(question.answer(), max(0, length - 1 - counted)),
-            LAST_POSITION_OF_WHO_RUNS,
+            LAST_POSITION_IF_RUNNING,
             f"this request is {request.status.name}: which of the four caps hold for it?",
         )
         if not question.chunking:
@@ -120,6 +124,32 @@ def mistakes(question: Question, others: Question) -> Iterator[tuple[int, str, s
     yield (
         others.answer(),
         OWN_SETTINGS,
-        "another policy, with other settings, was made after this one, and your number follows from those. Where do "
-        "you keep yours?",
+        "another policy, with other settings, was made after this one, and your number follows from those. Where "
+        "does each policy keep its own?",
+    )
+
+
+def hint_of_guard(
+    request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager, *, admitted: bool
+) -> str:
+    """Return a hint for a wrong answer of `admits`: the part of the sum that alone explains it, else a question.
+
+    A wrong yes or no has several possible causes, so a part is named only if no other part would explain it.
+    """
+    size, num_free = kv.block_size, kv.num_free_blocks
+    idle = len(set(hit_blocks) - kv.ref_counts().keys())
+    own = cdiv(request.num_tokens, size) - len(hit_blocks) + idle
+    missing = sum(cdiv(other.num_tokens, size) - len(kv.block_ids(other.request_id)) for other in running)
+    needed = own + missing + len(running)
+    suspects = {
+        f"{idle} of the hit blocks are free: are they still free when the request has them?": needed - idle,
+        "where do the next tokens of each running request go?": needed - len(running),
+        "which blocks do the running requests still need for the tokens they have?": needed - missing,
+        "how many of the hit blocks need no new block?": needed + len(hit_blocks) - idle,
+    }
+    fitting = [hint for hint, total in suspects.items() if (total <= num_free) == admitted != (needed <= num_free)]
+    if len(fitting) == 1:
+        return fitting[0]
+    return (
+        "which blocks will be in use when all requests hold their tokens of today, and each running one a block more?"
     )
