@@ -1,6 +1,6 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mini_vllm.core.request import Request, RequestStatus
@@ -50,7 +50,7 @@ class Scheduler:
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self._in_flight: list[ScheduledRequest] | None = None
-        self._num_tokens_before_update: dict[str, int] = {}
+        self._half_updated: Iterable[str] = ()
         self._make_parts = make_parts
         self._use(make_parts())
 
@@ -97,8 +97,7 @@ class Scheduler:
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens; return request id to the tokens that were kept."""
         self._in_flight = None
-        alive = sampled_token_ids.keys() & self.requests.keys()
-        self._num_tokens_before_update = {request_id: self.requests[request_id].num_tokens for request_id in alive}
+        self._half_updated = sampled_token_ids
         kept = self.functions.update_from_output(
             scheduler_output,
             sampled_token_ids,
@@ -107,7 +106,7 @@ class Scheduler:
             max_model_len=self.max_model_len,
             kv=self.kv,
         )
-        self._num_tokens_before_update = {}
+        self._half_updated = ()
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
@@ -149,10 +148,11 @@ class Scheduler:
         a half-applied update are dropped, too: their requests sample them again.
         """
         self._in_flight = None
-        for request_id, num_tokens in self._num_tokens_before_update.items():
-            if request_id in self.requests:
-                del self.requests[request_id].all_token_ids[num_tokens:]
-        self._num_tokens_before_update = {}
+        for request_id in self._half_updated:
+            if request := self.requests.get(request_id):
+                # A request samples when all its tokens are computed, so those behind the counter are new.
+                del request.all_token_ids[max(request.num_computed_tokens, request.num_prompt_tokens) :]
+        self._half_updated = ()
         self.running.clear()
         self._use(self._make_parts())
         for request in self.requests.values():
