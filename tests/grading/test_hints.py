@@ -7,6 +7,7 @@ import pytest
 from tests.grading.checkout import Checkout, solution
 from tests.grading.forked import forked
 from tests.grading.wrong_shapes import OURS
+from tests.mutants.diffs import without_comments
 
 REMOVES_IN_A_LOOP = """for request in running:
             if request.is_finished:
@@ -38,7 +39,7 @@ MISTAKES = {
     "hit blocks that are filled again": (
         2,
         ("num_cached_blocks = num_computed_tokens //", "num_cached_blocks = request.num_computed_tokens //"),
-        "0 blocks were full before this step. A comes with a hit: does this step fill the hit blocks?",
+        "your call counts 0 blocks as full before this step. A has a hit: does this step fill the hit blocks?",
     ),
     "full blocks counted from the beginning": (
         2,
@@ -83,7 +84,7 @@ MISTAKES = {
     "tokens counted from the request's own counter": (
         5,
         ("request.num_tokens - num_computed_tokens\n", "request.num_tokens - request.num_computed_tokens\n"),
-        "the argument says 16, the request's own counter 0. Which one knows of a prefix hit?",
+        "the argument is 16, the request's own counter 0. Which of them includes a prefix hit?",
     ),
     "prompt tokens only": (
         5,
@@ -92,7 +93,10 @@ MISTAKES = {
     ),
     "a threshold of 0 taken for a limit": (
         5,
-        ("self.clamp(num_wanted, token_budget, self.threshold)", "min(num_wanted, token_budget, self.threshold)"),
+        (
+            "self.clamp(num_uncomputed, token_budget, self.threshold)",
+            "min(num_uncomputed, token_budget, self.threshold)",
+        ),
         "where does your code meet the 0?",
     ),
     "a running request that goes one position too far": (
@@ -110,7 +114,7 @@ MISTAKES = {
     ),
     "all or nothing of the whole prompt": (
         5,
-        ("num_granted < num_without_budget", "num_granted < num_wanted"),
+        ("num_granted < num_without_budget", "num_granted < num_uncomputed"),
         "the threshold leaves 16, the budget is 20. Which of the two cut it?",
     ),
     "a part of a prompt though chunking is disabled": (
@@ -121,17 +125,17 @@ MISTAKES = {
     "settings that all policies share": (
         5,
         ("        self.threshold = long", "        type(self).threshold = long"),
-        "your number follows from those. Where do you keep yours?",
+        "your number follows from those. Where does each policy keep its own?",
     ),
     "a sample that goes by the counter": (
         5,
         ("return num_computed_tokens == request", "return request.num_computed_tokens == request"),
-        "Which of them knows this step?",
+        "Which of them counts this step?",
     ),
     "free hits that the guard takes for free": (
         5,
         (" + len(idle_hits)", ""),
-        "the free blocks among the hits: are they still free when the request has them?",
+        "of the hit blocks are free: are they still free when the request has them?",
     ),
 }
 
@@ -139,8 +143,9 @@ MISTAKES = {
 def mistaken(name: str) -> tuple[int, str]:
     """Return the phase of a mistake, and the starter that has it."""
     phase, (right, wrong), _ = MISTAKES[name]
-    assert solution(phase).count(right) == 1
-    return phase, solution(phase).replace(right, wrong)
+    text = without_comments(solution(phase))
+    assert text.count(right) == 1
+    return phase, text.replace(right, wrong)
 
 
 @pytest.fixture(scope="module")
