@@ -3,32 +3,45 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from course.labtest.support import expect_equal
+from course.labtest.expect import expect_equal
 
-NONE_SO_FAR: tuple[str | None, ...] = (None, None)
+NO_KEYS: tuple[str | None, ...] = (None, None)
+VOCABULARIES = (31, 33, 37, 131, 256, 257, 1000, 1024, 4096, 10_000, 32_000, 32_768, 50_257, 65_536, 65_537, 99_991)
+MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
+SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
+LARGE_VOCABULARIES = (100_000, 100_003, 128_000, 128_256, 131_072, 151_936, 2**20, 1_000_003, 2**30, 2**31 - 1)
 
 
-def test_hash_is_bytes_and_repeats(phase4: ModuleType) -> None:
-    digest = phase4.hash_block(phase4.ROOT_HASH, [1, 2, 3, 4], ("salt", None))
+def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
+    token_ids, keys = [4, 1, 3, 2], ["salt", None]
+    digest = phase4.hash_block(phase4.ROOT_HASH, token_ids, keys)
     expect_equal(
         f"{len(digest)} {type(digest).__name__}" if isinstance(digest, bytes) else f"a {type(digest).__name__}",
         "32 bytes",
         rule="hash_block returns the 32 bytes of a SHA-256: the next block takes them as its parent_hash.",
-        situation="hash_block(ROOT_HASH, [1, 2, 3, 4], ('salt', None))",
-        hint="which method of a hashlib object gives the hash as bytes, and not as text?",
+        situation="hash_block(ROOT_HASH, [4, 1, 3, 2], ['salt', None])",
+        hint="which method of a hashlib object returns the hash as bytes, and which one as text?",
     )
     expect_equal(
-        phase4.hash_block(phase4.ROOT_HASH, (1, 2, 3, 4), ["salt", None]).hex(),
+        phase4.hash_block(phase4.ROOT_HASH, (4, 1, 3, 2), ("salt", None)).hex(),
         digest.hex(),
-        rule="The same content has the same hash, whatever sequence type it comes in.",
-        situation="first call: tokens as a list, keys as a tuple; second call: the other way round",
+        rule="The same content has the same hash, whatever sequence type holds it.",
+        situation="first call: tokens and keys as lists; second call: as tuples",
         hint="do you hash the numbers, or how Python prints the sequence?",
+    )
+    expect_equal(
+        (token_ids, keys),
+        ([4, 1, 3, 2], ["salt", None]),
+        rule="hash_block leaves the lists that it is given as they are.",
+        situation="hash_block(ROOT_HASH, token_ids, keys); compared: token_ids and keys after the call",
+        hint="which of your lines changes a list in place?",
     )
 
 
@@ -43,10 +56,10 @@ def test_hash_is_bytes_and_repeats(phase4: ModuleType) -> None:
         ("tokens over 65535", ([65_537, 1], ()), ([1, 1], ())),
         ("the number of tokens", ([1, 2, 0], ()), ([1, 2], ())),
         ("the salt", ([1, 2], ("a", None)), ([1, 2], ("b", None))),
-        ("whether there is a salt", ([1, 2], ("a", None)), ([1, 2], NONE_SO_FAR)),
-        ("an empty salt", ([1, 2], ("", None)), ([1, 2], NONE_SO_FAR)),
+        ("whether there is a salt", ([1, 2], ("a", None)), ([1, 2], NO_KEYS)),
+        ("an empty salt", ([1, 2], ("", None)), ([1, 2], NO_KEYS)),
         ("the adapter", ([1, 2], (None, "a")), ([1, 2], (None, "b"))),
-        ("whether there is an adapter", ([1, 2], (None, "a")), ([1, 2], NONE_SO_FAR)),
+        ("whether there is an adapter", ([1, 2], (None, "a")), ([1, 2], NO_KEYS)),
         ("which of the extra keys it is", ([1, 2], ("a", None)), ([1, 2], (None, "a"))),
         ("where one extra key ends and the next begins", ([1, 2], ("ab", "c")), ([1, 2], ("a", "bc"))),
         ("the tokens beside a salt", ([1, 2], ("a", None)), ([1, 3], ("a", None))),
@@ -69,32 +82,97 @@ def test_hash_depends_on(
     )
 
 
-def test_no_two_contents_have_one_hash(phase4: ModuleType) -> None:
-    numbers = (0, 1, 2, 10, 255, 256, 257, 65_535, 65_536, 2**31)
-    contents = [list(tokens) for length in (1, 2, 3) for tokens in product(numbers, repeat=length)]
-    first_with: dict[bytes, list[int]] = {}
-    for tokens in contents:
-        other = first_with.setdefault(phase4.hash_block(phase4.ROOT_HASH, tokens), tokens)
+def check_all_different(hash_of: dict[str, bytes], rule: str, hint: str) -> None:
+    """Check that no two of the calls have the same hash."""
+    first_with: dict[bytes, str] = {}
+    for call, digest in hash_of.items():
+        other = first_with.setdefault(digest, call)
         expect_equal(
-            other,
-            tokens,
-            rule="Blocks with different tokens have different hashes. (Compared: the first block with this hash.)",
-            situation=f"hash_block(ROOT_HASH, tokens) gives the same for {other} and {tokens}",
-            hint="can the tokens be read back from the bytes that you hash?",
+            "different" if other == call else "equal",
+            "different",
+            rule=rule,
+            situation=[other, call],
+            hint=hint,
         )
 
 
-def test_hash_depends_on_the_parent(phase4: ModuleType) -> None:
+def test_no_two_blocks_of_tokens_have_one_hash(phase4: ModuleType) -> None:
+    numbers = (0, 1, 2, 10, 255, 256, 257, 65_535, 65_536, 2**31)
+    blocks = [list(tokens) for length in (1, 2, 3) for tokens in product(numbers, repeat=length)]
+    for size in (*VOCABULARIES, *LARGE_VOCABULARIES):  # alike if the tokens are digits of a number to this base
+        blocks += [tokens for tokens in ([size, 0], [0, size], [size, 1], [1, size]) if tokens not in blocks]
+    check_all_different(
+        {f"hash_block(ROOT_HASH, {tokens})": phase4.hash_block(phase4.ROOT_HASH, tokens) for tokens in blocks},
+        rule="Blocks with different tokens have different hashes.",
+        hint="can the tokens be read back from the bytes that you hash?",
+    )
+
+
+def test_every_token_of_a_block_of_16_counts(phase4: ModuleType) -> None:
+    plain = list(range(500, 516))
+    blocks = [plain] + [[*plain[:place], 9, *plain[place + 1 :]] for place in range(16)]
+    check_all_different(
+        {f"hash_block(ROOT_HASH, {tokens})": phase4.hash_block(phase4.ROOT_HASH, tokens) for tokens in blocks},
+        rule="The hash of a block depends on every token in it, from the first to the last.",
+        hint="how many of the 16 tokens go into your bytes?",
+    )
+
+
+def test_every_byte_of_the_parent_counts(phase4: ModuleType) -> None:
     root = phase4.ROOT_HASH
-    parents = [root, phase4.hash_block(root, [1, 2]), phase4.hash_block(root, [1, 3])]
-    plain = {phase4.hash_block(parent, [5, 6]) for parent in parents}
-    salted = {phase4.hash_block(parent, [5, 6], ("a", None)) for parent in parents}
+    parents = [bytes(range(32)), *(bytes([*range(place), 99, *range(place + 1, 32)]) for place in range(32))]
+    for keys in ((), ("a", None)):
+        check_all_different(
+            {f"parent_hash={parent.hex()}, {keys}": phase4.hash_block(parent, [5, 6], keys) for parent in parents},
+            rule="The hash of a block depends on its whole parent hash, with extra keys and without.",
+            hint="K and V of a token depend on all tokens before it: how does the parent's hash come into yours?",
+        )
     expect_equal(
-        [len(plain), len(salted), len(plain | salted)],
-        [3, 3, 6],
-        rule="The hash of a block depends on its parent's hash, with extra keys and without.",
-        situation="block [5, 6] behind three parents, without extra keys and with salt 'a'; counted: different hashes",
-        hint="K and V of a token depend on all tokens before it: where do those come into the hash?",
+        phase4.hash_block(root, [5, 6]) == phase4.hash_block(phase4.hash_block(root, [5, 6]), [5, 6]),
+        False,
+        rule="Equal tokens behind another parent have another hash.",
+        situation="block [5, 6] at the beginning, and behind another block [5, 6]",
+        hint="K and V of a token depend on all tokens before it: how does the parent's hash come into yours?",
+    )
+
+
+def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
+    words: Sequence[str | None] = (
+        None,
+        "",
+        "a",
+        "b",
+        "ab",
+        "None",
+        "null",
+        "0",
+        "-",
+        " ",
+        "[]",
+        "\0",
+        "a,",
+        ",a",
+        '"',
+        "'",
+    )
+    pairs = [*product(words, repeat=2)]
+    for mark in ("", *SEPARATORS, *map("".join, product(MARKS, repeat=2)), *MARKS):
+        pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
+    check_all_different(
+        {f"extra_keys={pair}": phase4.hash_block(phase4.ROOT_HASH, [1, 2], pair) for pair in dict.fromkeys(pairs)},
+        rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
+        hint="can both keys be read back from the bytes that you hash, and None told from a text?",
+    )
+
+
+def test_extra_keys_that_are_all_none_do_not_count(phase4: ModuleType) -> None:
+    hashes = {keys: phase4.hash_block(phase4.ROOT_HASH, [1, 2], keys).hex() for keys in ((), (None,), NO_KEYS)}
+    expect_equal(
+        {f"extra_keys={keys}": digest for keys, digest in hashes.items()},
+        {f"extra_keys={keys}": hashes[()] for keys in hashes},
+        rule="A key that is None does not count: a block without salt and adapter has one hash, however it is called.",
+        situation="hash_block(ROOT_HASH, [1, 2], extra_keys)",
+        hint="when do the extra keys go into your bytes?",
     )
 
 
@@ -113,5 +191,5 @@ def test_hash_is_the_same_in_every_process(phase4: ModuleType) -> None:
         f"{len(here)} of {len(here)} hashes are the same",
         rule="A block has the same hash in every process and on every day.",
         situation=f"blocks with keys and without, hashed here and in another Python process\n{other.stderr[-300:]}",
-        hint="which functions of Python give other values after a restart?",
+        hint="which functions of Python return other values after a restart?",
     )

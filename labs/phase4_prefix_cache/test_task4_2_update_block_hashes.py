@@ -4,55 +4,66 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase4.cases import ABC, request_of
-from course.labtest.support import expect_equal, expect_rows, make_request
-from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
+from course.labtest.expect import expect_equal
+from course.labtest.phase4.cases import ABC, request_of, update
+from course.labtest.support import make_request
 
 
-def hashes(cache: PrefixCache, request: Request) -> list[bytes]:
-    cache.update_block_hashes(request)
-    return list(request.block_hashes)
+def hint_for(yours: list[int], expected: int, computed: int) -> str:
+    """Return a hint for the number of hashes after the first and the second update."""
+    if yours[0] == expected:
+        return "the first update made as many as it should: at which block does the second one begin?"
+    if yours[0] == computed:
+        return "your number of hashes fits num_computed_tokens. Which tokens does the request know already?"
+    if yours[0] > expected:
+        return "a block that is not full will still change: what would its hash stand for?"
+    return "how many whole blocks do the known tokens (num_tokens) fill?"
 
 
+@pytest.mark.parametrize("num_computed", [0, 2, 30])
 @pytest.mark.parametrize(
     ("num_tokens", "block_size", "expected"),
-    [(1, 4, 0), (3, 4, 0), (4, 4, 1), (5, 4, 1), (8, 4, 2), (11, 4, 2), (12, 4, 3), (3, 1, 3), (32, 16, 2)],
+    [
+        *((1, 4, 0), (3, 4, 0), (4, 4, 1), (5, 4, 1), (8, 4, 2), (11, 4, 2), (12, 4, 3), (3, 1, 3)),
+        *((15, 16, 0), (16, 16, 1), (17, 16, 1), (31, 16, 1), (32, 16, 2), (33, 16, 2)),
+    ],
 )
-def test_only_full_blocks_have_a_hash(phase4: ModuleType, num_tokens: int, block_size: int, expected: int) -> None:
+def test_only_full_blocks_have_a_hash(
+    phase4: ModuleType, num_tokens: int, block_size: int, expected: int, num_computed: int
+) -> None:
+    num_computed = min(num_computed, num_tokens - 1)
     cache = phase4.HashPrefixCache(block_size)
-    request = make_request("A", num_tokens)
-    counts = [len(hashes(cache, request)), len(hashes(cache, request))]
+    request = make_request("A", num_tokens, num_computed_tokens=num_computed)
+    counts = [len(update(cache, request)), len(update(cache, request))]
     expect_equal(
         counts,
         [expected, expected],
-        rule="A request has one hash per full block, and a second update adds nothing.",
-        situation=f"{num_tokens} tokens in blocks of {block_size}; hashes after the first and the second update",
-        hint="the first update made as many as it should: at which block does the second one begin?"
-        if counts[0] == expected
-        else "a block that is not full will still change: what would its hash stand for?",
+        rule="A request has one hash per block that its known tokens fill, computed or not. A second update adds none.",
+        situation=f"{num_tokens} tokens, {num_computed} of them computed, in blocks of {block_size}; hashes after the "
+        "first and the second update",
+        hint=hint_for(counts, expected, num_computed // block_size),
     )
 
 
 def test_hash_stands_for_the_whole_prefix(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
-    whole = hashes(cache, request_of("A", ABC))
-    longer = hashes(cache, request_of("B", [*ABC, 41, 42, 43, 44, 51]))
-    other_start = hashes(cache, request_of("C", [99, *ABC[1:]]))
-    other_middle = hashes(cache, request_of("D", [*ABC[:5], 99, *ABC[6:]]))
-    repeated = hashes(cache, request_of("E", ABC[:4] * 3))
-    expect_rows(
+    whole = update(cache, request_of("A", ABC))
+    longer = update(cache, request_of("B", [*ABC, 41, 42, 43, 44, 51]))
+    other_start = update(cache, request_of("C", [99, *ABC[1:]]))
+    other_middle = update(cache, request_of("D", [*ABC[:5], 99, *ABC[6:]]))
+    repeated = update(cache, request_of("E", ABC[:4] * 3))
+    expect_equal(
         {
-            "blocks of a longer request equal to A's": (
-                [a == b for a, b in zip(whole, longer, strict=False)],
-                [True, True, True],
-            ),
-            "another first token": ([a == b for a, b in zip(whole, other_start, strict=True)], [False, False, False]),
-            "another token in the second block": (
-                [a == b for a, b in zip(whole, other_middle, strict=True)],
-                [True, False, False],
-            ),
-            "different hashes of three equal blocks": (len(set(repeated)), 3),
+            "blocks of a longer request equal to A's": [a == b for a, b in zip(whole, longer, strict=False)],
+            "another first token": [a == b for a, b in zip(whole, other_start, strict=False)],
+            "another token in the second block": [a == b for a, b in zip(whole, other_middle, strict=False)],
+            "different hashes of three equal blocks": len(set(repeated)),
+        },
+        {
+            "blocks of a longer request equal to A's": [True, True, True],
+            "another first token": [False, False, False],
+            "another token in the second block": [True, False, False],
+            "different hashes of three equal blocks": 3,
         },
         rule="A block's hash stands for all tokens up to the block's end, not for the block alone.",
         situation=f"A has the tokens {ABC}, block size 4",
@@ -62,17 +73,15 @@ def test_hash_stands_for_the_whole_prefix(phase4: ModuleType) -> None:
 
 def test_hashes_grow_with_the_request(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
-    at_once = hashes(cache, request_of("A", ABC))
+    at_once = update(cache, request_of("A", ABC))
     growing = request_of("B", ABC[:2])
-    counts = [len(hashes(cache, growing))]
+    counts = [len(update(cache, growing))]
     for token in ABC[2:]:
         growing.all_token_ids.append(token)
-        counts.append(len(hashes(cache, growing)))
-    expect_rows(
-        {
-            "hashes after each token": (counts, [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]),
-            "same as at once": (growing.block_hashes == at_once, True),
-        },
+        counts.append(len(update(cache, growing)))
+    expect_equal(
+        {"hashes after each token": counts, "same as at once": growing.block_hashes == at_once},
+        {"hashes after each token": [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3], "same as at once": True},
         rule="Generated tokens fill blocks like prompt tokens, and the hashes do not depend on when they were made.",
         situation="B has the first 2 tokens of A as its prompt and then generates the other 10 one by one",
         hint="with 2 hashes there, at which token does the next block begin?",
@@ -83,31 +92,50 @@ def test_hashes_that_are_there_stay(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
     marked, other = request_of("A", ABC), request_of("B", ABC)
     marked.block_hashes, other.block_hashes = [b"x" * 32], [b"y" * 32]
-    after, after_other = hashes(cache, marked), hashes(cache, other)
-    expect_rows(
-        {
-            "number": (len(after), 3),
-            "first": (after[:1], [b"x" * 32]),
-            "the rest follows from the first": (after[1:] != after_other[1:], True),
-        },
+    after, after_other = update(cache, marked), update(cache, other)
+    expect_equal(
+        {"number": len(after), "first": after[:1], "the rest follows from the first": after[1:] != after_other[1:]},
+        {"number": 3, "first": [b"x" * 32], "the rest follows from the first": True},
         rule="An update appends behind the last hash that is there and hashes nothing a second time.",
         situation="block_hashes of A already has one entry (a mark put there by the test), A has 3 full blocks",
         hint="an update runs at every step: what may it cost for a request of 100,000 tokens?",
     )
 
 
+def test_two_requests_with_one_id_have_hashes_of_their_own(phase4: ModuleType) -> None:
+    cache = phase4.HashPrefixCache(4)
+    first = update(cache, request_of("A", ABC))
+    again = update(cache, request_of("A", [99, *ABC[1:]]))
+    same = update(cache, request_of("B", [99, *ABC[1:]]))
+    expect_equal(
+        {"equal to the first A's": first == again, "equal to B's": same == again},
+        {"equal to the first A's": False, "equal to B's": True},
+        rule="Hashes depend on the tokens of this request, not on its id: a later request may have the same id.",
+        situation="A with one prompt, then another A and B with another prompt",
+        hint="what do you remember by request id?",
+    )
+
+
 def test_tenants_and_adapters_have_hashes_of_their_own(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
-    keys: list[tuple[str | None, str | None]] = [(None, None), ("a", None), ("b", None), (None, "a"), ("a", "a")]
-    made = {key: hashes(cache, request_of("A", ABC, salt=key[0], adapter=key[1])) for key in keys}
-    again = {key: hashes(cache, request_of("B", ABC, salt=key[0], adapter=key[1])) for key in keys}
-    different = [len({made[key][index] for key in keys}) for index in range(3)]
-    expect_rows(
+    words = (None, "", "a", "A", "a ", "b")
+    keys = [(salt, adapter) for salt in words for adapter in words]
+    made = {key: update(cache, request_of("A", ABC, salt=key[0], adapter=key[1])) for key in keys}
+    again = {key: update(cache, request_of("B", ABC, salt=key[0], adapter=key[1])) for key in keys}
+    alike = [(one, two) for number, one in enumerate(keys) for two in keys[:number] if made[one][0] == made[two][0]]
+    expect_equal(
         {
-            "different hashes per block": (different, [5, 5, 5]),
-            "the same again for the same keys": (made == again, True),
+            "different hashes per block": [len({made[key][index] for key in keys}) for index in range(3)],
+            "alike (salt, adapter)": alike[:2],
+            "the same again for the same keys": made == again,
         },
-        rule="Requests with another salt or another adapter share no block, from the first to the last.",
-        situation=f"the same 12 tokens with (cache_salt, adapter_id) = {keys}",
-        hint="if the first block's hash differs, what makes the second one's differ?",
+        {
+            "different hashes per block": [36, 36, 36],
+            "alike (salt, adapter)": [],
+            "the same again for the same keys": True,
+        },
+        rule="Requests with another salt or another adapter share no block, from the first to the last. None is no "
+        "key; an empty text is one.",
+        situation=f"the same 12 tokens with cache_salt and adapter_id out of {words}: 36 pairs",
+        hint="what do you do with a salt or adapter before it is hashed? And how do later blocks come to differ?",
     )

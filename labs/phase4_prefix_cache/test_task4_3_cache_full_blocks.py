@@ -1,20 +1,24 @@
 """Graded tests of task 4.3."""
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import pytest
 
-from course.labtest.phase4.cases import ABC, cache_with_abc, cached_ids, request_of
+from course.labtest.expect import expect_equal
+from course.labtest.phase4.cases import ABC, cache_with_abc, cached_ids, commit, pin, request_of
 from course.labtest.phase4.reference_cache import RecordingPool
-from course.labtest.support import expect_equal, expect_rows
 
 
+@pytest.mark.parametrize("as_given", [list, tuple])
 @pytest.mark.parametrize(("first", "end", "expected"), [(0, 3, [0, 1, 2]), (1, 3, [1, 2]), (1, 2, [1]), (2, 2, [])])
-def test_commit_enters_the_blocks_it_is_told(phase4: ModuleType, first: int, end: int, expected: list[int]) -> None:
-    table = [7, 5, 9, 6]
+def test_the_blocks_between_the_two_numbers_enter_the_cache(
+    phase4: ModuleType, first: int, end: int, expected: list[int], as_given: Callable[[list[int]], Sequence[int]]
+) -> None:
+    table = as_given([7, 5, 9, 6])
     request = request_of("A", [*ABC, 41])
     cache = phase4.HashPrefixCache(4)
-    cache.cache_full_blocks(request, table, first, end)
+    commit(cache, request, table, first, end)
     names = {block_hash: f"hash {index}" for index, block_hash in enumerate(request.block_hashes)}
     yours = dict(cache.cached_blocks()).items()
     expect_equal(
@@ -29,50 +33,54 @@ def test_commit_enters_the_blocks_it_is_told(phase4: ModuleType, first: int, end
 
 def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
-    cache.cache_full_blocks(request_of("twin", ABC[:8]), [7, 3], 1, 2)
-    held = cache.cached_blocks()
-    expect_rows(
-        {
-            "cached": (cached_ids(cache), [3, 5, 7, 9]),
-            "same hash": (held[5] == held.get(3), True),
-        },
-        rule="Two blocks may hold the same content; the cache knows both.",
-        situation="A, B, C are in blocks 7, 5, 9; a twin hits A, computes B again and commits it as block 3",
+    commit(cache, request_of("second", ABC[:8]), [7, 3], 1, 2)
+    cached = cache.cached_blocks()
+    expect_equal(
+        {"cached": cached_ids(cache), "same hash": cached[5] == cached.get(3)},
+        {"cached": [3, 5, 7, 9], "same hash": True},
+        rule="Two blocks may hold the same content; the cache has both.",
+        situation="A, B, C are in blocks 7, 5, 9; a second request hits A, computes B again and commits it as block 3",
         hint="does the second block with a hash replace the first in your map, or join it?",
     )
 
 
-def test_what_cached_blocks_gave_is_a_copy(phase4: ModuleType) -> None:
+def test_the_map_of_cached_blocks_is_a_copy(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     earlier = cache.cached_blocks()
-    cache.cache_full_blocks(request_of("other", [1, 2, 3, 4]), [2], 0, 1)
+    commit(cache, request_of("other", [1, 2, 3, 4]), [2], 0, 1)
+    cache.cached_blocks()
     after_a_commit = sorted(earlier)
     earlier.clear()
-    expect_rows(
+    expect_equal(
         {
-            "the earlier answer, after one more commit": (after_a_commit, [5, 7, 9]),
-            "cached, after the earlier answer was emptied": (cached_ids(cache), [2, 5, 7, 9]),
+            "the earlier answer, after one more commit": after_a_commit,
+            "cached, after the earlier answer was emptied": cached_ids(cache),
         },
-        rule="cached_blocks gives a copy: it stays as it was, and who changes it does not change the cache.",
-        situation="blocks 7, 5, 9 are cached, cached_blocks is asked, block 2 is cached, and the answer is emptied",
-        hint="whose dict do you hand out?",
+        {
+            "the earlier answer, after one more commit": [5, 7, 9],
+            "cached, after the earlier answer was emptied": [2, 5, 7, 9],
+        },
+        rule="cached_blocks returns a copy: it does not change later, and changing it does not change the cache.",
+        situation="blocks 7, 5, 9 are cached, cached_blocks is called, block 2 is cached, and the answer is emptied",
+        hint="which dict do you return?",
     )
 
 
-def test_adopt_touches_each_hit_block_once(phase4: ModuleType) -> None:
+def test_pin_touches_each_hit_block_once(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     pool, idle_pool = RecordingPool(), RecordingPool()
-    cache.pin(request_of("second", [*ABC, 41]), [7, 5, 9], pool)
-    cache.pin(request_of("third", [1, 2]), [], idle_pool)
-    expect_rows(
+    pin(cache, request_of("second", [*ABC, 41]), [7, 5, 9], pool)
+    pin(cache, request_of("third", [1, 2]), (), idle_pool)
+    expect_equal(
         {
-            "touched": (sorted(pool.touched), [5, 7, 9]),
-            "touched without a hit": (idle_pool.touched, []),
-            "cached": (cached_ids(cache), [5, 7, 9]),
+            "touched": sorted(pool.touched),
+            "touched without a hit": idle_pool.touched,
+            "cached": cached_ids(cache),
         },
-        rule="Adopting pins each hit block with `pool.touch`, and the blocks stay in the cache.",
+        {"touched": [5, 7, 9], "touched without a hit": [], "cached": [5, 7, 9]},
+        rule="pin calls `pool.touch` once for each hit block, and the blocks stay in the cache.",
         situation="a request with the hit [7, 5, 9] is admitted, then one without a hit",
-        hint="somebody else may hold the block already: what does one more holder change?",
+        hint="another request may hold the block already: what does one more holder change?",
     )
 
 
@@ -83,14 +91,16 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
         (request_of("cold", [1, 2, 3, 4]), []),
         (request_of("warm", ABC[:10]), [7, 5]),
         (request_of("victim", [*ABC, 41, 42], num_outputs=6), [7, 5, 9]),
+        (request_of("victim", [*ABC, 41, 42], num_outputs=6), [7]),
     ]:
-        cache.pin(request, hit_blocks, RecordingPool())
+        pin(cache, request, hit_blocks, RecordingPool())
         rates.append(cache.hit_rate())
     expect_equal(
         [round(float(rate), 6) for rate in rates],
-        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28)],
-        rule="hit_rate is hit tokens over all tokens of the requests that were admitted, and 0.0 before the first.",
+        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42)],
+        rule="hit_rate is hit tokens over all tokens of the requests, counted at each admission; 0.0 before the first.",
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
-        "then 14 tokens, 6 of them generated, 3 hit blocks",
-        hint="do you count blocks or tokens, of the prompt or of all, and does a request without a hit count?",
+        "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block",
+        hint="do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or the "
+        "second one of a request?",
     )

@@ -4,9 +4,9 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase4.cases import ABC, cache_with_abc, cached_ids, hit, request_of
+from course.labtest.expect import expect_equal
+from course.labtest.phase4.cases import ABC, cache_with_abc, cached_ids, commit, evict, hit, pin, request_of
 from course.labtest.phase4.reference_cache import RecordingPool
-from course.labtest.support import expect_equal, expect_rows
 
 
 @pytest.mark.parametrize(
@@ -20,27 +20,50 @@ def test_hit_is_whole_blocks_and_leaves_a_token(phase4: ModuleType, num_tokens: 
         yours,
         expected,
         rule="A hit is whole blocks of at most num_tokens - 1 tokens: the last token must be computed.",
-        situation=f"blocks 7, 5, 9 hold tokens 0-3, 4-7, 8-11; a request asks with the first {num_tokens} of them",
+        situation=f"blocks 7, 5, 9 hold tokens 0-3, 4-7, 8-11; a request has the first {num_tokens} of them",
         hint="where would the logits for the next token come from if nothing were computed?"
         if len(yours) > len(expected)
         else f"how many hashes does this request have when you walk them, and how many blocks are in {num_tokens - 1}?",
     )
 
 
+@pytest.mark.parametrize(
+    ("num_tokens", "num_hit"), [(15, 0), (16, 0), (17, 1), (32, 1), (33, 2), (992, 61), (993, 62), (1000, 62)]
+)
+def test_hits_at_block_size_16(phase4: ModuleType, num_tokens: int, num_hit: int) -> None:
+    cache = phase4.HashPrefixCache(16)
+    tokens, table = [number * 7 % 900 for number in range(1000)], list(range(62, 0, -1))
+    commit(cache, request_of("first", tokens), table, 0, 62)
+    yours = hit(cache, request_of("second", tokens[:num_tokens]))
+    expect_equal(
+        {"hit blocks": len(yours), "in the order of the table": yours == table[: len(yours)]},
+        {"hit blocks": num_hit, "in the order of the table": True},
+        rule="A hit is whole blocks of at most num_tokens - 1 tokens, however many they are.",
+        situation=f"62 blocks of 16 are cached; a request with the first {num_tokens} of their tokens is looked up",
+        hint=f"how many whole blocks of 16 are in {num_tokens - 1} tokens?",
+    )
+
+
 def test_hit_ends_at_the_first_unknown_block(phase4: ModuleType) -> None:
     request = request_of("first", [*ABC, 41])
     cache = phase4.HashPrefixCache(4)
-    cache.cache_full_blocks(request, [7, 5, 9], 0, 1)
-    cache.cache_full_blocks(request, [7, 5, 9], 2, 3)
+    commit(cache, request, [7, 5, 9], 0, 1)
+    commit(cache, request, [7, 5, 9], 2, 3)
     headless = phase4.HashPrefixCache(4)
-    headless.cache_full_blocks(request, [7, 5, 9], 1, 3)
+    commit(headless, request, [7, 5, 9], 1, 3)
     other = request_of("other", [*ABC[:4], 0, *ABC[5:], 41])
-    expect_rows(
+    expect_equal(
         {
-            "A and C cached, B not": (hit(cache, request_of("second", [*ABC, 41])), [7]),
-            "B and C cached, A not": (hit(headless, request_of("second", [*ABC, 41])), []),
-            "A as asked, then another B": (hit(cache_with_abc(phase4), other), [7]),
-            "C's tokens at the beginning": (hit(cache_with_abc(phase4), request_of("third", [*ABC[8:], 1])), []),
+            "A and C cached, B not": hit(cache, request_of("second", [*ABC, 41])),
+            "B and C cached, A not": hit(headless, request_of("second", [*ABC, 41])),
+            "A cached, then another B": hit(cache_with_abc(phase4), other),
+            "C's tokens at the beginning": hit(cache_with_abc(phase4), request_of("third", [*ABC[8:], 1])),
+        },
+        {
+            "A and C cached, B not": [7],
+            "B and C cached, A not": [],
+            "A cached, then another B": [7],
+            "C's tokens at the beginning": [],
         },
         rule="A hit runs from the first block to the first unknown one; nothing behind that counts.",
         situation="blocks A, B, C of four tokens, in the blocks 7, 5, 9 of the memory",
@@ -54,7 +77,7 @@ def test_of_equal_blocks_the_first_cached_wins(
 ) -> None:
     cache = phase4.HashPrefixCache(4)
     for table in tables:
-        cache.cache_full_blocks(request_of("twin", ABC[:4]), table, 0, 1)
+        commit(cache, request_of("equal", ABC[:4]), table, 0, 1)
     expect_equal(
         hit(cache, request_of("second", ABC[:6])),
         expected,
@@ -64,22 +87,44 @@ def test_of_equal_blocks_the_first_cached_wins(
     )
 
 
-def test_looking_up_takes_and_counts_nothing(phase4: ModuleType) -> None:
+def test_a_lookup_counts_nothing(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
-    cache.pin(request_of("admitted", ABC[:10]), [7, 5], RecordingPool())
+    pin(cache, request_of("admitted", ABC[:10]), [7, 5], RecordingPool())
     request = request_of("second", [*ABC, 41])
     answers = [hit(cache, request) for _ in range(3)]
-    expect_rows(
+    expect_equal(
         {
-            "three lookups": (answers, [[7, 5, 9]] * 3),
-            "cached blocks": (cached_ids(cache), [5, 7, 9]),
-            "hit rate": (round(float(cache.hit_rate()), 6), 8 / 10),
-            "computed tokens": (request.num_computed_tokens, 0),
+            "three lookups": answers,
+            "cached blocks": cached_ids(cache),
+            "hit rate": round(float(cache.hit_rate()), 6),
         },
+        {"three lookups": [[7, 5, 9]] * 3, "cached blocks": [5, 7, 9], "hit rate": 8 / 10},
         rule="A lookup changes nothing: a waiting request is looked up at every step until it is admitted.",
         situation="a request with 10 tokens was admitted with a hit of 8; another waits for three steps, its 12 first "
         "tokens are\ncached in blocks 7, 5, 9",
-        hint="at which of the four moments (look up, pin, commit, forget) is a hit a hit?",
+        hint="at which of the four moments (look up, pin, commit, forget) is a hit counted?",
+    )
+
+
+def test_a_lookup_sees_the_cache_as_it_is_now(phase4: ModuleType) -> None:
+    cache = cache_with_abc(phase4)
+    request = request_of("second", [*ABC, 41])
+    first = cache.find_longest_cache_hit(request)
+    answers: list[list[int]] = []
+    evict(cache, 9)
+    answers.append(hit(cache, request))
+    commit(cache, request_of("third", ABC), [7, 5, 4], 2, 3)
+    answers.append(hit(cache, request))
+    if isinstance(first, list):
+        first.append(99)
+    answers.append(hit(cache, request))
+    expect_equal(
+        answers,
+        [[7, 5], [7, 5, 4], [7, 5, 4]],
+        rule="Each lookup answers for this moment: the same request can hit more or fewer blocks in the next step.",
+        situation="a request hits blocks 7, 5, 9 | block 9 is evicted | its content is cached again, in block 4 | the "
+        "first answer\nis changed; compared: the lookups after each of the three",
+        hint="what do you remember from an earlier lookup?",
     )
 
 
@@ -89,44 +134,47 @@ def test_hit_keeps_up_with_the_request(phase4: ModuleType) -> None:
     before = hit(cache, growing)
     growing.all_token_ids += ABC[6:10]
     after = hit(cache, growing)
-    victim = hit(cache, request_of("victim", [*ABC, 41], num_outputs=9))
-    expect_rows(
-        {
-            "with 6 tokens": (before, [7]),
-            "with 10 tokens": (after, [7, 5]),
-            "with 9 of 13 generated": (victim, [7, 5, 9]),
-        },
+    resumed = hit(cache, request_of("resumed", [*ABC, 41], num_outputs=9))
+    expect_equal(
+        {"with 6 tokens": before, "with 10 tokens": after, "with 9 of 13 generated": resumed},
+        {"with 6 tokens": [7], "with 10 tokens": [7, 5], "with 9 of 13 generated": [7, 5, 9]},
         rule="A lookup sees all tokens the request has now, generated ones too.",
         situation="blocks 7, 5, 9 hold tokens 0-3, 4-7, 8-11; a preempted request comes back with what it generated",
-        hint="who brings `request.block_hashes` up to date before you walk them?",
+        hint="where is `request.block_hashes` brought up to date before you walk them?",
     )
 
 
 def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
-    cache.cache_full_blocks(request_of("first", ABC, salt="a"), [7, 5, 9], 0, 3)
-    asked = {"salt a": ("a", None), "no salt": (None, None), "salt b": ("b", None), "adapter a": (None, "a")}
+    commit(cache, request_of("first", ABC, salt="a"), [7, 5, 9], 0, 3)
+    commit(cache, request_of("first", ABC, salt=""), [2, 3, 4], 0, 3)
+    keys = {
+        "salt a": ("a", None),
+        "no salt": (None, None),
+        "empty salt": ("", None),
+        "salt b": ("b", None),
+        "adapter a": (None, "a"),
+    }
     expect_equal(
-        {who: hit(cache, request_of("second", [*ABC, 41], salt=key[0], adapter=key[1])) for who, key in asked.items()},
-        {"salt a": [7, 5, 9], "no salt": [], "salt b": [], "adapter a": []},
-        rule="A request hits only blocks of its own salt and adapter.",
-        situation="blocks 7, 5, 9 were cached for salt 'a'; requests with the same tokens ask",
-        hint="an answer that comes too fast tells another tenant's prompt: which hash keeps them apart?",
+        {who: hit(cache, request_of("second", [*ABC, 41], salt=key[0], adapter=key[1])) for who, key in keys.items()},
+        {"salt a": [7, 5, 9], "no salt": [], "empty salt": [2, 3, 4], "salt b": [], "adapter a": []},
+        rule="A request hits only blocks of its own salt and adapter. An empty salt is a salt of its own.",
+        situation="blocks 7, 5, 9 were cached for salt 'a', blocks 2, 3, 4 for salt ''; requests with the same tokens "
+        "are looked up",
+        hint="an answer that comes fast shows that another tenant has sent this prompt: which hash keeps them apart?",
     )
 
 
 def test_commit_brings_the_hashes_up_to_date(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
     request = request_of("A", ABC[:5])
-    cache.cache_full_blocks(request, [7, 5], 0, 1)
+    commit(cache, request, [7, 5], 0, 1)
     request.all_token_ids += ABC[5:9]
-    cache.cache_full_blocks(request, [7, 5, 9], 1, 2)
-    expect_rows(
-        {
-            "cached": (cached_ids(cache), [5, 7]),
-            "hit of a second request": (hit(cache, request_of("B", [*ABC, 41])), [7, 5]),
-        },
+    commit(cache, request, [7, 5, 9], 1, 2)
+    expect_equal(
+        {"cached": cached_ids(cache), "hit of a second request": hit(cache, request_of("B", [*ABC, 41]))},
+        {"cached": [5, 7], "hit of a second request": [7, 5]},
         rule="A commit hashes what the request has generated since the last one.",
         situation="A commits block 7 with 5 tokens; it generates 4 more and commits block 5",
-        hint="the request was last hashed when it had 5 tokens: who hashes the second block?",
+        hint="the request was last hashed when it had 5 tokens: where is the second block hashed?",
     )

@@ -5,9 +5,9 @@ from types import ModuleType
 from typing import Any
 
 from course.labtest.block_ids import as_block_ids
-from course.labtest.expect import expect_equal, explained
+from course.labtest.crash_hints import CrashHint, learners_call
+from course.labtest.expect import expect_equal
 from course.labtest.phase2.doubles import RecordingPrefixCache
-from course.labtest.phase2.queue_harness import CrashHint, learners_call
 from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_commits
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
@@ -109,7 +109,7 @@ class ManagerHarness:
     def use_another(self) -> None:
         """Make a second manager, and let it serve a request of the same name as one here."""
         self.history.append("another manager of 3 usable blocks is made: allocate_slots(A, 3) and free(A, 0) there")
-        with explained(self.history):
+        with learners_call(self.history):
             another = type(self.kv)(4, 2, RecordingPrefixCache())
             request = make_request("A", 3)
             another.allocate_slots(request, 3)

@@ -1,44 +1,14 @@
 """A harness for the learner's free queue and block pool: it records every call for the report."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from course.labtest.block_ids import as_block_ids
-from course.labtest.expect import expect_equal, explained, lab_failure
+from course.labtest.crash_hints import learners_call
+from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.phase2.symptoms import SENTINEL_HINT, SENTINEL_RULE
-from course.sandbox.frames import learners_frames
 from mini_vllm.core.block import KVCacheBlock
-
-
-@dataclass(frozen=True, slots=True)
-class CrashHint:
-    """A question for an exception of this kind, raised inside of that function, with that word in its message."""
-
-    kind: type[Exception] | tuple[type[Exception], ...]
-    question: str
-    inside: str = ""
-    word: str = ""
-
-    def fits(self, error: Exception) -> bool:
-        functions = [frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__)]
-        is_inside = not self.inside or self.inside in functions
-        return isinstance(error, self.kind) and is_inside and self.word in str(error)
-
-
-@contextmanager
-def learners_call(history: Sequence[str], hints: Sequence[CrashHint] = ()) -> Iterator[None]:
-    """Add the situation to an exception of the learner's code, and the first hint that fits."""
-    try:
-        with explained(history):
-            yield
-    except Exception as error:
-        question = next((hint.question for hint in hints if hint.fits(error)), "")
-        if question:
-            error.add_note(f"Hint: {question}")
-        raise
 
 
 class QueueHarness:

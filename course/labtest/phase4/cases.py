@@ -1,13 +1,26 @@
-"""Situations and checks that several tasks of phase 4 use."""
+"""Requests, caches and checked calls that several tasks of phase 4 use."""
 
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 
-from course.labtest.support import as_ints, make_request
+from course.labtest.block_ids import as_block_ids
+from course.labtest.crash_hints import CrashHint, learners_call
+from course.labtest.expect import expect_equal
+from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
+from mini_vllm.seams.interfaces import BlockPool, PrefixCache
 
 ABC = [11, 12, 13, 14, 21, 22, 23, 24, 31, 32, 33, 34]  # three full blocks of four: A, B and C
+
+CRASH_HINTS = (
+    CrashHint(StopIteration, "which entry of your map is empty here, and what should have become of it?"),
+    CrashHint(
+        IndexError, "has the request as many hashes as full blocks now? It has grown since.", inside="cache_full_blocks"
+    ),
+    CrashHint(KeyError, "a block need not be in the cache: what if it was never cached?", inside="evict"),
+    CrashHint(KeyError, "a hash need not be in the cache: where does a hit end?", inside="find_longest_cache_hit"),
+)
 
 
 def request_of(
@@ -21,8 +34,81 @@ def request_of(
     return request
 
 
+@contextmanager
+def leaves_alone(call: str, request: Request | None = None, **lists: Sequence[int]) -> Iterator[None]:
+    """Check that a call changes nothing of a request but `block_hashes`, and none of the lists that it is given."""
+    before = _values(request, lists)
+    situation = [call] if request is None else [f"{call}; the request has {request.num_tokens} tokens"]
+    with learners_call(situation, CRASH_HINTS):
+        yield
+    after = _values(request, lists)
+    changed = [name for name, value in before.items() if after[name] != value]
+    expect_equal(
+        {name: after[name] for name in changed},
+        {name: before[name] for name in changed},
+        rule="The prefix cache may append to a request's block_hashes. It changes nothing else of the request, and "
+        "none of the lists that it is given: phase 2 goes on using them.",
+        situation=situation,
+        hint="which of your lines assigns to an argument, sorts it, or takes something out of it?",
+    )
+
+
+def _values(request: Request | None, lists: Mapping[str, Sequence[int]]) -> dict[str, object]:
+    fields = {} if request is None else {f"request.{name}": value for name, value in fields_of(request).items()}
+    fields.pop("request.block_hashes", None)
+    return fields | {name: list(values) for name, values in lists.items()}
+
+
 def hit(cache: PrefixCache, request: Request) -> list[int]:
-    return as_ints(cache.find_longest_cache_hit(request), "find_longest_cache_hit")
+    """Look a request up."""
+    call = f"find_longest_cache_hit({request.request_id})"
+    with leaves_alone(call, request):
+        answer = cache.find_longest_cache_hit(request)
+    return as_block_ids(answer, "find_longest_cache_hit", [call])
+
+
+def commit(cache: PrefixCache, request: Request, table: Sequence[int], first: int, end: int) -> None:
+    call = f"cache_full_blocks({request.request_id}, {table}, {first}, {end})"
+    with leaves_alone(call, request, block_ids=table):
+        cache.cache_full_blocks(request, table, first, end)
+
+
+def pin(cache: PrefixCache, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+    with leaves_alone(f"pin({request.request_id}, {block_ids}, pool)", request, block_ids=block_ids):
+        cache.pin(request, block_ids, pool)
+
+
+def drop(cache: PrefixCache, block_ids: Sequence[int]) -> None:
+    with leaves_alone(f"drop_uncomputed({block_ids})", block_ids=block_ids):
+        cache.drop_uncomputed(block_ids)
+
+
+def update(cache: PrefixCache, request: Request) -> list[bytes]:
+    """Bring the hashes up to date and return a copy of them."""
+    with leaves_alone(f"update_block_hashes({request.request_id})", request):
+        cache.update_block_hashes(request)
+    return list(request.block_hashes)
+
+
+def evict(cache: PrefixCache, block_id: int) -> bool:
+    """Evict a block; return what the cache answers."""
+    with leaves_alone(f"evict({block_id})"):
+        return cache.evict(block_id)
+
+
+def num_entries(thing: object, seen: set[int] | None = None) -> int:
+    """Return how many entries all containers hold that can be reached from an object."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType | str | bytes):
+        return 0
+    seen.add(id(thing))
+    if isinstance(thing, Mapping):
+        inside = [*thing.keys(), *thing.values()]
+    elif isinstance(thing, Collection):
+        inside = list(thing)
+    else:
+        return num_entries(vars(thing), seen) if hasattr(thing, "__dict__") else 0
+    return len(inside) + sum(num_entries(entry, seen) for entry in inside)
 
 
 def cached_ids(cache: PrefixCache) -> list[int]:
@@ -32,5 +118,5 @@ def cached_ids(cache: PrefixCache) -> list[int]:
 def cache_with_abc(phase4: ModuleType, table: Sequence[int] = (7, 5, 9)) -> PrefixCache:
     """Return a cache of block size 4 in which blocks A, B and C of request `first` are in `table`."""
     cache: PrefixCache = phase4.HashPrefixCache(4)
-    cache.cache_full_blocks(request_of("first", ABC), table, 0, 3)
+    commit(cache, request_of("first", ABC), list(table), 0, 3)
     return cache

@@ -1,20 +1,17 @@
-"""A prefix cache without hashes, and a random workload that plays it against yours.
+"""A prefix cache without hashes: slow and obviously right.
 
-Slow and obviously right: for every block it keeps all the tokens from the first one on.
+For every block it keeps all the tokens from the first one on.
 """
 
-import random
 from collections.abc import Mapping, Sequence
 
-from course.labtest.support import as_ints, expect_equal, fields_of, make_request
-from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import PrefixCache
+from mini_vllm.core.request import Request
 
 Prefix = tuple[str | None, str | None, tuple[int, ...]]
 
 
 class RecordingPool:
-    """The part of the block pool that phase 4 uses; it writes down which blocks were touched."""
+    """The part of the block pool that phase 4 uses; it records which blocks were touched."""
 
     def __init__(self) -> None:
         self.touched: list[int] = []
@@ -24,7 +21,7 @@ class RecordingPool:
 
 
 class NaiveCache:
-    """Remembers whole prefixes. The blocks stand in the order in which they were cached."""
+    """Keeps whole prefixes. The blocks are in the order in which they were cached."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
@@ -39,8 +36,8 @@ class NaiveCache:
     def hit(self, request: Request) -> list[int]:
         found: list[int] = []
         while (len(found) + 1) * self.block_size <= request.num_tokens - 1:
-            wanted = self.prefix(request, len(found) + 1)
-            holders = [block_id for block_id, prefix in self.prefix_of_block.items() if prefix == wanted]
+            prefix = self.prefix(request, len(found) + 1)
+            holders = [block_id for block_id, cached in self.prefix_of_block.items() if cached == prefix]
             if not holders:
                 break
             found.append(holders[0])
@@ -61,7 +58,8 @@ class NaiveCache:
         """Return the blocks with the tokens they stand for, and the salt and adapter where there are any."""
         blocks = []
         for block_id, (salt, adapter, tokens) in self.prefix_of_block.items():
-            keys = f"{f' salt={salt}' if salt else ''}{f' adapter={adapter}' if adapter else ''}"
+            named = {"salt": salt, "adapter": adapter}
+            keys = "".join(f" {name}={key!r}" for name, key in named.items() if key is not None)
             blocks.append(f"block {block_id} has {''.join(map(str, tokens))}{keys}")
         return ", ".join(blocks) or "nothing"
 
@@ -75,150 +73,3 @@ def classes(content_of_block: Mapping[int, object]) -> set[frozenset[int]]:
     for block_id, content in content_of_block.items():
         blocks_of.setdefault(content, set()).add(int(block_id))
     return {frozenset(blocks) for blocks in blocks_of.values()}
-
-
-class RandomWorkload:
-    """Requests with shared beginnings come, grow and go; every answer of yours meets the naive one."""
-
-    def __init__(self, cache: PrefixCache, block_size: int, seed: int, num_blocks: int = 14) -> None:
-        self.cache = cache
-        self.naive = NaiveCache(block_size)
-        self.block_size = block_size
-        self.seed = seed
-        self.random = random.Random(seed)
-        self.num_holders = dict.fromkeys(range(1, num_blocks + 1), 0)
-        self.live: list[Request] = []
-        self.tables: dict[str, list[int]] = {}
-        self.log: list[str] = []
-        self.num_requests = 0
-        self.num_hits_seen = 0
-
-    def play(self, num_events: int) -> None:
-        for _ in range(num_events):
-            events = [self.admit, self.grow, self.leave, self.look, self.use_another_cache]
-            event = self.random.choices(events, [10, 10, 6, 4, 1])[0]
-            event()
-            self.compare_state()
-
-    def admit(self) -> None:
-        request = self.new_request()
-        hit_blocks = self.compare_hit(request)
-        num_hit_tokens = len(hit_blocks) * self.block_size
-        num_computed = num_hit_tokens + self.random.randint(1, request.num_tokens - num_hit_tokens)
-        num_new_blocks = -(-num_computed // self.block_size) - len(hit_blocks)
-        if num_new_blocks > len(self.free_blocks(but_not=hit_blocks)):
-            self.log.append(f"{request.request_id} does not fit and is not admitted")
-            return
-        pool = RecordingPool()
-        self.log.append(f"pin({request.request_id}, {hit_blocks})")
-        self.cache.pin(request, hit_blocks, pool)
-        self.naive.count_admission(request, hit_blocks)
-        self.expect(sorted(pool.touched), sorted(hit_blocks), "Adopting pins each hit block once.", "what is touched?")
-        for block_id in hit_blocks:
-            self.num_holders[block_id] += 1
-        self.live.append(request)
-        self.tables[request.request_id] = list(hit_blocks)
-        self.compute(request, num_hit_tokens, num_computed)
-
-    def grow(self) -> None:
-        if not self.live:
-            return
-        request = self.random.choice(self.live)
-        if request.num_computed_tokens == request.num_tokens:
-            request.all_token_ids.append(self.random.randint(0, 1))
-        num_computed = self.random.randint(request.num_computed_tokens + 1, request.num_tokens)
-        num_held = len(self.tables[request.request_id])
-        if -(-num_computed // self.block_size) - num_held <= len(self.free_blocks()):
-            self.compute(request, request.num_computed_tokens, num_computed)
-
-    def leave(self) -> None:
-        if not self.live:
-            return
-        request = self.live.pop(self.random.randrange(len(self.live)))
-        table = self.tables.pop(request.request_id)
-        never_computed = table[self.random.randint(0, len(table)) :] if self.random.random() < 0.3 else []
-        self.log.append(f"{request.request_id} leaves; drop_uncomputed({never_computed})")
-        self.cache.drop_uncomputed(never_computed)
-        for block_id in never_computed:
-            self.naive.forget(block_id)
-        for block_id in table:
-            self.num_holders[block_id] -= 1
-
-    def look(self) -> None:
-        self.compare_hit(self.random.choice(self.live) if self.live else self.new_request())
-
-    def use_another_cache(self) -> None:
-        self.log.append("another cache of the same class is made, and block 1 is committed and pinned there")
-        another = type(self.cache)(self.block_size)  # type: ignore[call-arg]
-        request = make_request(f"r{self.num_requests}", self.block_size + 1)
-        another.cache_full_blocks(request, [1], 0, 1)
-        another.pin(request, [1], RecordingPool())
-
-    def new_request(self) -> Request:
-        self.num_requests += 1
-        tokens = [self.random.randint(0, 1) for _ in range(self.random.randint(1, 14))]
-        if self.live:
-            known = self.random.choice(self.live).all_token_ids
-            tokens = (known[: self.random.randint(0, len(known))] + tokens)[: self.random.randint(1, 16)]
-        num_prompt = self.random.choice([len(tokens), self.random.randint(1, len(tokens))])
-        request = make_request(f"r{self.num_requests}", 0, token_ids=tokens[:num_prompt])
-        request.all_token_ids += tokens[num_prompt:]
-        if num_prompt < len(tokens):
-            request.status, request.num_preemptions = RequestStatus.PREEMPTED, 1
-        request.cache_salt = self.random.choice([None, None, None, "t"])
-        request.adapter_id = self.random.choice([None, None, None, "t"])
-        keys = f" ({len(tokens) - num_prompt} generated) salt={request.cache_salt} adapter={request.adapter_id}"
-        self.log.append(f"{request.request_id} arrives with tokens {tokens}{keys}")
-        return request
-
-    def compute(self, request: Request, num_before: int, num_computed: int) -> None:
-        """Give the request blocks up to `num_computed` tokens and enter the full ones."""
-        table = self.tables[request.request_id]
-        while len(table) * self.block_size < num_computed:
-            block_id = self.random.choice(self.free_blocks())
-            self.log.append(f"block {block_id} is handed out to {request.request_id}: evict({block_id})")
-            hint = "when does a block hold something that the cache knows?"
-            rule = "evict says whether the block was in the cache."
-            self.expect(self.cache.evict(block_id), self.naive.forget(block_id), rule, hint)
-            self.num_holders[block_id] = 1
-            table.append(block_id)
-        first, end = num_before // self.block_size, num_computed // self.block_size
-        request.num_computed_tokens = num_computed
-        if end > first:
-            self.log.append(f"cache_full_blocks({request.request_id}, {table}, {first}, {end})")
-            self.cache.cache_full_blocks(request, table, first, end)
-            self.naive.enter(request, table, first, end)
-
-    def free_blocks(self, but_not: Sequence[int] = ()) -> list[int]:
-        return [block_id for block_id, holders in self.num_holders.items() if not holders and block_id not in but_not]
-
-    def compare_hit(self, request: Request) -> list[int]:
-        expected = self.naive.hit(request)
-        self.log.append(f"find_longest_cache_hit({request.request_id}), whose tokens are {request.all_token_ids}")
-        before = fields_of(request)
-        yours = as_ints(self.cache.find_longest_cache_hit(request), "find_longest_cache_hit")
-        changed = [name for name, value in fields_of(request).items() if value != before[name]]
-        rule = "A lookup may bring a request's block_hashes up to date, and changes nothing else about it."
-        self.expect([name for name in changed if name != "block_hashes"], [], rule, "who admits the request?")
-        rule = "A hit is the longest run of cached blocks from the first token on, of at most num_tokens - 1 tokens."
-        self.expect(yours, expected, rule, "which block of yours is the first that differs, and who cached it first?")
-        self.num_hits_seen += bool(expected)
-        return expected
-
-    def compare_state(self) -> None:
-        cached = {int(block_id): content for block_id, content in self.cache.cached_blocks().items()}
-        rule = "cached_blocks has exactly the blocks that were entered and not forgotten since."
-        expected = sorted(self.naive.prefix_of_block)
-        self.expect(sorted(cached), expected, rule, "which of the last events enters or forgets the odd block?")
-        rule = "Two blocks have the same hash if and only if all tokens up to their end, salt and adapter are the same."
-        same = [sorted(blocks) for blocks in classes(self.naive.prefix_of_block)]
-        yours = [sorted(blocks) for blocks in classes(cached)]
-        self.expect(sorted(yours), sorted(same), rule, "what does the hash of a block stand for: its tokens alone?")
-        rule = "hit_rate is hit tokens over tokens of all admitted requests."
-        rates = round(float(self.cache.hit_rate()), 9), round(self.naive.hit_rate(), 9)
-        self.expect(*rates, rule, "at which of the four moments do you count?")
-
-    def expect(self, yours: object, expected: object, rule: str, hint: str) -> None:
-        head = f"block_size={self.block_size}, seed={self.seed}, the last events:"
-        known = f"the cache should know, first cached first: {self.naive.describe()}"
-        expect_equal(yours, expected, rule=rule, situation="\n".join([head, *self.log[-10:], known]), hint=hint)

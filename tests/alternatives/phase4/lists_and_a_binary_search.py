@@ -47,9 +47,11 @@ class HashPrefixCache:
             self.copies[request.block_hashes[index]].append(block_ids[index])
 
     def evict(self, block_id: int) -> bool:
-        for blocks in self.copies.values():
+        for block_hash, blocks in self.copies.items():
             if block_id in blocks:
                 blocks.remove(block_id)
+                if not blocks:
+                    del self.copies[block_hash]
                 return True
         return False
 

@@ -8,7 +8,7 @@ class HashPrefixCache:
         from collections import defaultdict
 
         self.size = block_size
-        self.twins = defaultdict(list)
+        self.blocks_of = defaultdict(list)
         self.content = {}
         self.asked = self.found = 0
 
@@ -27,8 +27,8 @@ class HashPrefixCache:
 
         self.update_block_hashes(request)
         most = (request.num_tokens - 1) // self.size
-        known = itertools.takewhile(lambda h: self.twins.get(h), itertools.islice(request.block_hashes, most))
-        return [self.twins[h][0] for h in known]
+        known = itertools.takewhile(lambda h: self.blocks_of.get(h), itertools.islice(request.block_hashes, most))
+        return [self.blocks_of[h][0] for h in known]
 
     def pin(self, request, block_ids, pool):
         self.asked += request.num_tokens
@@ -40,14 +40,17 @@ class HashPrefixCache:
         self.update_block_hashes(request)
         pairs = list(zip(block_ids, request.block_hashes, strict=False))[num_cached_blocks:num_full_blocks]
         for block_id, digest in pairs:
-            if block_id not in self.twins[digest]:
-                self.twins[digest].append(block_id)
+            if block_id not in self.blocks_of[digest]:
+                self.blocks_of[digest].append(block_id)
             self.content[block_id] = digest
 
     def evict(self, block_id):
         if block_id not in self.content:
             return False
-        self.twins[self.content.pop(block_id)].remove(block_id)
+        digest = self.content.pop(block_id)
+        self.blocks_of[digest].remove(block_id)
+        if not self.blocks_of[digest]:
+            del self.blocks_of[digest]
         return True
 
     def drop_uncomputed(self, block_ids):
