@@ -5,12 +5,17 @@ from typing import Annotated
 import typer
 
 from course.oracle.divergence import find_culprit, search, settings_for
-from course.terminal.console import friendly, make_console
+from course.sandbox.explain import explain
+from course.starter_status import written_phases
+from course.terminal.console import fail, friendly, make_console
 from course.terminal.divergence_tables import last_steps, side_by_side
+from course.terminal.learner_lineup import enumeration
+from course.terminal.options import chosen_phases
 from course.workloads.small_workload import make_workload
-from mini_vllm.seams.lineup import Lineup, parse_lineup, solutions_exist
+from mini_vllm.seams.lineup import Impl, Lineup, parse_lineup, solutions_exist
 
 NUM_SEEDS = 40
+NUM_PHASES = 5
 
 
 @friendly
@@ -34,15 +39,24 @@ def oracle(
     mine, reference = lineup_with_starters(phase), parse_lineup("solution:1-5")
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
-    found = search(seeds, requests, mine, reference)
+    try:
+        found = search(seeds, requests, mine, reference)
+    except NotImplementedError as error:
+        fail(cannot_compare(mine, error), 1)
     if found is None:
         workloads = f"{len(seeds)} workloads" if len(seeds) > 1 else f"the workload of seed {seeds[0]}"
         console.print(f"The same decisions in every step, block for block, on {workloads}.")
         return
     seed, divergence = found
-    console.print(f"\nseed {seed}: the first difference is in step {divergence.step}", style="bold")
+    if divergence.error is None:
+        heading = f"the first difference is in step {divergence.step}"
+    elif divergence.step == 0:
+        heading = "nothing can be compared, because your engine raised in its first step"
+    else:
+        heading = f"the same decisions up to step {divergence.step}, in which your engine raised"
+    console.print(f"\nseed {seed}: {heading}", style="bold")
     if divergence.error is not None:
-        console.print(f"yours raised {type(divergence.error).__name__}: {divergence.error}", markup=False)
+        console.print(explain(divergence.error, {}), markup=False, soft_wrap=True)
     for title, records in (("reference", divergence.reference), ("yours", divergence.mine)):
         if len(records) > divergence.step:
             console.print(last_steps(title, records))
@@ -58,9 +72,25 @@ def oracle(
 
 
 def lineup_with_starters(phases: str) -> Lineup:
-    """Return the lineup with starters in `phases` (1 to 5) and the reference elsewhere. Raises `ValueError`."""
-    mine = parse_lineup(f"starter:{phases}") if phases.startswith("1") else parse_lineup(f"solution:1,starter:{phases}")
-    if mine.runner != "absent":
-        raise ValueError(f"--phase {phases}: the oracle compares decisions of phases 1 to 5")
-    impls = [mine[number] if mine[number] == "starter" else "solution" for number in range(1, 6)]
+    """Return the reference with starters in `phases` (1 to 5). Raises `ValueError`."""
+    try:
+        chosen = chosen_phases(phases, NUM_PHASES)
+    except ValueError:
+        raise ValueError(
+            f"--phase {phases}: the oracle compares decisions, which phases 1 to {NUM_PHASES} make; "
+            f"give one of them, or a range such as 1-3"
+        ) from None
+    impls: list[Impl] = ["starter" if phase in chosen else "solution" for phase in range(1, NUM_PHASES + 1)]
     return Lineup(*impls)
+
+
+def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
+    """Return which chosen phases are not written, and the command that compares those that are."""
+    chosen = [phase for phase in range(1, NUM_PHASES + 1) if mine[phase] == "starter"]
+    written = written_phases()
+    missing = enumeration([phase for phase in chosen if phase not in written] or chosen)
+    commands = [f"`mini-vllm oracle --phase {phase}`" for phase in chosen if phase in written]
+    return (
+        f"nothing can be compared yet: {error} is not written, and the oracle needs whole phases. "
+        f"Phases to finish: {missing}." + (f" You can compare: {', '.join(commands)}." if commands else "")
+    )

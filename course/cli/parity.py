@@ -1,6 +1,7 @@
 """`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
 
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +13,14 @@ from rich.table import Table
 
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from course.parity.verdict import Verdict, judge, require_complete
+from course.sandbox.explain import explain, place_in
 from course.terminal.console import fail, friendly, is_live, make_console, whose_code
 from course.terminal.differences import show_failure
-from course.terminal.learner_lineup import enumeration, is_chosen, lineup_to_run
+from course.terminal.learner_lineup import enumeration, lineup_to_run
 from course.terminal.options import LineupText
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.lineup import Lineup, solutions_exist
 
-MOST_SHOWN = 10
+MOST_SHOWN = 3
 
 
 @friendly
@@ -32,12 +34,11 @@ def parity(
     """Replay recorded vLLM decisions and compare, block ids included.
 
     Exit code 0: all traces in scope agree. 1: one differs, an invariant was violated, or nothing was in scope.
-    2: a file cannot be read.
+    2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()
     team = lineup_to_run(lineup, console)
-    if not is_chosen(lineup):
-        require_scheduling_phases(team)
+    require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
     paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
     scenarios = {path: load(path) for path in paths}
@@ -46,10 +47,7 @@ def parity(
     console.print(summary(verdicts))
     print_out_of_scope(console, verdicts)
     failures = [verdict for verdict in verdicts if verdict.failed]
-    for verdict in failures[:MOST_SHOWN]:
-        show_failure(console, verdict)
-    for verdict in failures[MOST_SHOWN:]:
-        console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True)
+    show_failures(console, failures, num_compared=sum(verdict.outcome != "out of scope" for verdict in verdicts))
     empty = [path for path in paths if all(scenario.out_of_scope() for scenario in scenarios[path])]
     for path in empty:
         what = "no traces at all" if not scenarios[path] else "no trace that is in scope: nothing was compared"
@@ -63,9 +61,10 @@ def require_scheduling_phases(lineup: Lineup) -> None:
     """Raise `ValueError` if one of phases 1 to 5 is absent: the recorded scheduler uses all of them."""
     absent = [phase for phase in range(1, 6) if lineup[phase] == "absent"]
     if absent:
+        others = "the reference's in their place (starter:1,solution:2-5), or " if solutions_exist() else ""
         raise ValueError(
-            f"the recorded scheduler uses phases 1 to 5; not written yet: {enumeration(absent)}. "
-            f"Until they are, `mini-vllm grade` compares what you have"
+            f"nothing can be compared: the recorded scheduler uses phases 1 to 5, and absent here: "
+            f"{enumeration(absent)}. Take {others}`mini-vllm grade`, which grades what you have"
         )
 
 
@@ -91,6 +90,29 @@ def watched(console: Console, scenarios: list[Scenario]) -> "list[Scenario]":
     if not is_live(console):
         return scenarios
     return track(scenarios, "Replaying", console=console, transient=True)  # type: ignore[return-value]
+
+
+def show_failures(console: Console, failures: list[Verdict], num_compared: int) -> None:
+    """Print the first differences in full and count the rest; print one exception in one place once."""
+    differing = [verdict for verdict in failures if verdict.cause is None]
+    raised: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in failures:
+        if verdict.cause is not None:
+            raised.setdefault((type(verdict.cause).__name__, place_in(verdict.cause)), []).append(verdict)
+    if len(raised) == 1 and len(failures) == num_compared > 1 and not differing:
+        console.print("\nNothing could be compared: your engine raised the same in every trace.", style="bold")
+    for (_, place), group in raised.items():
+        show_failure(console, group[0])
+        if place and group[0].cause is not None:
+            console.print(explain(group[0].cause, {}), markup=False, soft_wrap=True)
+        if len(group) > 1:
+            console.print(f"The same in {len(group) - 1} more traces.")
+    for verdict in differing[:MOST_SHOWN]:
+        show_failure(console, verdict)
+    if rest := differing[MOST_SHOWN:]:
+        fields = Counter(verdict.difference.field for verdict in rest if verdict.difference is not None)
+        found = ", ".join(f"{field} ({count})" for field, count in fields.most_common())
+        console.print(f"\n{len(rest)} more traces differ, first in: {found}.", markup=False)
 
 
 def summary(verdicts: list[Verdict]) -> Table:

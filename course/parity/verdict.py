@@ -31,12 +31,13 @@ CONFIG_NAMES = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised."""
+    """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised `cause`."""
 
     scenario: Scenario
     outcome: Outcome
     difference: Difference | None = None
     error: str = ""
+    cause: Exception | None = None
 
     @property
     def failed(self) -> bool:
@@ -62,9 +63,10 @@ def judge(scenario: Scenario, lineup: Lineup) -> Verdict:
     except NotImplementedError:
         raise
     except InvariantError as error:
-        return Verdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}")
+        return Verdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)
     except Exception as error:
-        return Verdict(scenario, "broken", error=f"the engine raised {type(error).__name__} {_place(error)}: {error}")
+        text = f"the engine raised {type(error).__name__} {_place(error)}: {error}"
+        return Verdict(scenario, "broken", error=text, cause=error)
     return Verdict(scenario, "match") if difference is None else Verdict(scenario, "differ", difference)
 
 

@@ -2,7 +2,18 @@
 
 import pytest
 
+from labs.phase1_scheduler_step import starter as phase1
+from labs.phase2_block_pool import starter as phase2
+from labs.phase3_preemption import starter as phase3
+from labs.phase4_prefix_cache import starter as phase4
 from labs.phase5_chunked_prefill import starter
+from solutions import (
+    phase1_scheduler_step,
+    phase2_block_pool,
+    phase3_preemption,
+    phase4_prefix_cache,
+    phase5_chunked_prefill,
+)
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.cli.conftest import Commands
 
@@ -29,9 +40,32 @@ def test_a_difference_names_step_phase_and_command(mini_vllm: Commands, monkeypa
 
 
 def test_an_unwritten_phase_is_named(mini_vllm: Commands) -> None:
-    assert "Phase 2, task 3" in mini_vllm("oracle", "--phase", "2-3", exit_code=1).output
+    shown = mini_vllm("oracle", "--phase", "2-3", exit_code=1).output
+    assert "nothing can be compared yet: Phase 2, task 3" in shown
+    assert "--lineup" not in shown
 
 
 @pytest.mark.parametrize("phases", ["6", "1-6", "0", "x"])
 def test_a_phase_that_it_cannot_compare_is_refused(mini_vllm: Commands, phases: str) -> None:
     assert "phase" in mini_vllm("oracle", "--phase", phases, exit_code=2).output.lower()
+
+
+@pytest.mark.parametrize("phases", ["4", "3-4", "4-5", "2", "1-5"])
+def test_the_other_phases_are_the_references(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, phases: str) -> None:
+    for theirs, given in (
+        (phase1, phase1_scheduler_step),
+        (phase2, phase2_block_pool),
+        (phase3, phase3_preemption),
+        (phase4, phase4_prefix_cache),
+        (starter, phase5_chunked_prefill),
+    ):
+        for name in vars(given).keys() & vars(theirs).keys():
+            monkeypatch.setattr(theirs, name, getattr(given, name))
+    assert "The same decisions in every step" in mini_vllm("oracle", "--phase", phases, "--seed", "3").output
+
+
+def test_an_engine_that_raises_at_once_is_one_message(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starter, "ChunkedPrefillPolicy", lambda *_: dict[str, int]()["x"])
+    shown = mini_vllm("oracle", "--phase", "5", exit_code=1).output
+    assert shown.count("nothing can be compared") == 1
+    assert "KeyError" in shown

@@ -139,8 +139,9 @@ def test_text_that_is_no_trace_exits_with_2_and_names_the_line(mini_vllm: Comman
 
 
 def test_absent_phases_do_not_pass(mini_vllm: Commands) -> None:
-    shown = mini_vllm("parity", NAMED, "--lineup", "solution:1-2", exit_code=1).output
-    assert "traces in scope: the same" not in shown
+    shown = mini_vllm("parity", NAMED, "--lineup", "solution:1-2", exit_code=2).output
+    assert "nothing can be compared" in shown
+    assert "absent here: 3, 4 and 5" in " ".join(shown.split())
 
 
 def test_an_engine_that_raises_is_a_failure_with_its_message(
@@ -155,3 +156,27 @@ def test_an_engine_that_raises_is_a_failure_with_its_message(
     shown = mini_vllm("parity", write([named("budget_cap")]), exit_code=1).output
     assert "the engine raised KeyError in step" in shown
     assert "of budget_cap: 'lost block'" in shown
+
+
+def test_the_same_exception_in_every_trace_is_one_message(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    from solutions.phase2_block_pool import PagedKVCacheManager
+
+    def broken(self: object, request: object, *arguments: object, **named: object) -> None:
+        raise KeyError("lost block")
+
+    monkeypatch.setattr(PagedKVCacheManager, "allocate_slots", broken)
+    shown = mini_vllm("parity", NAMED, exit_code=1).output
+    assert shown.count("Nothing could be compared") == 1
+    assert shown.count("lost block") == 1
+
+
+def test_many_differences_are_counted_by_field(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
+
+    def one_token(self: object, request: object, num_computed_tokens: int, token_budget: int) -> int:
+        return min(1, token_budget)
+
+    monkeypatch.setattr(ChunkedPrefillPolicy, "num_new_tokens", one_token)
+    shown = mini_vllm("parity", NAMED, exit_code=1).output
+    assert shown.count("differs first") == 3
+    assert "more traces differ, first in: scheduled (" in " ".join(shown.split())
