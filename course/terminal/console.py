@@ -11,6 +11,10 @@ from rich.console import Console
 from rich.style import Style
 
 from course.palette import color, ink_on
+from course.sandbox.errors import OutOfTime
+from course.sandbox.explain import explain
+from course.sandbox.frames import is_learners
+from course.sandbox.time_limit import limited_calls
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import RunnerError, StalledError
 from mini_vllm.seams.lineup import Lineup, solutions_exist
@@ -61,17 +65,25 @@ def fail(message: str, code: int) -> NoReturn:
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Print an error that the user can fix as a message: bad values exit with 2, a stalled or failed engine with 1.
 
-    An exception from a learner's own file exits with 1 and the traceback from that file on, without our frames.
+    An exception from a learner's own file exits with 1 and the traceback from that file on, without our frames. A
+    call into that file that does not end is stopped and explained.
     """
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            with limited_calls():
+                return command(*args, **kwargs)
+        except OutOfTime as error:
+            fail(f"{explain(error, {})}\n(A call into your code may take {error.seconds:g} seconds of CPU time.)", 1)
         except NotImplementedError as error:
             fail(f"{error}: not written yet. Write it, or choose a lineup: {ways_without()}.", 1)
         except (StalledError, RunnerError, InvariantError) as error:
             fail(str(error), 1)
+        except SyntaxError as error:
+            if not is_learners(error.filename or ""):
+                raise
+            fail(f"your file cannot be read\n{''.join(traceback.format_exception_only(error)).rstrip()}", 1)
         except Exception as error:
             if trace := traceback_from_labs(error):
                 fail(f"your code raised {type(error).__name__}\n{trace}", 1)

@@ -59,3 +59,18 @@ def test_an_error_in_a_learners_file_is_shown_from_there_on(
     assert f"{kind}: mine" in result.stderr
     assert 'phase1_scheduler_step/starter.py", line 1, in broken' in result.stderr.replace("\\", "/")
     assert "mini_vllm/" not in result.stderr, "the frames above are ours"
+
+
+def test_a_syntax_error_in_a_learners_file_is_shown_without_our_frames(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from labs.phase1_scheduler_step import starter
+
+    def cannot_be_read(*_: object) -> None:
+        compile("def broken(:", str(starter.__file__), "exec")
+
+    monkeypatch.setattr("course.cli.trace.make_workload", cannot_be_read)
+    result = mini_vllm("trace", exit_code=1)
+    assert "starter.py" in result.stderr
+    assert "SyntaxError: invalid syntax" in result.stderr
+    assert "Traceback" not in result.stderr
