@@ -39,7 +39,7 @@ def _step(
 
 
 def plans(prompts: Sequence[int], budget: int, steps: int, num_slots: int = 10_000, threshold: int = 0) -> list[Plan]:
-    """Return the first plans for prompts of these lengths, called A, B, C and so on; everybody who can samples."""
+    """Return the first plans for prompts of these lengths, called A, B, C and so on."""
     running: list[Request] = []
     waiting = waiting_queue(make_request(chr(65 + i), length) for i, length in enumerate(prompts))
     requests = {request.request_id: request for request in waiting}
@@ -86,15 +86,15 @@ def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:
 
 
 def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) -> Callable[..., SchedulerOutput]:
-    """Return the step that a learner may try: who fits comes in, whoever stands before it."""
+    """Return the step that a learner may try: every request that fits is admitted, whatever stands before it."""
 
     def schedule(running: list[Request], waiting: FCFSRequestQueue, **rest: Any) -> SchedulerOutput:
-        seats, kv = rest.pop("max_num_seqs"), rest["kv"]
+        slots, kv = rest.pop("max_num_seqs"), rest["kv"]
         step = schedule_step(running, waiting, max_num_seqs=0, **rest)
         order = sorted(waiting, key=lambda request: request.num_tokens) if by_length else list(waiting)
         for request in order:
             n = rest["chunks"].num_new_tokens(request, 0, step.token_budget)
-            if not n or len(running) >= seats or kv.allocate_slots(request, n) is None:
+            if not n or len(running) >= slots or kv.allocate_slots(request, n) is None:
                 continue
             waiting.remove_request(request)
             running.append(request)
@@ -133,7 +133,7 @@ def longest_prompt() -> tuple[int, str]:
 
 
 def broken_order() -> str:
-    """Return what the engine says about the first overtaking."""
+    """Return the engine's message about the first overtaking."""
     try:
         _trace(True, check_invariants=True)
     except InvariantError as error:
@@ -141,8 +141,8 @@ def broken_order() -> str:
     return ""
 
 
-def steps_with_seats(max_num_seqs: int) -> int:
-    """Return how many steps the trace has with so many seats."""
+def steps_with_slots(max_num_seqs: int) -> int:
+    """Return how many steps the trace has with so many slots."""
     return len(_trace(False, max_num_seqs=max_num_seqs))
 
 
@@ -155,5 +155,5 @@ NAMESPACE = {
     "plans": plans,
     "plan_running": plan_running,
     "steps_to_first_tokens": steps_to_first_tokens,
-    "steps_with_seats": steps_with_seats,
+    "steps_with_slots": steps_with_slots,
 }

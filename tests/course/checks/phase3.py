@@ -89,17 +89,24 @@ def queue_order(*ranks: tuple[str, int, float]) -> str:
 
 
 def victim(policy: Policy, *ranks: tuple[str, int, float]) -> str:
-    """Return who gives way of running requests given as (name, priority, arrival time)."""
+    """Return the victim among running requests given as (name, priority, arrival time)."""
     running = [make_request(name, 9, priority=p, arrival_time=t, num_computed_tokens=8) for name, p, t in ranks]
     return phase3.choose_victim(running, policy).request_id
 
 
-def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, reset_first: bool = False) -> tuple[int, int]:
-    """Return (tokens hit, tokens to recompute) of a victim that comes back before anybody took its blocks."""
+def computed_before(num_prompt: int, num_outputs: int) -> int:
+    """Return how many tokens of a decoding request are computed: all but the newest."""
+    return make_request("A", num_prompt, num_output_tokens=num_outputs).num_tokens - 1
+
+
+def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, preempt_first: bool = False) -> tuple[int, int]:
+    """Return (tokens hit, tokens to compute) of a victim that is resumed before its blocks are handed out."""
     kv = PagedKVCacheManager(100, 16, HashPrefixCache(16) if caching else NoPrefixCache())
     request = make_request("A", num_prompt, num_output_tokens=num_outputs)
     kv.allocate_slots(request, request.num_tokens - 1)
-    request.num_computed_tokens = 0 if reset_first else request.num_tokens - 1
+    request.num_computed_tokens = computed_before(num_prompt, num_outputs)
+    if preempt_first:
+        request.preempt()
     phase3.preempt(request, FCFSRequestQueue(), kv)
     num_hit = 16 * len(kv.get_computed_blocks(request))
     return num_hit, request.num_tokens - num_hit
@@ -107,7 +114,7 @@ def resumed(num_prompt: int, num_outputs: int, *, caching: bool = True, reset_fi
 
 @contextmanager
 def _changed(change: str) -> Iterator[None]:
-    """Let the reference do something else for a while: what a learner may try."""
+    """Change the reference for a while: what a learner may try."""
     serve_running = phase1._serve_running
 
     def serve_and_admit_always(*args: Any) -> bool:
@@ -162,6 +169,7 @@ NAMESPACE = {
     "broken_order": broken_order,
     "decoded": decoded,
     "computed": computed,
+    "computed_before": computed_before,
     "preemptions": preemptions,
     "queue_order": queue_order,
     "resumed": resumed,
