@@ -99,8 +99,8 @@ class Preemption(Protocol):
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
-        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
+        Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
+        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
         True: the slots are held. False: they are not, because `request` was its own last victim
         (it is PREEMPTED now) or because no request may be preempted (it is still RUNNING).
         """
