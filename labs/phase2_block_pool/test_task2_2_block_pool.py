@@ -63,7 +63,7 @@ def test_a_block_listed_twice_loses_two_holders(phase2: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize("freed_again", [[1], [2], [1, 2], [2, 1]])
+@pytest.mark.parametrize("freed_again", [[1], [2], [1, 2], [2, 1]], ids=str)
 def test_a_second_free_does_not_queue_a_block_twice(phase2: ModuleType, freed_again: list[int]) -> None:
     harness = PoolHarness(phase2, 5)
     harness.get_new_blocks(3)

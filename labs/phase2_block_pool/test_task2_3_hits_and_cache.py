@@ -141,6 +141,24 @@ def test_full_blocks_enter_the_cache_when_they_are_allocated(phase2: ModuleType)
         )
 
 
+@pytest.mark.parametrize(
+    ("block_size", "num_tokens", "num_full"), [(4, 3, 0), (4, 4, 1), (4, 5, 1), (16, 15, 0), (16, 16, 1), (16, 17, 1)]
+)
+def test_a_block_is_full_with_its_last_token(
+    phase2: ModuleType, block_size: int, num_tokens: int, num_full: int
+) -> None:
+    harness = ManagerHarness(phase2, 6, block_size)
+    harness.allocate(make_request("A", num_tokens), num_tokens)
+    commits = [call for call in harness.cache.take_calls() if call.startswith("cache_full_blocks")]
+    expect_equal(
+        commits,
+        ["cache_full_blocks(A, [1], 0, 1)"] if num_full else [],
+        rule="A block enters the prefix cache when its last slot gets a known token, not before and not later.",
+        situation=[*harness.history, "compared: the calls of cache_full_blocks"],
+        hint=f"how many blocks of {block_size} are full to the last slot with {num_tokens} tokens?",
+    )
+
+
 def test_tokens_that_are_not_known_yet_fill_no_block(phase2: ModuleType) -> None:
     harness = ManagerHarness(phase2, 8)
     request = make_request("A", 6)

@@ -65,23 +65,3 @@ def test_room_in_the_last_block_needs_no_free_block(phase2: ModuleType) -> None:
     harness.check(
         "No block is free, and the last one is full.", "what is 9 / 4, rounded up?", returned=None, num_free=0
     )
-
-
-def test_a_refused_request_succeeds_when_blocks_are_free_again(phase2: ModuleType) -> None:
-    harness = ManagerHarness(phase2, 4)
-    first, second = make_request("A", 12), make_request("B", 8)
-    harness.allocate(first, 12)
-    for call in range(2):
-        harness.allocate(second, 8)
-        harness.check("1 of 2 blocks is free: refused.", "how many are free?", returned=None, num_free=1)
-        if call == 0:
-            harness.free(make_request("never seen", 1))
-    harness.kv.free(first, first.num_computed_tokens)
-    harness.history.append("free(A, num_computed_tokens=12)")
-    harness.allocate(second, 8)
-    harness.check(
-        "The answer depends on the memory now: the same call that was refused succeeds when blocks are free.",
-        "what does your code remember of a refusal?",
-        returned=[4, 3],
-        tables={"B": [4, 3]},
-    )

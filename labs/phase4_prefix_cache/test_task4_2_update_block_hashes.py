@@ -9,18 +9,6 @@ from course.labtest.phase4.cases import ABC, request_of, update
 from course.labtest.support import make_request
 
 
-def hint_for(yours: list[int], expected: int, computed: int) -> str:
-    """Return a hint for the number of hashes after the first and the second update."""
-    if yours[0] == expected:
-        return "the first update made as many as it should: at which block does the second one begin?"
-    if yours[0] == computed:
-        return "your number of hashes fits num_computed_tokens. Which tokens does the request know already?"
-    if yours[0] > expected:
-        return "a block that is not full will still change: what would its hash stand for?"
-    return "how many whole blocks do the known tokens (num_tokens) fill?"
-
-
-@pytest.mark.parametrize("num_computed", [0, 2, 30])
 @pytest.mark.parametrize(
     ("num_tokens", "block_size", "expected"),
     [
@@ -28,20 +16,35 @@ def hint_for(yours: list[int], expected: int, computed: int) -> str:
         *((15, 16, 0), (16, 16, 1), (17, 16, 1), (31, 16, 1), (32, 16, 2), (33, 16, 2)),
     ],
 )
-def test_only_full_blocks_have_a_hash(
-    phase4: ModuleType, num_tokens: int, block_size: int, expected: int, num_computed: int
-) -> None:
-    num_computed = min(num_computed, num_tokens - 1)
+def test_only_full_blocks_have_a_hash(phase4: ModuleType, num_tokens: int, block_size: int, expected: int) -> None:
     cache = phase4.HashPrefixCache(block_size)
-    request = make_request("A", num_tokens, num_computed_tokens=num_computed)
-    counts = [len(update(cache, request)), len(update(cache, request))]
+    request = make_request("A", num_tokens)
+    first, second = len(update(cache, request)), len(update(cache, request))
+    hint = f"how many whole blocks of {block_size} do {num_tokens} known tokens fill? None of them is computed yet."
+    if first == expected:
+        hint = "the first update made as many as it should: at which block does the second one begin?"
+    elif first > expected:
+        hint = "a block that is not full will still change: what would its hash stand for?"
     expect_equal(
-        counts,
+        [first, second],
         [expected, expected],
         rule="A request has one hash per block that its known tokens fill, computed or not. A second update adds none.",
-        situation=f"{num_tokens} tokens, {num_computed} of them computed, in blocks of {block_size}; hashes after the "
-        "first and the second update",
-        hint=hint_for(counts, expected, num_computed // block_size),
+        situation=f"num_tokens={num_tokens} in blocks of {block_size}; hashes after the first and the second update",
+        hint=hint,
+    )
+
+
+def test_known_tokens_count_computed_or_not(phase4: ModuleType) -> None:
+    request = make_request("A", 12, num_computed_tokens=5)
+    yours = len(update(phase4.HashPrefixCache(4), request))
+    expect_equal(
+        yours,
+        3,
+        rule="A block has a hash as soon as its tokens are known. Whether they are computed does not matter.",
+        situation="12 tokens, 5 of them computed, in blocks of 4; counted: hashes",
+        hint="your number of hashes fits num_computed_tokens. Which tokens does the request know already?"
+        if yours == 1
+        else "a hash is made of token ids: which of them does the request know?",
     )
 
 
@@ -84,7 +87,9 @@ def test_hashes_grow_with_the_request(phase4: ModuleType) -> None:
         {"hashes after each token": [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3], "same as at once": True},
         rule="Generated tokens fill blocks like prompt tokens, and the hashes do not depend on when they were made.",
         situation="B has the first 2 tokens of A as its prompt and then generates the other 10 one by one",
-        hint="with 2 hashes there, at which token does the next block begin?",
+        hint="your number of hashes stays at what the prompt fills: which tokens belong to the request now?"
+        if counts == [0] * 11
+        else "with 2 hashes there, at which token does the next block begin?",
     )
 
 

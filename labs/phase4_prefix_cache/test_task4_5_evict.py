@@ -82,6 +82,28 @@ def test_a_block_that_is_handed_out_again_holds_new_content(phase4: ModuleType) 
     )
 
 
+def test_a_lookup_sees_the_cache_as_it_is_now(phase4: ModuleType) -> None:
+    cache = cache_with_abc(phase4)
+    request = request_of("second", [*ABC, 41])
+    first = cache.find_longest_cache_hit(request)
+    answers: list[list[int]] = []
+    evict(cache, 9)
+    answers.append(hit(cache, request))
+    commit(cache, request_of("third", ABC), [7, 5, 4], 2, 3)
+    answers.append(hit(cache, request))
+    if isinstance(first, list):
+        first.append(99)
+    answers.append(hit(cache, request))
+    expect_equal(
+        answers,
+        [[7, 5], [7, 5, 4], [7, 5, 4]],
+        rule="Each lookup answers for this moment: the same request can hit more or fewer blocks in the next step.",
+        situation="a request hits blocks 7, 5, 9 | block 9 is evicted | its content is cached again, in block 4 | the "
+        "first answer\nis changed; compared: the lookups after each of the three",
+        hint="what do you remember from an earlier lookup?",
+    )
+
+
 def test_drop_uncomputed_forgets_only_the_given_blocks(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     commit(cache, request_of("second", ABC[:8]), [7, 3], 1, 2)

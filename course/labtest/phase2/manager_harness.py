@@ -8,7 +8,7 @@ from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
 from course.labtest.phase2.doubles import RecordingPrefixCache
-from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_commits
+from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_calls
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
 
@@ -164,6 +164,6 @@ class ManagerHarness:
         if cache_calls is not None:
             expected["cache calls"], yours["cache calls"] = list(cache_calls), calls
             if calls != cache_calls:
-                better_rule, better_hint = symptom_of_commits(cache_calls, calls)
+                better_rule, better_hint = symptom_of_calls(cache_calls, calls)
                 rule, hint = better_rule or rule, better_hint or hint
         expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)

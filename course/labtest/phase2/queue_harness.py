@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from course.labtest.block_ids import as_block_ids
-from course.labtest.crash_hints import learners_call
+from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.phase2.symptoms import SENTINEL_HINT, SENTINEL_RULE
@@ -82,6 +82,16 @@ def check_value_error(act: Callable[[], object], rule: str, history: Sequence[st
     lab_failure(rule=rule, situation=list(history), expected="ValueError", yours=answer, hint=hint)
 
 
+NEW_BLOCKS_HINTS = (
+    CrashHint(
+        ValueError,
+        "as many blocks as are requested should be free now. After which of the calls above does the free queue hold "
+        "fewer, or lead nowhere?",
+        inside="get_new_blocks",
+    ),
+)
+
+
 class PoolHarness:
     """The learner's block pool, seen through the blocks that it hands out."""
 
@@ -93,7 +103,7 @@ class PoolHarness:
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         self.history.append(f"get_new_blocks({num_blocks})")
-        with learners_call(self.history):
+        with learners_call(self.history, NEW_BLOCKS_HINTS):
             answer = self.pool.get_new_blocks(num_blocks)
         block_ids = as_block_ids(answer, "get_new_blocks", self.history)
         self.history[-1] += f" -> {block_ids}"

@@ -12,6 +12,10 @@ COMMIT_RULE = (
 )
 SENTINEL_RULE = "A sentinel is never handed out and never listed: it marks an end of the queue and has no memory."
 SENTINEL_HINT = "an id below 0 is the id of a sentinel: at which block do you stop?"
+ORDER_RULE = (
+    "The order of an allocation: pin the hit blocks (also when there are none), take the new blocks from the front of "
+    "the queue, evicting each, then give the full blocks to the prefix cache."
+)
 ANSWER_RULE = "An empty list is a success without new blocks; None is a refusal. The caller tells them apart."
 
 
@@ -27,8 +31,10 @@ def symptom_of_answer(expected: object, yours: object) -> tuple[str, str]:
     return "", ""
 
 
-def symptom_of_commits(expected: Sequence[str], yours: Sequence[str]) -> tuple[str, str]:
-    """Return (rule, hint) if the calls differ in `cache_full_blocks` only, else empty texts."""
+def symptom_of_calls(expected: Sequence[str], yours: Sequence[str]) -> tuple[str, str]:
+    """Return (rule, hint) if the calls differ in their order or in `cache_full_blocks` only, else empty texts."""
+    if sorted(expected) == sorted(yours):
+        return ORDER_RULE, "your calls are the right ones. What can go wrong in the order in which you make them?"
     ours, theirs = _commits(expected), _commits(yours)
     if [call for call in expected if not COMMIT.match(call)] != [call for call in yours if not COMMIT.match(call)]:
         return "", ""

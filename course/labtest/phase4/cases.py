@@ -16,7 +16,9 @@ ABC = [11, 12, 13, 14, 21, 22, 23, 24, 31, 32, 33, 34]  # three full blocks of f
 CRASH_HINTS = (
     CrashHint(StopIteration, "which entry of your map is empty here, and what should have become of it?"),
     CrashHint(
-        IndexError, "has the request as many hashes as full blocks now? It has grown since.", inside="cache_full_blocks"
+        IndexError,
+        "has the request a hash for each full block at this moment? Which call makes them?",
+        inside="cache_full_blocks",
     ),
     CrashHint(KeyError, "a block need not be in the cache: what if it was never cached?", inside="evict"),
     CrashHint(KeyError, "a hash need not be in the cache: where does a hit end?", inside="find_longest_cache_hit"),
