@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bench.backend import Settings
@@ -51,7 +52,7 @@ def measure_feature(
     scale: float = 1.0,
     num_rounds: int = 3,
     num_threads: int = 1,
-    on_progress: Callable[[str], None] = lambda text: None,
+    on_progress: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Comparison:
     """Run a feature's workload with it and without it in turns; each side's fastest round counts.
 
@@ -77,13 +78,18 @@ def measure_feature(
     best: dict[str, Served] = {}
     for number in range(num_rounds):
         for side, (team, config) in sides.items():
-            on_progress(f"{feature.title}: {side}, round {number + 1} of {num_rounds}")
+            report = partial(_report, on_progress, f"{side}, round {number + 1} of {num_rounds}", len(requests))
+            report(0)
             engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
             torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-            served = engine.serve(requests, lambda count: None)
+            served = engine.serve(requests, report)
             if side not in best or served.seconds < best[side].seconds:
                 best[side] = served
     return Comparison(feature, requests, best["with it"], best["without"], num_threads)
+
+
+def _report(on_progress: Callable[[str, int, int], None], text: str, total: int, done: int) -> None:
+    on_progress(text, done, total)
 
 
 def for_whole_prompts(feature: Feature, num_tokens: int) -> Feature:

@@ -50,13 +50,15 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> li
 
 
 def measure_loop(
-    todo: Sequence[TimedCommand], num_rounds: int = NUM_ROUNDS, on_progress: Callable[[str], None] = lambda text: None
+    todo: Sequence[TimedCommand],
+    num_rounds: int = NUM_ROUNDS,
+    on_progress: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> list[Measured]:
     """Run all commands in turns; the fastest run counts. Raises `RuntimeError` if one does not complete."""
     best: dict[str, float] = {}
     for number in range(num_rounds):
-        for timed in todo:
-            on_progress(f"{timed.name}, round {number + 1} of {num_rounds}")
+        for index, timed in enumerate(todo):
+            on_progress("Measuring runs", number * len(todo) + index, num_rounds * len(todo))
             best[timed.name] = min(_run(timed), best.get(timed.name, float("inf")))
     return [Measured(timed.name, _readable(timed.command), best[timed.name]) for timed in todo]
 

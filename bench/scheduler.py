@@ -220,13 +220,14 @@ class SchedulerCosts:
 def measure_scheduler(lineup: Lineup, on_progress: Callable[[str], None] = lambda text: None) -> SchedulerCosts:
     """Measure everything; `on_progress` receives the next part. Without phase 2 pool sizes are not measured."""
     decodes, bookkeeping = {}, {}
-    for num_requests in RUNNING:
-        on_progress(f"{num_requests} running requests ...")
+    num_parts = len(RUNNING) + 3
+    for number, num_requests in enumerate(RUNNING, start=1):
+        on_progress(f"part {number} of {num_parts}: {num_requests} running requests")
         bookkeeping[num_requests] = measure_bookkeeping(num_requests)
         decodes[num_requests] = measure_decodes(lineup, num_requests)
-    on_progress(f"{NUM_ADMISSIONS} admissions ...")
+    on_progress(f"part {num_parts - 2} of {num_parts}: {NUM_ADMISSIONS} admissions")
     admissions = measure_admissions(lineup)
-    on_progress("pools of ten thousand and of a million blocks ...")
+    on_progress(f"part {num_parts - 1} of {num_parts}: pools of ten thousand and of a million blocks")
     pool_sizes = None if lineup.kv_cache == "absent" else measure_pool_sizes(lineup)
     gc.unfreeze()
     return SchedulerCosts(decodes, bookkeeping, admissions, pool_sizes)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from bench.dial import NUM_REQUESTS, measure_dial
+from bench.dial import NUM_REQUESTS, WORKLOADS, measure_dial
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 
@@ -17,7 +18,11 @@ def bench_dial(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
     """Measure the chunking dial of notebook 07: from a changed setting to its result."""
-    results = list(measure_dial(requests))
+    with reported("Measuring workloads") as report:
+        results = []
+        for result in measure_dial(requests):
+            results.append(result)
+            report("Measuring workloads", len(results), len(WORKLOADS))
     if as_json:
         typer.echo(json.dumps({result.workload: result.times for result in results}))
         return

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from bench.feature_runs import Comparison, as_record, measure_feature
 from course.terminal.charts import duration, measured_bar
-from course.terminal.console import friendly, is_live, make_console
+from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the fastest counts.")]
@@ -60,11 +61,8 @@ def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: 
     num_threads = threads_to_use(threads)
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
-    if is_live(console):
-        with console.status("Loading torch and the model ...") as status:
-            comparison = measure_feature(name, team, scale, num_rounds, num_threads, status.update)
-    else:
-        comparison = measure_feature(name, team, scale, num_rounds, num_threads)
+    with reported("Loading torch and the model") as report:
+        comparison = measure_feature(name, team, scale, num_rounds, num_threads, report)
     if as_json:
         typer.echo(json.dumps({"feature": name, **as_record(comparison)}))
     else:

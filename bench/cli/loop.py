@@ -8,7 +8,8 @@ import typer
 
 from bench.loop import BARE, measure_loop, timed_commands
 from course.terminal.charts import duration, measured_bar
-from course.terminal.console import friendly, is_live, make_console
+from course.terminal.console import friendly, make_console
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 
@@ -21,11 +22,8 @@ def bench_loop(
     """Measure the learner's loop: a new process from its start to its result, on the current files."""
     console = make_console(stderr=as_json)
     todo = timed_commands([1]) if quick else timed_commands()
-    if is_live(console):
-        with console.status("Measuring ...") as status:
-            waits = measure_loop(todo, 1 if quick else rounds, status.update)
-    else:
-        waits = measure_loop(todo, 1 if quick else rounds)
+    with reported("Measuring runs") as report:
+        waits = measure_loop(todo, 1 if quick else rounds, report)
     if as_json:
         typer.echo(json.dumps({"seconds": [asdict(wait) for wait in waits]}))
         return

@@ -20,9 +20,10 @@ from bench.cli.widget import bench_widget
 from bench.long_queue import LongQueue, measure_long_queue
 from bench.scheduler import Cost, SchedulerCosts, measure_scheduler
 from course.palette import color
-from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.seams.lineup import Lineup
 
@@ -58,18 +59,19 @@ def bench_scheduler(
     """Measure the CPU time of schedule() and update_from_output() per request."""
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     if as_json:
-        typer.echo(json.dumps(as_record(measure_scheduler(team), measure_queue(team), str(team))))
+        typer.echo(json.dumps(as_record(*measure(team), str(team))))
         return
     console = make_console()
     console.print(whose_code(team), markup=False)
-    if is_live(console):
-        with console.status("Measuring ...") as status:
-            costs = measure_scheduler(team, status.update)
-            status.update(f"{long_queue.NUM_QUEUED:,} waiting requests ...")
-            queue = measure_queue(team)
-    else:
-        costs, queue = measure_scheduler(team), measure_queue(team)
-    show(console, costs, queue)
+    show(console, *measure(team))
+
+
+def measure(lineup: Lineup) -> tuple[SchedulerCosts, LongQueue | None]:
+    """Run both measurements and show the progress."""
+    with reported("Measuring") as report:
+        costs = measure_scheduler(lineup, report)
+        report(f"{long_queue.NUM_QUEUED:,} waiting requests (the last part)")
+        return costs, measure_queue(lineup)
 
 
 def measure_queue(lineup: Lineup) -> LongQueue | None:

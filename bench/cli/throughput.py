@@ -2,24 +2,21 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.cli.throughput_view import show
 from bench.peer_process import BACKENDS, PeerError, embedded_model_path
 from bench.plan import OURS, Plan
 from bench.requests import FULL, QUICK
 from bench.results import Results, as_record
-from bench.throughput import OnProgress, run_throughput, seconds_by_operator
-from course.terminal.console import fail, friendly, is_live, make_console
+from bench.throughput import run_throughput, seconds_by_operator
+from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
 from course.workloads.fallbacks import whole_prompts
 
@@ -74,10 +71,10 @@ def bench_throughput(
         if team.chunking == "absent":
             console.print(whole_prompts(plan.settings().max_num_batched_tokens))
         try:
-            with progress(console) as on_progress:
-                results = run_throughput(plan, on_progress)
-            console.print("Measuring where the time goes ...", style=FAINT)
-            explained = efficiency_of_ours(plan, results)
+            with reported("Starting the backends") as report:
+                results = run_throughput(plan, Parts(report, plan))
+            with reported("Measuring where the time goes (the last part)"):
+                explained = efficiency_of_ours(plan, results)
         except PeerError as error:
             fail(str(error), 1)
         record = {
@@ -125,15 +122,16 @@ def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
     return {"explained": explained, "seconds_by_operator": seconds_by_operator(plan)}
 
 
-@contextmanager
-def progress(console: Console) -> Iterator[OnProgress]:
-    """Show the progress of each backend while the block runs, if the output is a terminal."""
-    if not is_live(console):
-        yield lambda workload, name, count, done: None
-        return
-    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task("")
-        yield lambda workload, name, count, done: bars.update(
-            task, description=f"{workload}: {name}", total=count, completed=done
-        )
+class Parts:
+    """Counts the parts of a plan and reports each with its number: loading, then the rounds of every backend."""
+
+    def __init__(self, report: Report, plan: Plan) -> None:
+        num_rounds = 2 * plan.num_rounds + 1  # all at once, as a stream; one round of questions
+        self._report, self._total = report, len(plan.backends) * (1 + num_rounds)
+        self._number, self._last = 0, ("", "", 0)
+
+    def __call__(self, workload: str, name: str, count: int, done: int) -> None:
+        if (workload, name) != self._last[:2] or done < self._last[2]:
+            self._number += 1
+        self._last = (workload, name, done)
+        self._report(f"part {self._number} of {self._total}, {workload}: {name}", done, count)

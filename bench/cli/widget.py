@@ -10,6 +10,7 @@ from bench.widget import NUM_STEPS, films, measure_widget
 from course.browser.chromium import headless_chromium
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console
+from course.terminal.progress import counted, reported
 from course.terminal.step_view import FAINT, STRONG
 
 
@@ -20,9 +21,10 @@ def bench_widget(
 ) -> None:
     """Measure the time machine in a headless Chromium: from a step of its slider to the picture on the screen."""
     console = make_console(stderr=as_json)
-    with headless_chromium() as browser:
+    with reported("Starting Chromium") as report, headless_chromium() as browser:
         version = browser.version
-        results = [measure_widget(browser, num_blocks, film, steps) for num_blocks, film in films()]
+        pools = counted(list(films()), "Measuring pools", report)
+        results = [measure_widget(browser, num_blocks, film, steps) for num_blocks, film in pools]
     if as_json:
         record = [{"num_blocks": r.num_blocks, "ms": r.steps, "frame_ms": r.nothing} for r in results]
         typer.echo(json.dumps({"chromium": version, "pools": record}))

@@ -15,9 +15,10 @@ from course.cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measurement_rig import ENGINE, FITTED_ON, MeasurementRig
-from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, ModelName
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT
 from mini_vllm.seams.lineup import Lineup
 
@@ -55,11 +56,8 @@ def calibrate(
     if team.runner == "absent":
         raise ValueError("calibrate measures a real model, so it needs phase 6 in the lineup")
     check_rounds = rounds if check else 0
-    if is_live(console):
-        with console.status("Loading torch and the model ...") as status:
-            calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, status.update)
-    else:
-        calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, lambda text: None)
+    with reported("Loading torch and the model") as report:
+        calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, report)
     write_calibration(output, calibration)
     if as_json:
         typer.echo(json.dumps(as_record(calibration, compared)))

@@ -17,6 +17,7 @@ from course.terminal.options import (
     remark_on_phase_6,
     stands_in_for_phase_6,
 )
+from course.terminal.progress import Report, reported
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
@@ -52,19 +53,33 @@ def generate(
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
-    llm = open_llm(model, config, team, dense=dense)
+    with reported("Loading torch and the model"):
+        llm = open_llm(model, config, team, dense=dense)
+    chats = [conversation(system, prompt) for prompt in prompts]
     streams = len(prompts) == 1 and not as_json
-    on_step = show_new_text if streams else None
-    if chat:
-        outputs = llm.chat([conversation(system, prompt) for prompt in prompts], params, on_step)
+    if streams:
+        outputs = llm.chat(chats, params, show_new_text) if chat else llm.generate(prompts, params, show_new_text)
     else:
-        outputs = llm.generate(prompts, params, on_step)
+        with reported("Generating") as report:
+            on_step = Finished(report, len(prompts))
+            outputs = llm.chat(chats, params, on_step) if chat else llm.generate(prompts, params, on_step)
     if streams:
         typer.echo()
     else:
         print_all(prompts, outputs, as_json)
     if broken := [output.error for output in outputs if output.error]:
         fail(broken[0], 1)
+
+
+class Finished:
+    """Called with the outputs of each step: reports how many prompts are finished."""
+
+    def __init__(self, report: Report, num_prompts: int) -> None:
+        self._report, self._num_prompts, self._num_finished = report, num_prompts, 0
+
+    def __call__(self, outputs: list[RequestOutput]) -> None:
+        self._num_finished += sum(output.finished for output in outputs)
+        self._report("Generating: prompts finished", self._num_finished, self._num_prompts)
 
 
 def conversation(system: str | None, prompt: str) -> list[Message]:

@@ -17,6 +17,7 @@ from course.grading.reports import as_json, as_junit
 from course.grading.view import show_grade
 from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.options import chosen_phases
+from course.terminal.progress import reported
 from mini_vllm.seams.lineup import CHECKOUT
 
 
@@ -63,9 +64,11 @@ def require_this_checkout() -> None:
 
 @contextmanager
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
-    """Show a bar per phase while the block runs, if there is a terminal; yield what moves the bars."""
+    """Show a bar per phase while the block runs, lines where there is no terminal; yield what moves the bars."""
     if not is_live(console):
-        yield lambda number, done, what: None
+        totals = {phase.number: len(phase.tests) for phase in phases}
+        with reported("Grading", console) as report:
+            yield lambda number, done, what: report(f"Grading phase {number}", done, totals[number])
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:

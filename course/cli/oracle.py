@@ -11,6 +11,7 @@ from course.terminal.console import fail, friendly, make_console
 from course.terminal.divergence_tables import last_steps, side_by_side
 from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
+from course.terminal.progress import counted, reported
 from course.workloads.small_workload import make_workload
 from mini_vllm.seams.lineup import Impl, Lineup, parse_lineup, solutions_exist
 
@@ -40,7 +41,8 @@ def oracle(
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
     try:
-        found = search(seeds, requests, mine, reference)
+        with reported("Comparing") as report:
+            found = search(counted(seeds, "Comparing workloads", report), requests, mine, reference)
     except NotImplementedError as error:
         fail(cannot_compare(mine, error), 1)
     if found is None:
@@ -63,7 +65,8 @@ def oracle(
     if divergence.error is None:
         console.print(side_by_side(divergence))
     arrivals, config = make_workload(seed, requests), settings_for(seed)
-    culprits = find_culprit(arrivals, config, mine, reference)
+    with reported("Looking for the phase that causes it"):
+        culprits = find_culprit(arrivals, config, mine, reference)
     if culprits:
         names = " or ".join(str(number) for number in culprits)
         console.print(f"With the reference's phase {names} in place of yours the difference disappears.")

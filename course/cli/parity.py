@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from course.parity.verdict import Verdict, judge, require_complete
 from course.sandbox.explain import explain, place_in
-from course.terminal.console import fail, friendly, is_live, make_console, whose_code
+from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.differences import show_failure
 from course.terminal.learner_lineup import enumeration, lineup_to_run
 from course.terminal.options import LineupText
+from course.terminal.progress import counted, reported
 from mini_vllm.seams.lineup import Lineup, solutions_exist
 
 MOST_SHOWN = 3
@@ -43,7 +43,8 @@ def parity(
     paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
     scenarios = {path: load(path) for path in paths}
     everything = [scenario for path in paths for scenario in scenarios[path]]
-    verdicts = [judge(scenario, team) for scenario in watched(console, everything)]
+    with reported("Replaying") as report:
+        verdicts = [judge(scenario, team) for scenario in counted(everything, "Replaying traces", report)]
     console.print(summary(verdicts))
     print_out_of_scope(console, verdicts)
     failures = [verdict for verdict in verdicts if verdict.failed]
@@ -83,13 +84,6 @@ def load(path: Path) -> list[Scenario]:
     except ValueError as error:
         fail(str(error) if str(path) in str(error) else f"{path}: {error}", 2)
     return scenarios
-
-
-def watched(console: Console, scenarios: list[Scenario]) -> "list[Scenario]":
-    """Return the scenarios wrapped in a progress bar if the output is a terminal."""
-    if not is_live(console):
-        return scenarios
-    return track(scenarios, "Replaying", console=console, transient=True)  # type: ignore[return-value]
 
 
 def show_failures(console: Console, failures: list[Verdict], num_compared: int) -> None:

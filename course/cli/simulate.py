@@ -1,4 +1,4 @@
-"""`mini-vllm simulate`: a hundred thousand requests on a simulated GPU."""
+"""`mini-vllm simulate`: ten thousand requests on a simulated GPU."""
 
 import gc
 import json
@@ -9,8 +9,6 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from course.cli.simulation_report import conditions, latency_table, legend, sweep_table, totals
 from course.simulator.calibration import read_calibration
@@ -21,10 +19,11 @@ from course.simulator.policies import POLICIES
 from course.simulator.served import Slo
 from course.simulator.summary import Summary, summarize
 from course.simulator.workloads import WORKLOADS
-from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.engine_options import SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
+from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
 from mini_vllm.seams.lineup import Lineup
 
@@ -45,7 +44,7 @@ def simulate(
     gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100",
     model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B",
     num_gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1,
-    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 100_000,
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000,
     rate: Annotated[float | None, typer.Option(help="Requests per second. Default: about 70% of the capacity.")] = None,
     policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}.")] = "fcfs",
     slo_ttft: Annotated[float, typer.Option(help="SLO: seconds to the first token.")] = 1.0,
@@ -83,7 +82,7 @@ def simulate(
     if not as_json:
         console.print(whose_code(team), markup=False)
         console.print(conditions(base, setting), style=FAINT, markup=False)
-    results = run_all(experiments, team, slo, console)
+    results = run_all(experiments, team, slo)
     if as_json:
         records = [as_record(result, slo) for result in results]
         typer.echo(json.dumps({"sweep": setting, "values": values, "runs": records} if setting else records[0]))
@@ -96,22 +95,20 @@ def simulate(
         console.print(legend(slo), style=FAINT)
 
 
-def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo, console: Console) -> list[Result]:
-    """Run the experiments in order, with a progress bar on a terminal."""
-    counted = TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests")
-    columns = (TextColumn("Simulating"), BarColumn(), counted, TimeElapsedColumn(), TimeRemainingColumn())
+def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[Result]:
+    """Run the experiments in order and show the progress."""
     results, num_done = [], 0
-    with Progress(*columns, console=console, disable=not is_live(console), transient=True) as bar:
-        task = bar.add_task("", total=sum(experiment.num_requests for experiment in experiments))
+    total = sum(experiment.num_requests for experiment in experiments)
+    with reported("Drawing the requests") as report:
         for experiment in experiments:
-            on_progress = partial(_show_progress, bar, task, num_done)
+            on_progress = partial(_show_progress, report, num_done, total)
             results.append(run_one(experiment, lineup, slo, on_progress))
             num_done += experiment.num_requests
     return results
 
 
-def _show_progress(bar: Progress, task: TaskID, num_before: int, num_finished: int) -> None:
-    bar.update(task, completed=num_before + num_finished)
+def _show_progress(report: Report, num_before: int, total: int, num_finished: int) -> None:
+    report("Simulating requests", num_before + num_finished, total)
 
 
 def run_one(experiment: Experiment, lineup: Lineup, slo: Slo, on_progress: Callable[[int], None]) -> Result:

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from course.starter_status import unwritten_tasks
-from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.options import LineupText
+from course.terminal.progress import reported
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.terminal.step_view import FAINT
 from course.workloads.ablation import (
@@ -52,7 +52,7 @@ def stages(
     if real and whole.runner == "absent":
         raise ValueError("--real needs phase 6 in the lineup")
     console = make_console(stderr=as_json)
-    found, next_task = run_all(ablation_lineups(whole, 6 if real else 5), seed, console)
+    found, next_task = run_all(ablation_lineups(whole, 6 if real else 5), seed)
     if as_json:
         typer.echo(json.dumps(as_record(found, next_task, whole, seed)))
         return
@@ -67,15 +67,12 @@ def stages(
         console.print(f"{next_task}: not written yet. Write it next, then run this again.", markup=False)
 
 
-def run_all(lineups: list[Lineup], seed: int, console: Console) -> tuple[list[LineupResult], str | None]:
+def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str | None]:
     """Run the stages in order, up to the first phase that is not written; return them and its next task."""
     requests, found = ablation_requests(seed), []
-    for lineup in lineups:
+    for number, lineup in enumerate(lineups, start=1):
         try:
-            if is_live(console):
-                with console.status(f"Phases {name(lineup)} ..."):
-                    found.append(run_lineup(lineup, requests))
-            else:
+            with reported(f"Phases {name(lineup)} (run {number} of {len(lineups)})"):
                 found.append(run_lineup(lineup, requests))
         except NotImplementedError as error:
             phase = max(phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] != "absent")

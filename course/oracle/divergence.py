@@ -1,6 +1,6 @@
 """Run the same workload on two lineups: find their first different decision and the phase that causes it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
@@ -97,7 +97,7 @@ def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
     return Lineup(*impls)
 
 
-def search(seeds: Sequence[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
+def search(seeds: Iterable[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
     """Return the first seed whose workload shows a difference, with the difference."""
     for seed in seeds:
         divergence = first_divergence(make_workload(seed, num_requests), settings_for(seed), mine, reference)

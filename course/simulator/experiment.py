@@ -38,7 +38,7 @@ class Experiment:
     """
 
     workload: str = "chat"
-    num_requests: int = 100_000
+    num_requests: int = 10_000
     rate: float | None = None
     seed: int = 0
     gpu: str = "H100"

@@ -1,4 +1,4 @@
-"""A simulation as a few numbers, without its 100,000 requests."""
+"""A simulation as a few numbers, without its requests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
