@@ -62,7 +62,7 @@ def inter_token_latencies(served: Served) -> list[float]:
 def normalized_latencies(requests: Sequence[TimedRequest], served: Served) -> list[float]:
     """Return for each request the seconds from its arrival to its end, divided by its output tokens.
 
-    Who answers quickly but lets others wait is not quick by this figure. (Yu and others, Orca, 2022.)
+    A backend that delays some requests to answer others quickly does badly by this figure. (Yu and others, Orca, 2022.)
     """
     pairs = zip(requests, served.token_times, strict=False)
     return [(times[-1] - request.arrival_time) / len(times) for request, times in pairs]
@@ -75,11 +75,11 @@ def num_equal(one: Served, other: Served) -> tuple[int, int]:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: Served, name: str) -> None:
-    """Raise `RuntimeError` if a backend said fewer or more tokens than asked for: its figures would mean nothing."""
+    """Raise `RuntimeError` if a backend returned fewer or more tokens than requested: figures would mean nothing."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(
-                f"{name} said {len(tokens)} tokens to request {index} instead of {request.num_output_tokens}"
+                f"{name} returned {len(tokens)} tokens for request {index} instead of {request.num_output_tokens}"
             )
 
 

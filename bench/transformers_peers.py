@@ -42,7 +42,7 @@ class StaticBatches:
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
-        """Serve a round; a batch is made of whoever waits when the one before has ended."""
+        """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
         arrivals = Arrivals(requests)
         token_ids: list[list[int]] = []
         token_times: list[list[float]] = []

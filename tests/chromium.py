@@ -11,7 +11,7 @@ from course.browser.chromium import NoBrowserError, headless_chromium
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless Chromium. Without one the test is skipped and says why; with `REQUIRE_CHROMIUM` set it fails."""
+    """A headless Chromium. Without one the test is skipped with a reason; with `REQUIRE_CHROMIUM` set it fails."""
     try:
         with headless_chromium() as running:
             yield running

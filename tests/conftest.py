@@ -23,5 +23,5 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(autouse=True)
 def _no_lineup_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test says which lineup it means; what the shell says must not matter."""
+    """Remove `LAB_IMPL`: a test names its lineup, and the shell's setting must not matter."""
     monkeypatch.delenv("LAB_IMPL", raising=False)

@@ -13,7 +13,7 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
     if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
         raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
     if answered != expected:
-        raise RunnerError(f"the runner answered for {sorted(answered)}, asked were {sorted(expected)}")
+        raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
     for request_id, token_ids in runner_output.sampled_token_ids.items():
         if len(token_ids) != 1 or not 0 <= token_ids[0] < vocab_size:
             raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected one token id")

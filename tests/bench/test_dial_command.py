@@ -1,4 +1,4 @@
-"""How soon the chunking dial answers: every setting is asked; how long it took is not tested."""
+"""How soon the chunking dial answers: every setting is requested; how long it took is not tested."""
 
 import json
 
@@ -6,7 +6,7 @@ from bench.dial import BUDGETS, THRESHOLDS, WORKLOADS
 from tests.cli.conftest import Commands
 
 
-def test_every_setting_of_every_workload_is_asked(mini_vllm: Commands) -> None:
+def test_every_setting_of_every_workload_is_requested(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "dial", "--requests", "20", "--json").stdout)
     assert list(record) == list(WORKLOADS)
     assert {len(times) for times in record.values()} == {len(BUDGETS) * len(THRESHOLDS)}

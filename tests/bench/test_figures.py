@@ -50,7 +50,7 @@ def test_equal_requests_are_counted_over_those_that_both_served() -> None:
 
 
 def test_a_backend_with_too_few_tokens_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="peer said 2 tokens to request 0 instead of 3"):
+    with pytest.raises(RuntimeError, match="peer returned 2 tokens for request 0 instead of 3"):
         require_complete(REQUESTS, Served([[7, 8]], [[0.5, 1.0]], 1.0), "peer")
 
 
@@ -84,7 +84,7 @@ def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
     assert served.isdisjoint(tuple(request.prompt_token_ids[:16]) for request in warm_up)
 
 
-def test_everybody_has_room_for_all_requests_of_a_round() -> None:
+def test_every_backend_has_memory_for_all_requests_of_a_round() -> None:
     plan = Plan(embedded_model_path(), 1000, 64, 1, 1, ("mini-vllm",))
     assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)
     assert plan.settings().kv_cache_tokens >= max(room_needed(plan.all_at_once()[0]), room_needed(plan.stream(1.0)[0]))
@@ -138,8 +138,8 @@ def test_where_time_goes() -> None:
         "all": 10.0,
     }
     full = [{**step, "num_tokens": 1, "num_samples": 1, "num_context": 1, "num_attended": 1} for step in steps]
-    told = efficiency(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
-    assert told["overhead"]["share"] == pytest.approx(0.2)
+    measured = efficiency(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
+    assert measured["overhead"]["share"] == pytest.approx(0.2)
 
 
 def test_the_random_model_has_about_150_million_parameters(tmp_path: Path) -> None:

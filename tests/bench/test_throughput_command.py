@@ -112,7 +112,7 @@ raise SystemExit("out of memory")
 """
 
 
-def test_a_contender_that_breaks_off_later_costs_nobody_else_their_figures(
+def test_a_contender_that_breaks_off_later_leaves_the_other_figures_intact(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.py"

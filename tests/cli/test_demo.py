@@ -80,7 +80,7 @@ def test_the_block_map_shows_as_many_free_blocks_as_there_are(real: tuple[LLM, R
         assert row.count("▌") + row.count("·") == record["free_after_schedule"]
 
 
-def test_pictures_and_sentences_tell_what_happened(real: tuple[LLM, RunState]) -> None:
+def test_pictures_and_sentences_show_what_happened(real: tuple[LLM, RunState]) -> None:
     llm, state = real
     for record, picture, sentence in states(llm, state.info):
         assert sentence
@@ -170,7 +170,7 @@ def test_more_requests_than_letters() -> None:
 
 
 def test_the_answers_are_those_of_every_lineup_with_the_model(real: tuple[LLM, RunState]) -> None:
-    """A tight pool must not change a word: the same prompts with all the memory in the world."""
+    """A tight pool must not change a token: compare with the same prompts in a large pool."""
     llm, state = real
     plan = plan_demo(llm.lineup)
     roomy = open_llm(None, type(plan.config)(), llm.lineup)

@@ -9,42 +9,42 @@ from mini_vllm.llm import LLM
 from mini_vllm.seams.lineup import Lineup
 from tests.cli.conftest import Commands
 
-TOY = ("--lineup", "solution:1-5", "--fake-model")
+FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
 
 
 def test_one_prompt_is_streamed_and_names_the_fake_model(mini_vllm: Commands) -> None:
-    result = mini_vllm("generate", "hello", "--max-tokens", 12, *TOY)
+    result = mini_vllm("generate", "hello", "--max-tokens", 12, *FAKE_MODEL)
     assert len(result.stdout.rstrip("\n")) == 12
     assert "the fake model generates" in result.stderr
 
 
 def test_streaming_and_collecting_give_the_same_text(mini_vllm: Commands) -> None:
-    streamed = mini_vllm("generate", "hello", "--max-tokens", 30, *TOY).stdout.rstrip("\n")
-    record = json.loads(mini_vllm("generate", "hello", "--max-tokens", 30, "--json", *TOY).stdout)
+    streamed = mini_vllm("generate", "hello", "--max-tokens", 30, *FAKE_MODEL).stdout.rstrip("\n")
+    record = json.loads(mini_vllm("generate", "hello", "--max-tokens", 30, "--json", *FAKE_MODEL).stdout)
     assert record["text"] == streamed
     assert record["finish_reason"] == "length"
     assert record["num_output_tokens"] == 30
 
 
 def test_several_prompts_are_numbered(mini_vllm: Commands) -> None:
-    shown = mini_vllm("generate", "one", "two", "--max-tokens", 4, *TOY).stdout
+    shown = mini_vllm("generate", "one", "two", "--max-tokens", 4, *FAKE_MODEL).stdout
     assert "[1] one" in shown
     assert "[2] two" in shown
 
 
 def test_json_has_one_line_per_prompt(mini_vllm: Commands) -> None:
-    lines = mini_vllm("generate", "a", "b", "c", "--json", "--max-tokens", 4, *TOY).stdout.splitlines()
+    lines = mini_vllm("generate", "a", "b", "c", "--json", "--max-tokens", 4, *FAKE_MODEL).stdout.splitlines()
     assert [json.loads(line)["prompt"] for line in lines] == ["a", "b", "c"]
 
 
 def test_without_the_chat_template_the_prompt_is_shorter(mini_vllm: Commands) -> None:
-    record = json.loads(mini_vllm("generate", "abc", "--no-chat", "--json", *TOY).stdout)
+    record = json.loads(mini_vllm("generate", "abc", "--no-chat", "--json", *FAKE_MODEL).stdout)
     assert record["num_prompt_tokens"] == 3
 
 
 def test_stop_ends_the_text(mini_vllm: Commands) -> None:
-    text = json.loads(mini_vllm("generate", "abc", "--json", *TOY).stdout)["text"]
-    record = json.loads(mini_vllm("generate", "abc", "--json", "--stop", text[5:8], *TOY).stdout)
+    text = json.loads(mini_vllm("generate", "abc", "--json", *FAKE_MODEL).stdout)["text"]
+    record = json.loads(mini_vllm("generate", "abc", "--json", "--stop", text[5:8], *FAKE_MODEL).stdout)
     assert record["stop_reason"] == text[5:8]
     assert record["text"] == text[: text.index(text[5:8])]
 
@@ -73,7 +73,7 @@ def test_switches_reach_the_engine(
         return open_llm(model, config, lineup, dense=dense)
 
     monkeypatch.setattr(generate, "open_llm", watched)
-    mini_vllm("generate", "hello", "--max-tokens", 2, option, *TOY)
+    mini_vllm("generate", "hello", "--max-tokens", 2, option, *FAKE_MODEL)
     assert [getattr(config, setting) for config in configs] == [value]
 
 
@@ -93,7 +93,7 @@ def test_switches_reach_the_engine(
     ],
 )
 def test_bad_settings_are_named_and_exit_with_2(mini_vllm: Commands, options: list[str], named: str) -> None:
-    result = mini_vllm("generate", "hello", *TOY, *options, exit_code=2)
+    result = mini_vllm("generate", "hello", *FAKE_MODEL, *options, exit_code=2)
     assert named in result.stderr
     assert "Traceback" not in result.output
 

@@ -1,4 +1,4 @@
-"""`mini-vllm judge`: what it writes and what it says. What is right is in `tests/judge`."""
+"""`mini-vllm judge`: its files and its output. Its verdicts are tested in `tests/judge`."""
 
 import csv
 import json
@@ -58,9 +58,9 @@ def test_the_first_differing_step_is_shown(mini_vllm: Commands, tmp_path: Path) 
 
 def test_without_a_jail_it_refuses(mini_vllm: Commands, handed_in: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    told = mini_vllm("judge", *handed_in, exit_code=2).stderr
-    assert "bubblewrap (bwrap) is not installed" in told
-    assert "--no-jail" in told
+    message = mini_vllm("judge", *handed_in, exit_code=2).stderr
+    assert "bubblewrap (bwrap) is not installed" in message
+    assert "--no-jail" in message
 
 
 @pytest.mark.parametrize("options", [["--phase", "7"], ["--json", "/no/folder/x.json"]])

@@ -1,4 +1,4 @@
-"""`mini-vllm oracle`: exit codes and what it says."""
+"""`mini-vllm oracle`: exit codes and output."""
 
 import pytest
 

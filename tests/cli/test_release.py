@@ -1,4 +1,4 @@
-"""`mini-vllm release`: what it says. What it writes is in `tests/course/test_release.py`."""
+"""`mini-vllm release`: its output. Its files are tested in `tests/course/test_release.py`."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ import pytest
 from tests.cli.conftest import Commands
 
 
-def test_the_command_says_what_it_wrote(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_reports_what_it_wrote(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     edition = {"AGENTS.md": b"rules", "labs/a.py": b"x", "labs/b.py": b"y"}
     monkeypatch.setattr("classroom.cli.release.untracked_code", list)
     monkeypatch.setattr("classroom.cli.release.compose", lambda: edition)

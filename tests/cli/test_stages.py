@@ -35,7 +35,7 @@ def test_the_table_has_a_row_and_a_sentence_per_stage(
     for phases in ("1", "1-2", "1-3", "1-4", "1-5"):
         assert sum(line.split()[:1] == [phases] for line in lines) == 2, shown
     stalled = next(line for line in lines if line.split()[:1] == ["1-2"]).split()
-    assert stalled[-4:] == ["-"] * 4, "latencies of those who were served would look better than they are"
+    assert stalled[-4:] == ["-"] * 4, "latencies of the served requests alone would look too good"
     assert "requests stall." in " ".join(shown.split())
     assert "a whole prompt, because before phase 5 prompts are not chunked" in " ".join(shown.split())
 
@@ -69,7 +69,7 @@ def use_phase_1(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(starter, function.__name__, function)
 
 
-def test_a_phase_that_changes_an_answer_is_told(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_that_changes_an_output_is_named(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     class Backwards(PagedKVCacheManager):
         def block_ids(self, request_id: str) -> list[int]:
             return super().block_ids(request_id)[:1] * len(super().block_ids(request_id))
@@ -83,12 +83,12 @@ def test_real_needs_phase_6(mini_vllm: Commands) -> None:
     assert "phase 6" in mini_vllm("stages", "--real", "--lineup", "solution:1-5", exit_code=2).stderr
 
 
-def test_phase_6_is_told_by_its_decisions(found: list[LineupResult]) -> None:
+def test_phase_6_is_described_by_its_decisions(found: list[LineupResult]) -> None:
     fake = found[-1]
-    spoken = LineupResult(
+    real = LineupResult(
         parse_lineup("solution"), fake.num_requests, decisions=list(fake.decisions), num_steps=fake.num_steps
     )
-    assert f"Not one decision differs in {fake.num_steps} steps" in describe(spoken, fake, fake)
-    spoken.decisions[4] = ()
-    assert "differ from step 4 on" in describe(spoken, fake, fake)
+    assert f"Not one decision differs in {fake.num_steps} steps" in describe(real, fake, fake)
+    real.decisions[4] = ()
+    assert "differ from step 4 on" in describe(real, fake, fake)
     assert sentences([fake], mentions_phase_6=True).row_count == 1

@@ -52,8 +52,8 @@ def test_steps_cuts_the_table_but_not_its_memory(mini_vllm: Commands) -> None:
 def test_the_last_line_adds_up_all_steps(mini_vllm: Commands) -> None:
     file = PUBLIC_TRACES / "named.jsonl"
     options = ("--read", file, "--name", "preempted_hits_its_own_blocks", "--steps", "9")
-    said = " ".join(mini_vllm("trace", *options).output.split())
-    assert said.endswith(
+    printed = " ".join(mini_vllm("trace", *options).output.split())
+    assert printed.endswith(
         "All 13 steps: 44 tokens computed, at most 24 in a step, 12 found in the cache; "
         "preemptions: 1; blocks evicted: 3."
     )
@@ -69,7 +69,7 @@ def test_recorded_scenarios_are_read_by_name(mini_vllm: Commands) -> None:
     shown = mini_vllm("trace", "--read", file, "--name", "priority_victim_leaves_uncomputed_cached_blocks").output
     assert "L for A (-8)" in shown
     assert "--name" in mini_vllm("trace", "--read", file, exit_code=2).stderr
-    assert "no scenario" in mini_vllm("trace", "--read", file, "--name", "nobody", exit_code=2).stderr
+    assert "no scenario" in mini_vllm("trace", "--read", file, "--name", "no-such-scenario", exit_code=2).stderr
 
 
 @pytest.mark.parametrize("content", ["", "{}\n", "[1]\n", "not json\n", '{"token_budget": 4}\n'])
@@ -88,7 +88,7 @@ def test_the_budget_travels_with_the_file(mini_vllm: Commands, tmp_path: Path) -
     assert read_trace(tmp_path / "t.jsonl")[1] == 17
 
 
-def test_settings_that_serve_nobody_are_explained(mini_vllm: Commands) -> None:
+def test_settings_that_can_serve_no_request_are_explained(mini_vllm: Commands) -> None:
     assert "would wait forever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
     result = mini_vllm("trace", "--scheduling-policy", "priority", "--lineup", "solution:1-2", exit_code=2)
     assert "phase 3" in result.stderr
@@ -96,7 +96,7 @@ def test_settings_that_serve_nobody_are_explained(mini_vllm: Commands) -> None:
 
 @pytest.fixture
 def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a preempted request wait behind everybody, as no FCFS engine may."""
+    """Queue a preempted request behind all others, which no FCFS engine may do."""
     monkeypatch.setattr(FCFSRequestQueue, "prepend_request", FCFSRequestQueue.add_request)
 
 

@@ -1,4 +1,4 @@
-"""What the released handouts, notebooks and rules tell a learner to type, to open and to read."""
+"""The commands, files and links that the released handouts, notebooks and rules give to a learner."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""One list of dependencies: conda's file and the pins say what `pyproject.toml` says."""
+"""One list of dependencies: conda's file and the pins agree with `pyproject.toml`."""
 
 import re
 import tomllib

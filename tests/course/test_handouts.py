@@ -31,12 +31,12 @@ CHECKS = checks()
 
 
 @pytest.mark.parametrize(("place", "expression", "before"), CHECKS, ids=[place for place, _, _ in CHECKS])
-def test_what_the_handout_says_is_so(place: str, expression: str, before: str) -> None:
+def test_every_claim_of_the_handouts_holds(place: str, expression: str, before: str) -> None:
     assert eval(expression, dict(namespace(place))) is True, f"{place}: {expression}"
     for number in numbers_claimed(expression):
         digits = re.search(rf"(?<![\d.,]){number:,}(?!\d)|(?<![\d.,]){number}(?!\d)", before)
         word = number < len(WORDS) and WORDS[number] in before.lower()
-        assert digits or word, f"{place} checks {number}, but the text before does not say it"
+        assert digits or word, f"{place} checks {number}, but the text before does not state it"
 
 
 def namespace(place: str) -> dict[str, object]:

@@ -79,7 +79,7 @@ def test_its_title_counts_its_lines(path: Path) -> None:
     assert text.startswith(f'"""A vLLM in {len(text.splitlines()):,} lines')
 
 
-def test_a_name_that_two_parts_define_and_a_name_that_is_gone_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_two_definitions_or_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = (Section("mini_vllm/core/cdiv.py"), Section("mini_vllm/core/cdiv.py"))
     with pytest.raises(ValueError, match="defined by several parts: cdiv"):
         composed.require_unique([composed.Part(section) for section in twice])

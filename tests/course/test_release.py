@@ -1,4 +1,4 @@
-"""`mini-vllm release`: nothing of the solutions goes out, and what it refuses."""
+"""`mini-vllm release`: no line of the solutions is released, and the refusals."""
 
 import json
 import shutil
@@ -98,14 +98,14 @@ def test_a_solved_starter_is_refused(teacher: Path) -> None:
         compose(teacher)
 
 
-def test_a_solution_that_lies_around_is_refused(teacher: Path) -> None:
+def test_a_stray_copy_of_a_solution_is_refused(teacher: Path) -> None:
     shutil.copy(solution_path(3), teacher / "labs" / "phase3_preemption" / "my_try.txt")
     with pytest.raises(ReleaseError, match=r"labs/phase3_preemption/my_try\.txt"):
         compose(teacher)
 
 
 def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
-    assert untracked_code(learner) == [], "no git, nothing to say"
+    assert untracked_code(learner) == [], "no git, so no warning"
     subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
     subprocess.run(["git", "add", "."], cwd=learner, check=True)
     (learner / "labs" / "mine.py").write_text("x = 1\n")

@@ -33,8 +33,10 @@ def test_the_frame_imports_there_and_the_lineup_is_yours(student: Path) -> None:
             {"LAB_IMPL": lab_impl} if lab_impl else {}
         )
         command = [sys.executable, "-c", program]
-        said = subprocess.run(command, cwd=student, env=environment, capture_output=True, text=True, check=True).stdout
-        assert said.split() == [str(student / "mini_vllm" / "__init__.py"), "starter"]
+        printed = subprocess.run(
+            command, cwd=student, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        assert printed.split() == [str(student / "mini_vllm" / "__init__.py"), "starter"]
 
 
 def test_graded_tests_fail_with_our_error_only(student: Path, tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_graded_tests_fail_with_our_error_only(student: Path, tmp_path: Path) ->
         assert re.match(r"NotImplementedError: Phase \d, tasks? \d", failure.get("message") or ""), case.attrib
 
 
-def test_the_demo_says_what_is_missing(student: Path) -> None:
+def test_the_demo_names_what_is_missing(student: Path) -> None:
     done = run(student, "course", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert "phase 1, the scheduler, is not written" in done.stdout
@@ -57,7 +59,7 @@ def test_the_demo_says_what_is_missing(student: Path) -> None:
     assert "pytest labs/phase1_scheduler_step -m task1_1" in done.stdout
 
 
-def test_who_has_not_activated_the_environment_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_inactive_environment_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("mini-vllm", "python"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -67,13 +69,13 @@ def test_who_has_not_activated_the_environment_is_told(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("command", ["trace", "generate hello", "parity", "bench scheduler", "bench scheduler --json"])
-def test_what_cannot_run_yet_says_what_comes_first(student: Path, command: str) -> None:
+def test_commands_that_cannot_run_yet_name_the_first_task(student: Path, command: str) -> None:
     done = run(student, "course", *command.split())
     assert done.returncode == 1
-    said = done.stderr if command in ("generate hello", "bench scheduler --json") else done.stdout
-    assert "Nothing can run yet" in said
-    assert "next is Phase 1, task 1: clamp" in said
-    assert "mini-vllm trace --read labs/observed/all_phases.jsonl" in said
+    printed = done.stderr if command in ("generate hello", "bench scheduler --json") else done.stdout
+    assert "Nothing can run yet" in printed
+    assert "next is Phase 1, task 1: clamp" in printed
+    assert "mini-vllm trace --read labs/observed/all_phases.jsonl" in printed
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -84,7 +86,7 @@ def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
     assert "pytest labs/phase1_scheduler_step -m task1_1" in done.stdout
 
 
-def test_what_needs_the_reference_is_not_offered_and_says_why(student: Path) -> None:
+def test_commands_that_need_the_reference_are_hidden_and_refused_with_a_reason(student: Path) -> None:
     shown = run(student, "course", "--help").stdout
     assert "parity" in shown
     assert not re.search(r"\b(oracle|release|solution)\b", shown)
@@ -96,7 +98,7 @@ def test_what_needs_the_reference_is_not_offered_and_says_why(student: Path) -> 
         assert "No such command" in run(student, "course", command).stderr
 
 
-def test_info_says_what_is_written(learner: Path) -> None:
+def test_info_lists_the_written_phases(learner: Path) -> None:
     shutil.copy(solution_path(1), starter_path(1, learner))
     shown = " ".join(run(learner, "course", "info").stdout.split())
     assert "commands run starter:1, tests grade all six phases" in shown

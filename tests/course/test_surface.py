@@ -42,7 +42,7 @@ def test_every_public_thing_is_annotated_and_described(phase: int) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         bare = [a.arg for a in arguments if a.annotation is None and a.arg != "self"]
         assert not bare, f"{node.name}: no annotation for {bare}"
-        assert node.returns is not None, f"{node.name} does not say what it returns"
+        assert node.returns is not None, f"{node.name} has no return annotation"
         if not node.name.startswith("__"):
             assert ast.get_docstring(node), f"{node.name} has no docstring"
 

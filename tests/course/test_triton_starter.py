@@ -58,7 +58,7 @@ def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="triton is installed")
-def test_without_triton_the_reason_is_told(tmp_path: Path) -> None:
+def test_without_triton_the_reason_is_printed(tmp_path: Path) -> None:
     (case,) = run("starter", tmp_path / "report.xml")
     skipped = case.find("skipped")
     assert skipped is not None

@@ -1,4 +1,4 @@
-"""A learner who has written nothing yet: no test passes, none breaks, each says which phase is to be written."""
+"""A learner who has written nothing yet: no test passes, none crashes, and each names the phase to write."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def complaint(case: ElementTree.Element, phase: str) -> str | None:
     return None
 
 
-def test_every_graded_test_fails_and_says_which_task_of_its_own_phase_is_to_be_written(tmp_path: Path) -> None:
+def test_every_graded_test_fails_and_names_a_task_of_its_own_phase(tmp_path: Path) -> None:
     complaints, num_tests = {}, Counter[str]()
     for case in graded_cases(tmp_path / "report.xml"):
         place = re.match(r"labs\.phase(\d)_", case.get("classname") or "")

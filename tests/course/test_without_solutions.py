@@ -15,7 +15,7 @@ import json
 from mini_vllm import EngineConfig, LLM, parse_lineup
 from mini_vllm.seams.lineup import Lineup, default_lineup_text, lineup_from_env, solutions_exist
 
-def said(action):
+def outcome(action):
     try:
         return ["nothing", str(action())]
     except Exception as error:
@@ -26,18 +26,18 @@ print(json.dumps({
     "default": default_lineup_text(),
     "exist": solutions_exist(),
     "from_env": str(lineup_from_env()),
-    "starter": said(lambda: parse_lineup("starter")),
-    "solution": said(lambda: parse_lineup("solution")),
-    "mixed": said(lambda: parse_lineup("starter:1-3,solution:4")),
-    "build": said(lambda: LLM(config=config, lineup=parse_lineup("starter:1-5"))),
-    "phase 1": said(lambda: LLM(config=config, lineup=parse_lineup("starter:1")).generate("hello")),
+    "starter": outcome(lambda: parse_lineup("starter")),
+    "solution": outcome(lambda: parse_lineup("solution")),
+    "mixed": outcome(lambda: parse_lineup("starter:1-3,solution:4")),
+    "build": outcome(lambda: LLM(config=config, lineup=parse_lineup("starter:1-5"))),
+    "phase 1": outcome(lambda: LLM(config=config, lineup=parse_lineup("starter:1")).generate("hello")),
 }))
 """
 
 
 @pytest.fixture(params=["no folder", "a folder with nothing but compiled files"])
 def student_edition(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """What the program says in a checkout without solutions, on a Python without site-packages.
+    """The program's output in a checkout without solutions, on a Python without site-packages.
 
     `-S` keeps an installed mini-vLLM, with its own solutions, out of sight. Git leaves the folder with its
     compiled files behind when it removes the sources.
@@ -61,7 +61,7 @@ def test_the_default_is_the_learners_own_code(student_edition: dict[str, Any]) -
     assert student_edition["starter"] == ["nothing", "starter"]
 
 
-def test_an_untouched_engine_says_which_task_is_to_be_written(student_edition: dict[str, Any]) -> None:
+def test_an_untouched_engine_names_the_task_to_write(student_edition: dict[str, Any]) -> None:
     kind, message = student_edition["build"]
     assert kind == "NotImplementedError"
     assert message.startswith("Phase ")

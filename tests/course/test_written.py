@@ -53,7 +53,7 @@ def test_a_phase_with_an_unwritten_task_is_not_written(checkout: Path, phase: in
     assert unwritten_tasks(phase, checkout) == [f"Phase {phase}, task 2: f"]
 
 
-def test_what_is_written_runs_as_far_as_it_can_work_together(checkout: Path) -> None:
+def test_written_phases_run_as_far_as_they_work_together(checkout: Path) -> None:
     def unwrite(phase: int) -> str:
         write_starter(checkout, phase, f'def f():\n    raise NotImplementedError("Phase {phase}, task 1: f")\n')
         return str(written_lineup(checkout))
@@ -94,7 +94,7 @@ def test_a_function_that_can_still_raise_is_unwritten(checkout: Path, body: str)
         "raise NotImplementedError('not one of ours')",
     ],
 )
-def test_what_stands_behind_a_return_or_is_not_ours_does_not_count(checkout: Path, body: str) -> None:
+def test_code_after_a_return_or_not_ours_does_not_count(checkout: Path, body: str) -> None:
     write_starter(checkout, 1, f"def f(x):\n    {body}\n")
     assert unwritten_tasks(1, checkout) == []
     assert touched_functions(1, checkout) == ["f"]

@@ -1,4 +1,4 @@
-"""Every kind of request that must be refused, and what the refusal must say."""
+"""Every kind of request that must be refused, and the error message expected for it."""
 
 import math
 import re
@@ -43,7 +43,7 @@ BAD_REQUESTS: dict[str, BadRequest] = {
     "prompt too long": BadRequest(
         r"the prompt has (\d+) tokens, but at most max_model_len - 1 = (\d+)", prompt=too_long
     ),
-    "no tokens wanted": BadRequest("max_tokens must be an integer of at least 1, got 0", SamplingParams(max_tokens=0)),
+    "no output tokens": BadRequest("max_tokens must be an integer of at least 1, got 0", SamplingParams(max_tokens=0)),
     "negative max_tokens": BadRequest(
         "max_tokens must be an integer of at least 1, got -4", SamplingParams(max_tokens=-4)
     ),
@@ -73,7 +73,7 @@ BAD_REQUESTS: dict[str, BadRequest] = {
 
 
 def add_bad(engine: LLMEngine, kind: str, known_id: str | None = None) -> str:
-    """Add the bad request, or a good one under `known_id` that is taken; return the refusal."""
+    """Add the bad request, or a good one under the id `known_id`, which is in use; return the error."""
     bad = BAD_REQUESTS[kind]
     if known_id is not None:
         _refused(

@@ -1,4 +1,4 @@
-"""An exception at any line of the engine or of the reference, as Ctrl-C or a full memory raises it."""
+"""Raise an exception at any line of the engine or the reference, as Ctrl-C or a lack of memory would."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ WATCHED = (str(ROOT / "mini_vllm"), str(ROOT / "solutions"))
 
 
 class Interruption:
-    """Where the exception was raised: `function:line`, empty while it was not."""
+    """Where the exception was raised: `function:line`, empty until then."""
 
     place = ""
 

@@ -1,4 +1,4 @@
-"""A random user of a random engine: it adds, aborts, steps, interrupts, and checks every output."""
+"""A Hypothesis state machine: it adds and aborts requests, steps and interrupts the engine, and checks all outputs."""
 
 from contextlib import suppress
 from typing import Any
@@ -32,7 +32,7 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """What a request has said when it ends must be what it says alone; nothing may be lost on the way."""
+    """Each request must end with the output that it has when it runs alone; no block or request may be lost."""
 
     @initialize(config=configs(), record=st.booleans())
     def start(self, config: EngineConfig, record: bool) -> None:
@@ -72,7 +72,7 @@ class EngineMachine(RuleBasedStateMachine):
         priorities: tuple[int, ...],
         together: bool,
     ) -> None:
-        """Add one request, or several alike of which the later ones are more urgent, at once or step by step."""
+        """Add one request, or several with growing prompts and urgency, all in one step or one per step."""
         prompt = [*PREFIXES[prefix][:shared], *[letter] * own][: self.max_model_len - 1] or [letter]
         params = SamplingParams(max_tokens=max_tokens, **stop)
         for priority in priorities:
@@ -91,7 +91,7 @@ class EngineMachine(RuleBasedStateMachine):
     def add_something_bad(self, kind: str) -> None:
         before = snapshot(self.engine)
         add_bad(self.engine, kind, known_id=next(iter(self.engine.processor.states), None))
-        require(snapshot(self.engine) == before, f"the refused request ({kind}) left a trace")
+        require(snapshot(self.engine) == before, f"the refused request ({kind}) changed the engine")
 
     @rule(place=st.sampled_from(PLACES), pick=st.integers(0, MAX_LIVE))
     def abort(self, place: str, pick: int) -> None:
@@ -110,7 +110,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         assert output is not None
         self._receive([output])
-        reason = output.outputs[0].finish_reason  # "stop": an interrupted step had not looked for the stop string yet
+        reason = output.outputs[0].finish_reason  # "stop": the interrupted step had not checked for the stop string yet
         require(reason in ("abort", "stop"), f"{request_id} was aborted: {output}")
         require(self.engine.abort_request(request_id) is None, "a second abort is no abort")
 
@@ -145,7 +145,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.scheduler.requests)
     @rule(fault=st.sampled_from([None, "before", "half", "after"]), pick=st.integers(0, MAX_LIVE))
     def abort_in_flight(self, fault: Fault | None, pick: int) -> None:
-        """Abort a request while the forward pass runs, which may fail then: nothing uncomputed stays cached."""
+        """Abort a request during a forward pass that may fail: no uncomputed block stays in the prefix cache."""
         requests = list(self.engine.scheduler.requests)
         request_id = requests[pick % len(requests)]
 
@@ -171,7 +171,7 @@ class EngineMachine(RuleBasedStateMachine):
         pause=st.integers(0, 3),
     )
     def interrupt_a_step(self, line: int, since: str, error: type[BaseException], pause: int) -> None:
-        """Raise at any line of a step: planning, running, updating, answering. Nothing may be lost or said twice."""
+        """Raise at any line of a step: planning, running, updating, output. No token may be lost or emitted twice."""
         for _ in range(pause):
             self._step()
         outputs: list[RequestOutput] = []
@@ -182,7 +182,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.scheduler.requests)
     @rule(line=st.integers(1, 80), error=st.sampled_from(INTERRUPTS), pick=st.integers(0, MAX_LIVE))
     def interrupt_an_abort(self, line: int, error: type[BaseException], pick: int) -> None:
-        """The request is aborted or it is not; if it is, its last output comes with the next step."""
+        """The request is either aborted or untouched; if aborted, the next step returns its last output."""
         requests = list(self.engine.scheduler.requests)
         request_id, output = requests[pick % len(requests)], None
         with suppress(error), interrupted_at(line, error("injected")):
@@ -191,7 +191,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(line=st.integers(1, 80), error=st.sampled_from(INTERRUPTS), letter=st.integers(0, 2))
     def interrupt_an_arrival(self, line: int, error: type[BaseException], letter: int) -> None:
-        """The request is added, or the engine does not know it."""
+        """The request is either added in full or unknown to the engine."""
         request_id, prompt, params = f"r{len(self.expected)}", [letter] * 3, SamplingParams(max_tokens=2)
         if self._can_never_fit(prompt, 2):
             return
@@ -239,7 +239,7 @@ class EngineMachine(RuleBasedStateMachine):
             require("blocks" in str(error), f"refused for another reason: {error}")
         else:
             require(False, "accepted a request that can never fit the pool")
-        require(snapshot(self.engine) == before, "the refused request left a trace")
+        require(snapshot(self.engine) == before, "the refused request changed the engine")
 
     def _waiting_stands_in_order(self) -> None:
         waiting = list(self.engine.scheduler.waiting)
@@ -273,7 +273,7 @@ class EngineMachine(RuleBasedStateMachine):
                 self.ended.append(request_id)
             if completion.finish_reason in ("stop", "length"):
                 ours = Expected(completion.token_ids, completion.text, completion.finish_reason, completion.stop_reason)
-                require(ours == expected, f"{request_id} said {ours}, expected {expected}")
+                require(ours == expected, f"{request_id} returned {ours}, expected {expected}")
             elif completion.finish_reason in ("abort", "error"):
                 text = ByteTokenizer().decode(completion.token_ids)
-                require(completion.text == text, f"{request_id}: {completion.text!r} shown of {text!r}")
+                require(completion.text == text, f"{request_id}: {completion.text!r} emitted of {text!r}")

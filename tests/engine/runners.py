@@ -1,4 +1,4 @@
-"""Runners around the toy: one that writes down what it was asked, and one that fails on demand."""
+"""Wrappers of the fake model: one records every batch, one fails on demand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ GARBAGE = -7
 
 @dataclass(frozen=True)
 class Row:
-    """One request's share of one step, as the runner was asked for it."""
+    """One request's row of a batch, as the runner received it."""
 
     request_id: str
     num_computed_tokens: int
@@ -37,7 +37,7 @@ class Row:
 
 
 class SpyRunner:
-    """Passes every batch on and keeps a copy of what it said."""
+    """Forwards every batch to the runner and keeps a copy of its rows."""
 
     def __init__(self, inner: ModelRunner) -> None:
         self.inner = inner
@@ -64,7 +64,7 @@ class SpyRunner:
 
     @property
     def num_chunks(self) -> int:
-        """Rows that computed something and sampled nothing."""
+        """Rows that computed tokens without sampling one."""
         return sum(not row.needs_token for batch in self.batches for row in batch)
 
     @property
@@ -73,7 +73,7 @@ class SpyRunner:
 
 
 class FaultyRunner:
-    """A toy that fails once when `fault` is set; `fired` says on whom, None if there was nothing to spoil."""
+    """A fake model that fails once after `fault` is set. `fired` is the id of the affected request, or None."""
 
     def __init__(self, inner: FakeModelRunner, ref_counts: Callable[[], dict[int, int]]) -> None:
         self.inner = inner
@@ -98,7 +98,7 @@ class FaultyRunner:
         return self._spoiled(batch, output, fault)
 
     def _scribble(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Leave garbage in every slot that this step was to fill, as far as no other request shares its block."""
+        """Write garbage to every slot that this step was to fill, except in blocks shared with another request."""
         for row in batch:
             first = row.num_computed_tokens
             for position in range(first, first + row.num_scheduled_tokens):
@@ -109,8 +109,8 @@ class FaultyRunner:
     def _spoiled(self, batch: Sequence[ScheduledRequest], output: ModelRunnerOutput, fault: Fault) -> ModelRunnerOutput:
         answers = dict(output.sampled_token_ids)
         if fault == "extra":
-            self.fired = "nobody"
-            return ModelRunnerOutput({**answers, "nobody": [1]})
+            self.fired = "no-such-request"
+            return ModelRunnerOutput({**answers, "no-such-request": [1]})
         if not answers:
             return output
         self.fired = next(reversed(answers))
@@ -127,14 +127,14 @@ class FaultyRunner:
 
 
 def install_spy(engine: LLMEngine) -> SpyRunner:
-    """Put a spy before the engine's runner and return it."""
+    """Wrap the engine's runner in a spy and return the spy."""
     spy = SpyRunner(engine.runner)
     engine.runner = spy
     return spy
 
 
 def install_faults(engine: LLMEngine) -> FaultyRunner:
-    """Put a runner that can fail before the engine's toy and return it."""
+    """Wrap the engine's fake model in a runner that can fail, and return the wrapper."""
     assert isinstance(engine.runner, FakeModelRunner)
     faulty = FaultyRunner(engine.runner, lambda: engine.scheduler.kv.ref_counts())
     engine.runner = faulty

@@ -1,4 +1,4 @@
-"""The whole state of an engine as plain values: to show that something changed nothing, and what memory holds."""
+"""The whole state of an engine as plain values, to compare before and after, and the contents of its cache."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
 
 def snapshot(engine: LLMEngine) -> dict[str, Any]:
-    """Return a deep copy of everything that a refused request must leave alone."""
+    """Return a deep copy of all state that a refused request must not change."""
     scheduler, kv = engine.scheduler, engine.scheduler.kv
     return {
         "running": [request.request_id for request in scheduler.running],
@@ -41,7 +41,7 @@ def _request(request: Request) -> tuple[Any, ...]:
 
 
 class MemoryCheck:
-    """Compares what the toy's slots hold with what the engine believes they hold."""
+    """Compares the fake model's slots with the tokens that the engine counts as computed."""
 
     def __init__(self, engine: LLMEngine, runner: FakeModelRunner) -> None:
         self.engine = engine
@@ -49,7 +49,7 @@ class MemoryCheck:
         self.tokens_of_hash: dict[bytes, list[int]] = {}
 
     def note_hashes(self) -> None:
-        """Remember what each block hash stands for; to be called while a step runs, when all are known."""
+        """Remember the tokens behind each block hash. Call it during a step, when all of them are known."""
         size = self.runner.block_size
         for request in self.engine.scheduler.requests.values():
             for index, block_hash in enumerate(request.block_hashes):

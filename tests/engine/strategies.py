@@ -1,4 +1,4 @@
-"""Random engines, small enough that memory is always short."""
+"""Random engine configs, small enough that memory is always short."""
 
 from hypothesis import strategies as st
 

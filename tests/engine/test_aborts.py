@@ -1,4 +1,4 @@
-"""An abort keeps what was said and gives back everything else, whatever the request is doing."""
+"""An abort keeps the tokens generated so far and frees everything else, in every state of a request."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.engine.workloads import drain, expect, make_engine, small_config
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_abort_while_the_forward_pass_runs_leaves_nothing_uncomputed_in_the_cache(fails: bool) -> None:
+def test_an_abort_during_the_forward_pass_leaves_no_uncomputed_block_in_the_cache(fails: bool) -> None:
     engine = make_engine(small_config())
     faulty = install_faults(engine)
     spy = SpyRunner(faulty)
@@ -30,7 +30,7 @@ def test_an_abort_while_the_forward_pass_runs_leaves_nothing_uncomputed_in_the_c
     assert drain(engine)["next"].outputs[0].token_ids == expect(prompt, SamplingParams(max_tokens=4)).token_ids
 
 
-def test_unusable_logits_of_a_request_that_was_aborted_meanwhile_hurt_nobody() -> None:
+def test_unusable_logits_of_an_aborted_request_affect_no_other_request() -> None:
     engine = make_engine(small_config())
     faulty = install_faults(engine)
     spy = SpyRunner(faulty)
@@ -46,7 +46,7 @@ def test_unusable_logits_of_a_request_that_was_aborted_meanwhile_hurt_nobody() -
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("state", ["waiting", "mid-prefill", "running", "preempted"])
-def test_an_abort_keeps_what_was_said_whatever_the_state(state: str, policy: str) -> None:
+def test_an_abort_keeps_the_generated_tokens_in_every_state(state: str, policy: str) -> None:
     settings = {"num_gpu_blocks": 8, "max_num_batched_tokens": 10, "max_num_seqs": 3}
     engine = make_engine(small_config(policy=policy, **settings))
     prompt, params = list(range(14)), SamplingParams(max_tokens=10)
@@ -61,14 +61,14 @@ def test_an_abort_keeps_what_was_said_whatever_the_state(state: str, policy: str
     victim = "first" if state == "mid-prefill" else "second"
     while state_of(victim) != state:
         engine.step()
-    said = engine.scheduler.requests[victim].output_token_ids
+    generated = engine.scheduler.requests[victim].output_token_ids
     output = engine.abort_request(victim)
     assert output is not None
     truth = expect(prompt if victim == "first" else [*prompt[:5], 77], params)
     assert (output.finished, output.outputs[0].finish_reason) == (True, "abort")
-    assert output.outputs[0].token_ids == said == truth.token_ids[: len(said)]
-    assert output.outputs[0].text == truth.text[: len(said)]
-    assert bool(said) == (state in ("running", "preempted"))
+    assert output.outputs[0].token_ids == generated == truth.token_ids[: len(generated)]
+    assert output.outputs[0].text == truth.text[: len(generated)]
+    assert bool(generated) == (state in ("running", "preempted"))
     assert engine.abort_request(victim) is None
     other = "second" if victim == "first" else "first"
     assert drain(engine)[other].outputs[0].finish_reason == "length"

@@ -1,4 +1,4 @@
-"""What can never be served is refused at the door, by name and number, and leaves no trace; what can be, works."""
+"""Requests that can never be served are refused when added, with an error and no change of state; others work."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ from tests.engine.workloads import (
 
 @pytest.fixture
 def busy_engine() -> LLMEngine:
-    """An engine with a request in every state, and with something in its cache."""
+    """Return an engine with a request in every state and a block in its prefix cache."""
     engine = make_engine(small_config(num_gpu_blocks=15, max_num_batched_tokens=16), record=True)
     for number in range(4):
         engine.add_request(f"r{number}", [*range(12), *[number] * 12], SamplingParams(max_tokens=12))
@@ -46,7 +46,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(busy_engine: LLM
     assert "the prompt has 40 tokens, but at most max_model_len - 1 = 39" in add_bad(busy_engine, "prompt too long")
 
 
-def test_the_id_of_an_unfinished_request_is_refused_and_free_again_afterwards(busy_engine: LLMEngine) -> None:
+def test_the_id_of_an_unfinished_request_is_refused_and_can_be_reused_afterwards(busy_engine: LLMEngine) -> None:
     before = snapshot(busy_engine)
     with pytest.raises(ValueError, match="request_id 'r0' belongs to an unfinished request"):
         busy_engine.add_request("r0", [1])
@@ -67,7 +67,7 @@ def test_an_engine_keeps_nothing_of_requests_that_have_ended() -> None:
     assert not engine.processor.states
 
 
-def test_a_bounded_waiting_queue_refuses_what_does_not_fit_and_says_so() -> None:
+def test_a_full_waiting_queue_refuses_requests_with_an_error() -> None:
     engine = make_engine(small_config(max_num_seqs=1, max_num_waiting=2))
     engine.add_request("running", [1, 2], SamplingParams(max_tokens=4))
     engine.step()
@@ -144,14 +144,14 @@ def test_a_bad_setting_is_refused_by_name_value_and_range(setting: str, value: A
         EngineConfig(**{setting: value})
 
 
-def test_whole_prompts_need_a_budget_for_the_longest() -> None:
+def test_without_chunking_the_budget_must_hold_the_longest_prompt() -> None:
     message = "max_num_batched_tokens must be at least max_model_len (40) because enable_chunked_prefill is False"
     with pytest.raises(ValueError, match=re.escape(message)):
         small_config(enable_chunked_prefill=False, max_num_batched_tokens=39)
     small_config(enable_chunked_prefill=False, max_num_batched_tokens=40)
 
 
-def test_a_budget_that_the_models_own_length_makes_too_small_is_refused_when_it_is_known() -> None:
+def test_a_budget_below_the_models_own_max_length_is_refused_once_that_is_known() -> None:
     config = EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=100)
     with pytest.raises(ValueError, match="max_num_batched_tokens must be at least max_model_len"):
         config.resolved(max_model_len=101, num_gpu_blocks=50)

@@ -1,4 +1,4 @@
-"""The core needs nothing but Python: a toy engine runs, and no library is loaded for it."""
+"""The core needs only Python: an engine on the fake model runs without loading any library."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ print(json.dumps([texts, foreign]))
 
 
 @pytest.mark.parametrize("options", [[], ["-S"]], ids=["as installed", "without any site-packages"])
-def test_a_toy_engine_runs_without_loading_any_library(options: list[str]) -> None:
+def test_an_engine_on_the_fake_model_loads_no_library(options: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, *options, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Tokens become text: nothing half is shown, nothing shown is taken back, stop strings are found across tokens."""
+"""The detokenizer never emits partial characters, never retracts text, and finds stop strings across tokens."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def first_stop(text: str, stops: list[str], include: bool) -> tuple[str, str | None]:
-    """Return the truth for a text that grows character by character: where it ends, and what ended it."""
+    """Return the expected end of a text that grows character by character, and the stop string that ended it."""
     for end in range(1, len(text) + 1):
         matches = [stop for stop in stops if text[:end].endswith(stop)]
         if matches:
@@ -35,7 +35,7 @@ def first_stop(text: str, stops: list[str], include: bool) -> tuple[str, str | N
 @example(b"\xf0\x9f\x98", [1, 2])
 @example(b"a\xff\xfe\xc3", [1, 2, 3])
 @example("\ufffd".encode() * 3, [1, 2, 4])
-def test_any_bytes_in_any_split_give_what_they_give_at_once(data: bytes, cuts: list[int]) -> None:
+def test_bytes_decode_to_the_same_text_however_they_are_split(data: bytes, cuts: list[int]) -> None:
     text = detokenizer()
     for piece in pieces(data, cuts):
         assert text.add(list(piece)) is None
@@ -53,7 +53,7 @@ def test_the_text_does_not_depend_on_the_prompt_before_it(prompt: str, answer: s
     assert text.text == answer
 
 
-def test_half_a_character_is_not_shown_and_comes_out_when_it_is_whole() -> None:
+def test_a_partial_character_is_held_back_until_it_is_complete() -> None:
     text = detokenizer()
     shown = []
     for byte in "a€b".encode():
@@ -62,7 +62,7 @@ def test_half_a_character_is_not_shown_and_comes_out_when_it_is_whole() -> None:
     assert shown == ["a", "a", "a", "a€", "a€b"]
 
 
-def test_what_is_incomplete_at_the_end_comes_out_as_a_replacement_character() -> None:
+def test_a_partial_character_at_the_end_becomes_a_replacement_character() -> None:
     text = detokenizer()
     text.add(list(b"a\xe2\x82"))
     assert text.text == "a"
@@ -80,7 +80,7 @@ def test_a_stop_string_is_found_across_tokens_and_ends_the_text(size: int, inclu
     assert text.text.startswith("the end" if include else "the ")
 
 
-def test_behind_a_stop_string_nothing_is_taken_over() -> None:
+def test_no_text_follows_a_stop_string() -> None:
     text = detokenizer("end")
     assert text.add(list(b"the end of it")) == "end"
     text.finish()
@@ -112,15 +112,17 @@ def test_a_stop_string_that_only_the_flush_completes_is_found_too() -> None:
     st.booleans(),
 )
 @example("ab", ["bbbbb"], False)
-def test_what_is_shown_is_never_taken_back_and_never_part_of_a_stop(text: str, stops: list[str], include: bool) -> None:
+def test_emitted_text_is_never_retracted_and_never_part_of_a_stop_string(
+    text: str, stops: list[str], include: bool
+) -> None:
     ours = detokenizer(*stops, include=include)
     truth, expected_stop = first_stop(text, stops, include)
     shown, found = "", None
     for byte in text.encode():
         found = ours.add([byte])
-        assert ours.stable_text().startswith(shown), "text that was shown has been taken back"
+        assert ours.stable_text().startswith(shown), "emitted text was retracted"
         shown = ours.stable_text()
-        assert truth.startswith(shown), "a part of the stop string was shown"
+        assert truth.startswith(shown), "a part of the stop string was emitted"
         if found:
             break
     if found is None:

@@ -1,4 +1,4 @@
-"""Every legal mix of yours, the reference's and absent phases is built from the right parts, and runs."""
+"""Every legal lineup of starter, solution and absent phases is built from the right parts, and runs."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -31,7 +31,7 @@ def legal_mixes() -> Iterator[Lineup]:
 
 
 class YourManager(ours2.PagedKVCacheManager):
-    """Yours, told apart from the reference by its class."""
+    """A starter's manager, distinguishable from the reference by its class."""
 
 
 class YourPreemption(ours3.RecomputePreemption):
@@ -58,10 +58,10 @@ OURS = {
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Fill the starters with classes and functions of their own; return the calls of your `clamp`."""
-    heard: list[str] = []
+    calls: list[str] = []
 
     def your_clamp(num_new: int, budget: int, threshold: int) -> int:
-        heard.append("clamp")
+        calls.append("clamp")
         return ours1.clamp(num_new, budget, threshold)
 
     monkeypatch.setattr(yours1, "clamp", your_clamp)
@@ -71,14 +71,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(yours3, "RecomputePreemption", YourPreemption)
     monkeypatch.setattr(yours4, "HashPrefixCache", YourCache)
     monkeypatch.setattr(yours5, "ChunkedPrefillPolicy", YourPolicy)
-    return heard
+    return calls
 
 
 def test_there_are_378_with_phase_6() -> None:
     assert 3 * len(list(legal_mixes())) == 378
 
 
-def test_every_mix_runs_what_it_names_and_says_the_true_words(calls: list[str]) -> None:
+def test_every_mix_runs_the_parts_it_names_and_generates_the_expected_tokens(calls: list[str]) -> None:
     workload = make_workload(0)
     truth = true_tokens(workload)
     for lineup in legal_mixes():

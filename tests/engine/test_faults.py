@@ -1,4 +1,4 @@
-"""A runner that fails costs one step and nothing else; a stall is said, not waited out."""
+"""A failing runner costs one step and nothing else; a stall raises an error instead of hanging."""
 
 from typing import get_args
 
@@ -55,14 +55,14 @@ def run_with_faults(engine: LLMEngine, seed: int, fault: Fault, every: int) -> t
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_failed_step_can_be_repeated_and_the_words_stay_the_same(fault: Fault, policy: str) -> None:
+def test_a_failed_step_can_be_repeated_without_changing_the_tokens(fault: Fault, policy: str) -> None:
     seen: set[str] = set()
     for seed in range(12):
         engine = make_engine(small_config(policy=policy, **TIGHT), record=seed % 2 == 0)
         tokens, seen_now = run_with_faults(engine, seed, fault, every=4)
         assert tokens == true_tokens(make_workload(seed)), f"seed {seed}"
         seen |= seen_now
-    assert seen == {"chunk", "hit", "preemption"}, "the faults never struck a step worth striking"
+    assert seen == {"chunk", "hit", "preemption"}, "the faults must also hit chunks, cache hits and preemptions"
 
 
 @pytest.mark.parametrize("lineup", ["solution:1", "solution:1-2", "solution:1,solution:5", "solution:1-2,solution:4"])
@@ -73,8 +73,8 @@ def test_a_failed_step_can_be_repeated_while_later_phases_are_absent(lineup: str
         assert tokens == true_tokens(make_workload(seed)), f"seed {seed}"
 
 
-def test_a_failed_step_keeps_the_order_of_arrival_when_somebody_sat_it_out() -> None:
-    """Nobody may be evicted here, so B runs on without memory while A and C are planned; then the runner fails."""
+def test_a_failed_step_keeps_the_order_of_arrival_when_a_request_was_skipped() -> None:
+    """Without preemption B gets no block and is skipped while A and C are planned; then the runner fails."""
     engine = make_engine(small_config(num_gpu_blocks=7, max_num_seqs=3), "solution:1-2")
     for name, num_prompt, max_tokens in (("A", 5, 2), ("B", 8, 8), ("C", 5, 4)):
         engine.add_request(name, list(range(num_prompt)), SamplingParams(max_tokens=max_tokens))
@@ -104,14 +104,14 @@ def test_a_fault_in_the_first_step_leaves_no_block_behind() -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("missing", r"the runner answered for \[\], asked were \['r'\]"),
-        ("extra", r"the runner answered for \['nobody', 'r'\], asked were \['r'\]"),
+        ("missing", r"the runner returned tokens for \[\], expected \['r'\]"),
+        ("extra", r"the runner returned tokens for \['no-such-request', 'r'\], expected \['r'\]"),
         ("range", r"the runner returned for r the tokens \[1000\], expected one token id"),
         ("two", r"the runner returned for r the tokens \[1, 2\], expected one token id"),
         ("both", r"\br\b"),
     ],
 )
-def test_a_wrong_answer_is_said_with_what_was_asked(fault: Fault, message: str) -> None:
+def test_a_wrong_output_raises_an_error_with_the_expected_requests(fault: Fault, message: str) -> None:
     engine = make_engine(small_config())
     install_faults(engine).fault = fault
     engine.add_request("r", [1, 2, 3])
@@ -132,13 +132,13 @@ def test_unusable_logits_end_only_their_own_request(record: bool) -> None:
     assert (faulty.fired, good.request_id, bad.request_id) == ("bad", "good", "bad")
     assert (bad.finished, bad.outputs[0].finish_reason, bad.error) == (True, "error", "the logits are not finite")
     truth = {name: expect(prompt, SamplingParams(max_tokens=6)) for name, prompt in prompts.items()}
-    assert bad.outputs[0].token_ids == truth["bad"].token_ids[:1], "what it has said is kept"
+    assert bad.outputs[0].token_ids == truth["bad"].token_ids[:1], "its tokens so far are kept"
     assert bad.outputs[0].text == truth["bad"].text[:1]
     assert not good.finished
     assert drain(engine)["good"].outputs[0].token_ids == truth["good"].token_ids
 
 
-def test_the_trace_of_a_step_with_unusable_logits_says_who_ended() -> None:
+def test_the_trace_of_a_step_with_unusable_logits_names_the_requests_that_ended() -> None:
     engine = make_engine(small_config(), record=True)
     install_faults(engine).fault = "logits"
     engine.add_request("bad", [1, 2, 3])
@@ -146,7 +146,7 @@ def test_the_trace_of_a_step_with_unusable_logits_says_who_ended() -> None:
     assert engine.recorder.steps[0]["finished"] == [("bad", "error", None)]
 
 
-def test_a_stall_is_said_with_the_numbers_and_an_abort_ends_it() -> None:
+def test_a_stall_raises_an_error_with_its_numbers_and_an_abort_ends_it() -> None:
     engine = make_engine(small_config(num_gpu_blocks=5, max_num_seqs=3), "solution:1-2")
     for name in "AB":
         engine.add_request(name, [1] * 7, SamplingParams(max_tokens=8))
@@ -173,8 +173,8 @@ def test_a_chunk_policy_that_raises_costs_one_step_too() -> None:
         engine.step()
     check_state(engine.scheduler)
     chunks.should_sample = plain  # type: ignore[method-assign]
-    said = {request_id: output.outputs[0].token_ids for request_id, output in drain(engine).items()}
-    assert said == true_tokens(arrivals)
+    token_ids = {request_id: output.outputs[0].token_ids for request_id, output in drain(engine).items()}
+    assert token_ids == true_tokens(arrivals)
 
 
 def _raises(request: object, num_computed_tokens: int) -> bool:

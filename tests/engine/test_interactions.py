@@ -1,4 +1,4 @@
-"""Where chunking, caching and preemption meet: the cases that broke other engines, by hand-counted numbers."""
+"""Interactions of chunking, caching and preemption that broke other engines, with hand-counted numbers."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def share(engine: LLMEngine, name: str, step: int) -> tuple[str, int, int]:
 
 
 def drain_truly(engine: LLMEngine) -> dict[str, RequestOutput]:
-    """Drain, and compare every text with the one of a request that is alone."""
+    """Run all requests to the end, and compare every text with that of the same request running alone."""
     params = {name: request.sampling_params for name, request in engine.scheduler.requests.items()}
     outputs = drain(engine)
     for name, output in outputs.items():
@@ -72,7 +72,7 @@ def test_a_victim_finds_its_own_blocks_again_and_nothing_is_sampled_twice() -> N
     outputs = drain_truly(engine)
     assert preemptions(engine) == [(2, "B", "B", 0)]
     (again,) = [r for step in steps_of(engine)[2:] for r in step["scheduled"] if r["kind"] == "resumed"]
-    assert (again["id"], again["computed"], again["n"]) == ("B", 4, 5), "A has taken its last block since"
+    assert (again["id"], again["computed"], again["n"]) == ("B", 4, 5), "A has reused B's last block since"
     assert outputs["B"].metrics.num_cached_tokens == 0, "the hit of the first admission counts"
 
 
@@ -89,7 +89,7 @@ def test_a_fully_cached_prompt_computes_a_whole_block_again_if_it_ends_at_a_bloc
     assert (again["id"], again["hit"], again["computed"], again["n"]) == ("again", hit, hit, computed)
 
 
-def test_two_requests_of_one_step_share_blocks_that_nobody_has_computed_yet() -> None:
+def test_two_requests_of_one_step_share_blocks_that_are_not_computed_yet() -> None:
     engine = recorded()
     add(engine, "first", list(range(12)))
     add(engine, "second", [*range(8), 50])
@@ -99,7 +99,7 @@ def test_two_requests_of_one_step_share_blocks_that_nobody_has_computed_yet() ->
     drain_truly(engine)
 
 
-def test_who_is_its_own_victim_goes_to_the_front_and_nobody_is_admitted_in_that_step() -> None:
+def test_a_request_that_preempts_itself_goes_to_the_front_and_no_request_is_admitted_in_that_step() -> None:
     engine = recorded(num_gpu_blocks=6)
     add(engine, "A", A, max_tokens=9)
     add(engine, "B", B, max_tokens=6)
@@ -115,7 +115,7 @@ def test_who_is_its_own_victim_goes_to_the_front_and_nobody_is_admitted_in_that_
     drain_truly(engine)
 
 
-def test_a_victim_that_was_planned_already_leaves_the_plan_the_budget_and_the_cache() -> None:
+def test_preempting_a_planned_request_removes_it_from_the_plan_the_budget_and_the_cache() -> None:
     engine = recorded(num_gpu_blocks=8, policy="priority", long_prefill_token_threshold=8)
     add(engine, "patient", list(range(25)), max_tokens=2, priority=5)
     engine.step()
@@ -125,7 +125,7 @@ def test_a_victim_that_was_planned_already_leaves_the_plan_the_budget_and_the_ca
     step = steps_of(engine)[2]
     assert [(r["id"], r["n"], r["new_blocks"]) for r in step["scheduled"]] == [("urgent", 1, [7])]
     assert step["total"] == 1
-    assert 6 not in step["detail"]["cached"], "block 6 was to be filled in this step and never was"
+    assert 6 not in step["detail"]["cached"], "block 6 was planned for this step and never filled"
     (again,) = [r for step in steps_of(engine) for r in step["scheduled"] if r["kind"] == "resumed"]
     assert (again["id"], again["computed"], again["n"]) == ("patient", 16, 8)
     assert outputs["patient"].metrics.num_preemptions == 1
@@ -149,7 +149,7 @@ def test_without_the_guard_a_long_prompt_thrashes_and_with_it_nothing_is_compute
 
 
 @pytest.mark.parametrize("num_prompt", [5, 7, 8])
-def test_a_stop_at_a_block_border_takes_no_further_block(num_prompt: int) -> None:
+def test_a_stop_at_a_block_border_allocates_no_further_block(num_prompt: int) -> None:
     engine = recorded()
     prompt = list(range(num_prompt))
     add(engine, "r", prompt, max_tokens=9 - num_prompt)
@@ -173,7 +173,7 @@ def test_an_end_of_text_as_first_token_ends_the_request_with_no_text() -> None:
 
 
 @pytest.mark.parametrize("setting", ["cache_salt", "adapter_id"])
-def test_tenants_and_adapters_share_nothing_with_each_other_and_everything_with_themselves(setting: str) -> None:
+def test_blocks_are_shared_within_a_tenant_or_adapter_and_never_across(setting: str) -> None:
     engine = recorded()
     prompt = list(range(9))
     hits = {}
@@ -191,7 +191,7 @@ def test_a_salt_and_an_adapter_of_the_same_name_are_not_the_same_tenant() -> Non
 
 
 @pytest.mark.parametrize("num_prompt", [1, 30, 38, 39])
-def test_a_request_ends_when_the_model_is_full(num_prompt: int) -> None:
+def test_a_request_ends_at_the_maximum_model_length(num_prompt: int) -> None:
     engine = recorded(max_num_batched_tokens=6)
     add(engine, "r", list(range(num_prompt)), max_tokens=1000)
     completion = drain_truly(engine)["r"].outputs[0]

@@ -1,4 +1,4 @@
-"""Which lineups there are, and that every one of them says the same words."""
+"""The legal lineups, and that each of them generates the same tokens."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def config_of(phases: tuple[int, ...], **settings: Any) -> EngineConfig:
 
 
 def run_all(phases: tuple[int, ...], config: EngineConfig) -> list[Run]:
-    """Run every seed, compare its tokens with the truth, and return what happened on the way."""
+    """Run every seed, compare its tokens with the expected ones, and return the counts of events."""
     runs = []
     for seed in SEEDS:
         workload = make_workload(seed)
@@ -61,7 +61,7 @@ def run_all(phases: tuple[int, ...], config: EngineConfig) -> list[Run]:
         ("solution:5,solution:1", ["solution", "absent", "absent", "absent", "solution", "absent"]),
     ],
 )
-def test_every_form_of_a_lineup_is_read(text: str, impls: list[Impl]) -> None:
+def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:
     assert parse_lineup(text) == Lineup(*impls)
 
 
@@ -85,12 +85,12 @@ def test_every_form_of_a_lineup_is_read(text: str, impls: list[Impl]) -> None:
         ("solution:1,starter:4", "phase 4 (prefix cache) needs phase 2 (block pool)"),
     ],
 )
-def test_a_wrong_lineup_is_refused_with_the_part_that_is_wrong(text: str, message: str) -> None:
+def test_a_wrong_lineup_is_refused_with_the_wrong_part(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         parse_lineup(text)
 
 
-def test_of_729_combinations_exactly_378_are_legal_and_each_other_says_why() -> None:
+def test_of_729_combinations_378_are_legal_and_the_others_give_a_reason() -> None:
     legal, reasons = [], []
     for impls in ALL_COMBINATIONS:
         try:
@@ -132,7 +132,7 @@ def test_there_are_twelve_legal_subsets_of_phases_2_to_5() -> None:
 
 
 @pytest.mark.parametrize("phases", SUBSETS, ids=lineup_of)
-def test_with_memory_for_all_every_subset_says_the_true_words(phases: tuple[int, ...]) -> None:
+def test_with_enough_memory_every_subset_generates_the_expected_tokens(phases: tuple[int, ...]) -> None:
     runs = run_all(phases, config_of(phases))
     assert sum(run.num_preemptions for run in runs) == 0
     assert (sum(run.num_cached_tokens for run in runs) > 0) == (4 in phases)
@@ -140,7 +140,7 @@ def test_with_memory_for_all_every_subset_says_the_true_words(phases: tuple[int,
 
 
 @pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 in p or 2 not in p], ids=lineup_of)
-def test_under_memory_pressure_every_subset_that_cannot_stall_says_the_true_words(phases: tuple[int, ...]) -> None:
+def test_under_memory_pressure_subsets_that_cannot_stall_generate_the_expected_tokens(phases: tuple[int, ...]) -> None:
     runs = run_all(phases, config_of(phases, num_gpu_blocks=LONGEST_IN_BLOCKS + 2))
     assert (sum(run.num_preemptions for run in runs) > 0) == (2 in phases and 3 in phases)
     assert (sum(run.num_cached_tokens for run in runs) > 0) == (4 in phases)
@@ -148,7 +148,7 @@ def test_under_memory_pressure_every_subset_that_cannot_stall_says_the_true_word
 
 
 @pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 not in p and 2 in p], ids=lineup_of)
-def test_blocks_without_preemption_stall_or_say_the_true_words(phases: tuple[int, ...]) -> None:
+def test_blocks_without_preemption_stall_or_generate_the_expected_tokens(phases: tuple[int, ...]) -> None:
     config = config_of(phases, num_gpu_blocks=LONGEST_IN_BLOCKS + 2)
     num_stalled = 0
     for seed in SEEDS:
@@ -165,14 +165,16 @@ def test_blocks_without_preemption_stall_or_say_the_true_words(phases: tuple[int
 @pytest.mark.parametrize("num_blocks", [LONGEST_IN_BLOCKS + 1, LONGEST_IN_BLOCKS + 4])
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 in p and 2 in p], ids=lineup_of)
-def test_under_priority_every_subset_says_the_true_words(phases: tuple[int, ...], guard: bool, num_blocks: int) -> None:
+def test_under_priority_every_subset_generates_the_expected_tokens(
+    phases: tuple[int, ...], guard: bool, num_blocks: int
+) -> None:
     config = config_of(phases, policy="priority", num_gpu_blocks=num_blocks, admission_guard=guard)
     assert sum(run.num_preemptions for run in run_all(phases, config)) > 0
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 8])
 @pytest.mark.parametrize("settings", [{"enable_chunked_prefill": False}, {"enable_prefix_caching": False}])
-def test_switching_a_feature_off_changes_no_word(block_size: int, settings: dict[str, Any]) -> None:
+def test_switching_a_feature_off_changes_no_token(block_size: int, settings: dict[str, Any]) -> None:
     budget = MAX_MODEL_LEN if "enable_chunked_prefill" in settings else 9
     num_blocks = cdiv(MAX_MODEL_LEN - 1, block_size) + 2
     config = small_config(

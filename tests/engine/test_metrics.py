@@ -1,4 +1,4 @@
-"""What a request has been through, on a clock that the test moves by hand."""
+"""Metrics of a request, on a clock that the test moves by hand."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.engine.workloads import drain, make_engine, small_config
 
 
 class HandClock:
-    """Shows what it is set to."""
+    """A clock that returns the time it is set to."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -46,7 +46,7 @@ def test_every_latency_is_the_difference_of_two_readings(engine: LLMEngine, cloc
     assert (first.num_output_tokens, second.num_output_tokens) == (3, 2)
 
 
-def test_a_chunked_prompt_is_out_of_the_queue_before_its_first_token(clock: HandClock) -> None:
+def test_a_chunked_prompt_leaves_the_queue_before_its_first_token(clock: HandClock) -> None:
     engine = make_engine(small_config(max_num_batched_tokens=4))
     engine.clock = clock
     engine.add_request("r", list(range(10)), SamplingParams(max_tokens=1))
@@ -56,10 +56,10 @@ def test_a_chunked_prompt_is_out_of_the_queue_before_its_first_token(clock: Hand
         outputs += engine.step()
     (output,) = outputs
     assert (output.metrics.queue_time, output.metrics.time_to_first_token) == (1.0, 5.0)
-    assert output.metrics.inter_token_latency is None, "one token has no distance to the next"
+    assert output.metrics.inter_token_latency is None, "a single token has no inter-token latency"
 
 
-def test_an_aborted_request_that_never_ran_has_only_its_whole_time(engine: LLMEngine, clock: HandClock) -> None:
+def test_an_aborted_request_that_never_ran_has_only_an_end_to_end_latency(engine: LLMEngine, clock: HandClock) -> None:
     engine.add_request("r", [1])
     clock.now = 107.0
     output = engine.abort_request("r")
@@ -79,7 +79,7 @@ def test_preemptions_and_the_hit_of_the_first_admission_are_counted() -> None:
     assert {name: (m.num_preemptions, m.num_cached_tokens) for name, m in metrics.items()} == {"A": (0, 4), "B": (1, 0)}
 
 
-def test_nothing_has_happened_yet() -> None:
+def test_a_new_request_has_no_latencies() -> None:
     metrics = RequestMetrics(arrival_time=5.0)
     metrics.tokens_arrived(6.0, 0)
     assert (metrics.queue_time, metrics.time_to_first_token, metrics.e2e_latency) == (None, None, None)

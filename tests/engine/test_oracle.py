@@ -1,4 +1,4 @@
-"""The oracle finds the first step in which two lineups part, and the phase that is to blame."""
+"""The oracle finds the first step in which two lineups differ, and the phase that causes it."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def _filled_starters(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(phase3, name, getattr(phase3_preemption, name))
 
 
-def test_equal_lineups_never_part() -> None:
+def test_equal_lineups_never_differ() -> None:
     assert search(range(12), 10, MINE, REFERENCE) is None
 
 
@@ -46,7 +46,7 @@ def test_the_settings_cover_both_policies_and_every_switch() -> None:
     assert {s.admission_guard for s in settings} == {True, False}
 
 
-def test_a_wrong_order_is_found_and_blamed_on_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_order_is_found_and_attributed_to_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phase2, "PagedKVCacheManager", HeadFirst)
     found = search(range(12), 10, MINE, REFERENCE)
     assert found is not None
@@ -71,6 +71,6 @@ def test_an_exception_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert divergence.mine == []
 
 
-def test_a_phase_that_is_not_written_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritten_phase_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotImplementedError, match="Phase 4, task 2"):
         search([0], 4, parse_lineup("solution:1-3,starter:4,solution:5"), REFERENCE)

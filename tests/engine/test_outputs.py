@@ -1,4 +1,4 @@
-"""What a caller gets: every step's outputs in order of service, pieces that join to the text, one last word each."""
+"""Outputs: in the order of the step, with pieces that join to the text, and one final output per request."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_the_pieces_join_to_the_text_and_every_request_ends_once(seed: int) -> N
             name, completion = output.request_id, output.outputs[0]
             assert name not in ended
             pieces[name] += output.new_text
-            assert completion.token_ids[:-1] == tokens[name], "one token a step, and none is taken back"
+            assert completion.token_ids[:-1] == tokens[name], "one token per step, and none is retracted"
             tokens[name] = completion.token_ids
             assert pieces[name] == completion.text == text_of(completion.token_ids)
             assert (completion.finish_reason is not None) == output.finished
@@ -40,14 +40,14 @@ def test_outputs_come_in_the_order_of_service() -> None:
     assert [[output.request_id for output in engine.step()] for _ in range(2)] == [["b", "a", "c"]] * 2
 
 
-def test_who_samples_nothing_has_no_output_in_that_step() -> None:
+def test_a_request_that_samples_no_token_has_no_output_in_that_step() -> None:
     engine = make_engine(small_config(max_num_batched_tokens=4))
     engine.add_request("short", [1, 2])
     engine.add_request("long", list(range(9)))
     assert [output.request_id for output in engine.step()] == ["short"]
 
 
-def test_an_output_keeps_what_it_said_when_the_request_goes_on() -> None:
+def test_an_output_does_not_change_when_its_request_continues() -> None:
     engine = make_engine(small_config())
     engine.add_request("r", [1, 2], SamplingParams(max_tokens=3))
     (first,) = engine.step()
@@ -56,7 +56,7 @@ def test_an_output_keeps_what_it_said_when_the_request_goes_on() -> None:
     assert len(first.outputs[0].text) == 1
 
 
-def test_text_that_may_become_a_stop_string_is_shown_late_but_shown() -> None:
+def test_text_that_may_become_a_stop_string_is_emitted_late_but_emitted() -> None:
     truth = expect([1, 2], SamplingParams(max_tokens=6)).text
     engine = make_engine(small_config())
     engine.add_request("r", [1, 2], SamplingParams(max_tokens=6, stop=("????",)))
@@ -65,7 +65,7 @@ def test_text_that_may_become_a_stop_string_is_shown_late_but_shown() -> None:
     assert [output.outputs[0].text for output in outputs[:4]] == ["", "", "", truth[0]]
 
 
-def test_a_text_prompt_comes_back_and_a_prompt_of_tokens_has_no_text() -> None:
+def test_a_text_prompt_is_in_the_output_and_a_prompt_of_tokens_has_no_text() -> None:
     engine = make_engine(small_config())
     engine.add_request("text", "né")
     engine.add_request("tokens", [110, 195, 169])
@@ -79,7 +79,7 @@ def llm() -> LLM:
     return LLM(config=config, lineup=LINEUP)
 
 
-def test_generate_returns_in_the_order_of_the_prompts_whoever_ends_first() -> None:
+def test_generate_returns_outputs_in_the_order_of_the_prompts() -> None:
     params = [SamplingParams(max_tokens=n) for n in (9, 1, 5)]
     outputs = llm().generate([[1], [2], [3]], params)
     assert [output.prompt_token_ids for output in outputs] == [[1], [2], [3]]
@@ -112,6 +112,6 @@ def test_generate_reports_every_step() -> None:
     assert ["".join(pieces) for pieces in zip(*seen, strict=True)] == [output.outputs[0].text for output in outputs]
 
 
-def test_chat_is_generate_through_the_template() -> None:
+def test_chat_applies_the_chat_template_and_calls_generate() -> None:
     (output,) = llm().chat([{"role": "user", "content": "hi"}], SamplingParams(max_tokens=4))
     assert output.outputs[0].text == expect(list(b"user: hi\nassistant: "), SamplingParams(max_tokens=4)).text

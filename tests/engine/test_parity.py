@@ -25,13 +25,13 @@ def named(name: str) -> Scenario:
 
 
 def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scenario:
-    """Return a copy of the scenario whose recording somebody has changed."""
+    """Return a copy of the scenario with a changed recording."""
     line = copy.deepcopy(scenario.line)
     alter(line["trace"])
     return Scenario(line)
 
 
-def test_what_is_in_scope_and_what_is_not_is_said() -> None:
+def test_recordings_out_of_scope_are_reported_with_a_reason() -> None:
     assert len(SCENARIOS) == 64 + 246
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     assert Counter(s.out_of_scope() for s in SCENARIOS if s.kind != "named") == {
@@ -62,7 +62,7 @@ def test_recordings_with_a_defect_run_without_it_to_the_end() -> None:
 def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = named("priority_victim_leaves_uncomputed_cached_blocks")
     monkeypatch.setattr(phase4_prefix_cache.HashPrefixCache, "drop_uncomputed", lambda *_: None)
-    assert compare(scenario, REFERENCE) is None, "with the defect we decide as the recording does"
+    assert compare(scenario, REFERENCE) is None, "with the defect our decisions equal the recording's"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_lineup_without_a_phase_does_not_match(absent: int) -> None:
     assert 0 < num_matched < sum(scenario.kind == "named" for scenario in TO_MATCH)
 
 
-def test_the_tokens_of_the_recordings_are_made_as_their_description_says() -> None:
+def test_the_tokens_of_the_recordings_follow_their_description() -> None:
     assert [prompt_token("A", index) for index in range(4)] == [354, 460, 902, 324]
     assert [output_token("A", index) for index in range(4)] == [495, 201, 707, 141]
     for scenario in SCENARIOS:
@@ -131,7 +131,7 @@ def test_the_tokens_of_the_recordings_are_made_as_their_description_says() -> No
             assert len(scenario.prompt(request_id)) == request["prompt_len"]
 
 
-def test_a_line_that_is_no_trace_is_refused_with_its_number(tmp_path: Any) -> None:
+def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('\n{"name": "x", "kind": "named"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"line 2: not a trace: config, events, max_steps, requests, trace missing"):

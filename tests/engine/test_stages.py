@@ -1,4 +1,4 @@
-"""The stages: each phase improves the figure that it is for, and no phase changes an answer."""
+"""The stages: each phase improves the figure that it targets, and no phase changes an output."""
 
 from itertools import pairwise
 
@@ -28,23 +28,23 @@ def stages(seed: int) -> list[LineupResult]:
     return [run_lineup(lineup, visits) for lineup in ablation_lineups(parse_lineup("solution"))]
 
 
-def test_all_stages_give_the_answers_of_the_toy_without_any_cache(stages: list[LineupResult], seed: int) -> None:
+def test_all_stages_give_the_outputs_of_the_fake_model_without_any_cache(stages: list[LineupResult], seed: int) -> None:
     truth = {}
     for visit in ablation_requests(seed):
-        said = fake_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
-        truth[visit.request_id] = [*said, END]
+        generated = fake_continuation(visit.prompt_token_ids, visit.num_output_tokens - 1, LETTERS)
+        truth[visit.request_id] = [*generated, END]
     one, two, *others = stages
     assert all(stage.token_ids == truth for stage in (one, *others))
-    assert all(truth[request_id][: len(said)] == said for request_id, said in two.token_ids.items())
+    assert all(truth[request_id][: len(generated)] == generated for request_id, generated in two.token_ids.items())
 
 
-def test_an_answer_is_over_long_before_it_must_be(seed: int) -> None:
+def test_outputs_end_well_before_max_tokens(seed: int) -> None:
     visits = ablation_requests(seed)
     assert max(visit.num_output_tokens for visit in visits) < MAX_TOKENS / 2
     assert all(before.arrival_time <= after.arrival_time for before, after in pairwise(visits))
 
 
-def test_phase_2_lets_more_run_at_once_and_holds_less_that_is_empty(stages: list[LineupResult]) -> None:
+def test_phase_2_runs_more_requests_at_once_and_holds_fewer_empty_slots(stages: list[LineupResult]) -> None:
     without, with_blocks, *_ = stages
     assert with_blocks.most_running >= 2 * without.most_running
     assert with_blocks.mean_empty < 0.1 < without.mean_empty
@@ -59,7 +59,7 @@ def test_phase_3_ends_the_stalls(stages: list[LineupResult]) -> None:
     assert with_preemption.num_recomputed_tokens > 0
 
 
-def test_phase_4_finds_what_is_there_and_computes_less(stages: list[LineupResult]) -> None:
+def test_phase_4_hits_the_cache_and_computes_less(stages: list[LineupResult]) -> None:
     *_, without, with_cache, _ = stages
     assert [stage.hit_rate > 0 for stage in stages] == [False, False, False, True, True]
     assert with_cache.num_computed_tokens < 0.8 * without.num_computed_tokens
@@ -67,13 +67,13 @@ def test_phase_4_finds_what_is_there_and_computes_less(stages: list[LineupResult
     assert mean_ms(with_cache.first_token_latencies) < 0.5 * mean_ms(without.first_token_latencies)
 
 
-def test_phase_5_keeps_long_prompts_out_of_the_way_of_the_answers(stages: list[LineupResult]) -> None:
+def test_phase_5_keeps_long_prompts_from_delaying_decodes(stages: list[LineupResult]) -> None:
     *_, without, with_chunks = stages
     assert p95_ms(with_chunks.inter_token_latencies) < 0.7 * p95_ms(without.inter_token_latencies)
 
 
 def test_tokens_are_counted_once_each(stages: list[LineupResult], seed: int) -> None:
-    """Everything but the last token of an answer is computed, again or for the first time, or was found."""
+    """Every token but the last of an output is computed, recomputed or found in the cache."""
     needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in ablation_requests(seed))
     for stage in stages[:1] + stages[2:3]:
         assert stage.num_computed_tokens - stage.num_recomputed_tokens == needed

@@ -1,6 +1,6 @@
-"""The engine under a random user: whatever happens, state and words stay right.
+"""The engine under random use: after every action its state and its outputs are right.
 
-Continuous integration only generates (the same examples each time). To hunt and to shrink:
+Continuous integration only generates examples, the same each time. To search for new ones and shrink them:
 `HYPOTHESIS_PROFILE=dev python -m pytest tests/engine/test_state_machine.py`.
 """
 

@@ -1,4 +1,4 @@
-"""When a request is over, and which reason goes first when two apply to the same token."""
+"""When a request ends, and which reason takes precedence when two apply to the same token."""
 
 import pytest
 
@@ -34,7 +34,7 @@ STOPPED, FULL = RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CA
         ([5] * 6 + [EOS], {"max_tokens": 9}, STOPPED, None),
     ],
 )
-def test_a_stop_token_goes_before_a_length_limit(
+def test_a_stop_token_takes_precedence_over_a_length_limit(
     outputs: list[int], settings: dict[str, object], status: RequestStatus | None, stop_reason: int | None
 ) -> None:
     params = SamplingParams(**({"max_tokens": 4} | settings))  # type: ignore[arg-type]
@@ -47,11 +47,11 @@ def test_a_stop_token_goes_before_a_length_limit(
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 4, 5, 30])
 @pytest.mark.parametrize("include", [False, True])
-def test_a_stop_string_goes_before_the_length_limit_and_keeps_its_tokens(max_tokens: int, include: bool) -> None:
+def test_a_stop_string_takes_precedence_over_a_length_limit(max_tokens: int, include: bool) -> None:
     engine = make_engine(small_config())
     prompt = [1, 2, 3]
-    said = expect(prompt, SamplingParams(max_tokens=8)).text
-    params = SamplingParams(max_tokens=max_tokens, stop=(said[3:5], "?"), include_stop_str_in_output=include)
+    expected = expect(prompt, SamplingParams(max_tokens=8)).text
+    params = SamplingParams(max_tokens=max_tokens, stop=(expected[3:5], "?"), include_stop_str_in_output=include)
     engine.add_request("r", prompt, params)
     completion = drain(engine)["r"].outputs[0]
     truth = expect(prompt, params)
@@ -60,21 +60,21 @@ def test_a_stop_string_goes_before_the_length_limit_and_keeps_its_tokens(max_tok
     assert (completion.finish_reason, completion.stop_reason) == (truth.finish_reason, truth.stop_reason)
 
 
-def test_the_token_that_ends_a_request_is_a_token_but_no_text() -> None:
+def test_a_stop_token_is_in_the_token_ids_but_not_in_the_text() -> None:
     engine = make_engine(small_config())
     prompt = [1, 2, 3]
-    said = expect(prompt, SamplingParams(max_tokens=3))
-    engine.add_request("r", prompt, SamplingParams(stop_token_ids=(said.token_ids[2],)))
+    expected = expect(prompt, SamplingParams(max_tokens=3))
+    engine.add_request("r", prompt, SamplingParams(stop_token_ids=(expected.token_ids[2],)))
     completion = drain(engine)["r"].outputs[0]
-    assert (completion.text, completion.token_ids) == (said.text[:2], said.token_ids)
-    assert (completion.finish_reason, completion.stop_reason) == ("stop", said.token_ids[2])
+    assert (completion.text, completion.token_ids) == (expected.text[:2], expected.token_ids)
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", expected.token_ids[2])
 
 
-def test_a_stop_token_that_is_wanted_is_text_too() -> None:
+def test_include_stop_str_in_output_puts_the_stop_token_in_the_text() -> None:
     engine = make_engine(small_config())
     prompt = [1, 2, 3]
-    said = expect(prompt, SamplingParams(max_tokens=3))
-    params = SamplingParams(stop_token_ids=(said.token_ids[2],), include_stop_str_in_output=True)
+    expected = expect(prompt, SamplingParams(max_tokens=3))
+    params = SamplingParams(stop_token_ids=(expected.token_ids[2],), include_stop_str_in_output=True)
     engine.add_request("r", prompt, params)
     completion = drain(engine)["r"].outputs[0]
-    assert (completion.text, completion.token_ids) == (said.text[:3], said.token_ids)
+    assert (completion.text, completion.token_ids) == (expected.text[:3], expected.token_ids)

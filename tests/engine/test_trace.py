@@ -1,4 +1,4 @@
-"""A recorded engine writes the documented format, and being watched changes nothing."""
+"""A recorded engine writes the documented format, and recording changes no decision."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_a_trace_survives_json_and_its_numbers_add_up(seed: int, policy: str) ->
         assert dict(step["sampled"]) == dict(step["output"])
 
 
-def test_arrivals_aborts_and_ends_stand_in_the_step_that_they_belong_to() -> None:
+def test_arrivals_aborts_and_ends_are_recorded_in_their_step() -> None:
     engine = make_engine(small_config(), record=True)
     arrivals = make_workload(1)
     for arrival in arrivals[:2]:
@@ -89,7 +89,7 @@ def test_arrivals_aborts_and_ends_stand_in_the_step_that_they_belong_to() -> Non
     assert sorted(ended) == ["r0", "r2"]
 
 
-def test_an_abort_during_the_forward_pass_stands_before_the_update() -> None:
+def test_an_abort_during_the_forward_pass_is_recorded_before_the_update() -> None:
     engine = make_engine(small_config(), record=True)
     engine.add_request("r", [1, 2, 3])
     engine.add_request("other", [1, 2, 3])
@@ -101,21 +101,21 @@ def test_an_abort_during_the_forward_pass_stands_before_the_update() -> None:
     assert [name for name, _ in step["output"]] == ["other"]
 
 
-def test_the_trace_says_how_each_request_ended_and_names_a_stop_token() -> None:
+def test_the_trace_gives_each_requests_finish_reason_and_stop_token() -> None:
     engine = make_engine(small_config(), record=True)
-    said = expect([1, 2, 3], SamplingParams(max_tokens=3))
+    expected = expect([1, 2, 3], SamplingParams(max_tokens=3))
     for name, settings in (
         ("length", {}),
-        ("token", {"stop_token_ids": (said.token_ids[1],)}),
-        ("string", {"stop": (said.text[2],)}),
+        ("token", {"stop_token_ids": (expected.token_ids[1],)}),
+        ("string", {"stop": (expected.text[2],)}),
     ):
         engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=3, **settings))
     drain(engine)
     finished = {end[0]: end[1:] for step in recorded_steps(engine) for end in step["finished"]}
     assert finished == {
         "length": ("length", None),
-        "token": ("stop", said.token_ids[1]),
-        "string": ("stop", said.text[2]),
+        "token": ("stop", expected.token_ids[1]),
+        "string": ("stop", expected.text[2]),
     }
 
 
@@ -146,7 +146,7 @@ def test_a_step_that_failed_is_not_in_the_trace_and_its_arrivals_and_aborts_are_
     first, second = recorded_steps(engine)
     assert first["added"] == ["a", "b"]
     assert (second["step"], second["added"], second["aborted"]) == (1, ["c"], ["b"])
-    assert second["finished_sent"] == ["b"], "the failed step told nobody"
+    assert second["finished_sent"] == ["b"], "the failed step did not report it"
 
 
 def test_an_abort_during_a_forward_pass_that_fails_is_not_lost_from_the_trace() -> None:

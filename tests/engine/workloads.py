@@ -1,6 +1,6 @@
-"""Seeded workloads, engines to run them on, and the tokens that must come out.
+"""Seeded workloads, engines to run them on, and the expected tokens.
 
-The generator is biased towards trouble: prompts share prefixes, lengths are mixed, requests come in over
+The generator is biased towards trouble: prompts share prefixes, lengths are mixed, requests arrive over
 several steps. Every request is valid; bad input has tests of its own.
 """
 
@@ -26,7 +26,7 @@ PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed 
 
 @dataclass(frozen=True)
 class Arrival:
-    """One request and the step before which it comes in."""
+    """One request and the step before which it arrives."""
 
     step: int
     request_id: str
@@ -37,7 +37,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a request must have said when it ends by itself."""
+    """The expected output of a request that ends by itself."""
 
     token_ids: list[int]
     text: str
@@ -47,7 +47,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Run:
-    """What came out of a workload, and how often each feature was at work."""
+    """The outputs of a workload, and how often each feature acted."""
 
     token_ids: dict[str, list[int]]
     num_preemptions: int
@@ -72,7 +72,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
-    """Return an engine on the fake model whose clock ticks once per look."""
+    """Return an engine on the fake model whose clock advances by 1 at each reading."""
     engine = build_engine(config, parse_lineup(lineup), record=record)
     ticks = count()
     engine.clock = lambda: float(next(ticks))
@@ -92,7 +92,7 @@ def small_config(**settings: Any) -> EngineConfig:
 
 
 def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int = 1000) -> Run:
-    """Play a workload to its end."""
+    """Run a workload to its end."""
     spy = install_spy(engine)
     finished: dict[str, RequestOutput] = {}
     pending = list(workload)
@@ -115,18 +115,18 @@ def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int 
 
 
 def add(engine: LLMEngine, arrival: Arrival) -> None:
-    """Hand one request of a workload to an engine."""
+    """Add one request of a workload to an engine."""
     params = SamplingParams(max_tokens=arrival.max_tokens)
     engine.add_request(arrival.request_id, list(arrival.prompt), params, priority=arrival.priority)
 
 
 def true_tokens(workload: Sequence[Arrival], max_model_len: int = MAX_MODEL_LEN) -> dict[str, list[int]]:
-    """Return what each request of a workload says without any cache, alone."""
+    """Return each request's output tokens when it runs alone, without any cache."""
     return {a.request_id: expect(a.prompt, SamplingParams(a.max_tokens), max_model_len).token_ids for a in workload}
 
 
 def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = MAX_MODEL_LEN) -> Expected:
-    """Return the truth for one request: the toy's words, cut at the first stop condition."""
+    """Return the expected output of one request: the fake model's continuation up to the first stop condition."""
     most = min(params.max_tokens, max_model_len - len(prompt))
     token_ids = fake_continuation(prompt, most, LETTERS)
     for end in range(1, most + 1):
@@ -148,7 +148,7 @@ def text_of(token_ids: Sequence[int]) -> str:
 def drain(
     engine: LLMEngine, max_steps: int = 3000, on_step: Callable[[list[RequestOutput]], None] | None = None
 ) -> dict[str, RequestOutput]:
-    """Step until nobody is left; return the finished outputs by request id."""
+    """Step until no request is left; return the finished outputs by request id."""
     finished: dict[str, RequestOutput] = {}
     for _ in range(max_steps):
         if not engine.has_unfinished_requests():

@@ -19,14 +19,14 @@ from mini_vllm.seams.parts import runner_steps_for
 
 
 class NoEndTokenizer(ByteTokenizer):
-    """Token ids only: nothing ends a text but its length."""
+    """A tokenizer without an end-of-text token: only the length limit ends an output."""
 
     eos_token_ids: frozenset[int] = frozenset()
 
 
 @torch.inference_mode()
 def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[list[int]]:
-    """Return what `generate` says to each prompt on its own, greedily."""
+    """Return the tokens that `generate` produces greedily for each prompt alone."""
     model.set_attn_implementation("sdpa")
     answers = []
     for prompt, length in zip(prompts, max_tokens, strict=True):
@@ -55,7 +55,7 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
 
 
 def engine_greedy(engine: LLMEngine, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[RequestOutput]:
-    """Return what our engine says to all prompts together, greedily."""
+    """Return our engine's greedy outputs for all prompts in one batch."""
     for index, (prompt, length) in enumerate(zip(prompts, max_tokens, strict=True)):
         engine.add_request(str(index), prompt, SamplingParams(max_tokens=length))
     finished: dict[str, RequestOutput] = {}

@@ -1,4 +1,4 @@
-"""Every architecture either says what transformers says, or is refused with the reason."""
+"""Every architecture either generates the same tokens as transformers, or is refused with a reason."""
 
 import random
 from typing import Any
@@ -25,7 +25,7 @@ CHUNKS_AND_PREEMPTION = EngineConfig(
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_served_models_say_what_transformers_says(name: str) -> None:
+def test_served_models_generate_the_same_tokens_as_transformers(name: str) -> None:
     rng = random.Random(3)
     prompts = [[rng.randrange(1, VOCAB_SIZE) for _ in range(length)] for length in (1, 4, 17, 31, 52, 9)]
     lengths = [12, 20, 9, 16, 5, 24]
@@ -39,20 +39,20 @@ def test_served_models_say_what_transformers_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_other_models_are_refused_with_the_reason(name: str) -> None:
+def test_other_models_are_refused_with_a_reason(name: str) -> None:
     config, reason = REFUSED[name]
     with pytest.raises(ValueError, match=reason):
         describe_model(random_model(config))
 
 
-def test_an_encoder_and_decoder_is_refused_before_it_is_loaded(tmp_path: Any) -> None:
+def test_an_encoder_decoder_is_refused_before_it_is_loaded(tmp_path: Any) -> None:
     T5Config().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="t5 has an encoder"):
         load_model(str(tmp_path))
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_a_layer_that_adds_something_of_its_own_is_noticed(layer: int) -> None:
+def test_a_layer_that_adds_a_bias_of_its_own_is_detected(layer: int) -> None:
     """ALiBi in one layer only, behind the attention function's back: a bias on its output."""
     model = random_model(SERVED["llama"])
     attention = model.model.layers[layer].self_attn
@@ -67,7 +67,7 @@ def test_a_layer_that_adds_something_of_its_own_is_noticed(layer: int) -> None:
         contract.check_attention_contract(model)
 
 
-def test_a_model_that_counts_positions_itself_is_noticed() -> None:
+def test_a_model_that_counts_positions_itself_is_detected() -> None:
     model = random_model(SERVED["llama"])
     plain = model.model.forward
 

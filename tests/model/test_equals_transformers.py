@@ -1,4 +1,4 @@
-"""The paged engine says exactly what transformers' greedy `generate` says, whatever the scheduler does."""
+"""The paged engine generates the same tokens as transformers' greedy `generate`, whatever the scheduler does."""
 
 import random
 from dataclasses import replace
@@ -48,7 +48,7 @@ MODELS = {"llama": llama, "qwen3": qwen3}
 
 @cache
 def workload() -> tuple[list[list[int]], list[int]]:
-    """Prompts of 1 to 100 tokens, half of them behind one of two shared beginnings; 1 to 30 tokens to say."""
+    """Prompts of 1 to 100 tokens, half of them behind one of two shared beginnings; 1 to 30 output tokens."""
     rng = random.Random(5)
     shared = [[rng.randrange(VOCAB_SIZE) for _ in range(length)] for length in (24, 41)]
     prompts = []

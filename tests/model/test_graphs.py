@@ -1,4 +1,4 @@
-"""CUDA graphs as far as they go without CUDA: which size, what padding, and that padding changes no logits."""
+"""CUDA graphs, as far as they can be tested without CUDA: sizes, padding, and that padding changes no logits."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_sizes_end_with_the_largest_batch(max_num_seqs: int, sizes: list[int]) -
     assert bucket_sizes(max_num_seqs) == sizes
 
 
-def test_the_next_size_is_taken_for_decodes_and_none_for_the_rest() -> None:
+def test_decodes_use_the_next_size_and_other_batches_use_no_graph() -> None:
     assert bucket_for(DECODES, [1, 2, 4, 8]) == 4
     assert bucket_for(NEXT_DECODES, [1, 2, 4, 8]) == 2
     assert bucket_for(DECODES, [1, 2]) is None
@@ -43,7 +43,7 @@ def test_the_next_size_is_taken_for_decodes_and_none_for_the_rest() -> None:
     assert bucket_for(mixed, [1, 2, 4, 8]) is None
 
 
-def test_filling_leaves_nothing_of_the_step_before() -> None:
+def test_filling_overwrites_everything_from_the_previous_step() -> None:
     static = empty_decodes(4, 5, 4, CPU)
     fill(static, DECODES)
     assert static.block_tables.tolist() == [[5, 2, 8, 0, 0], [3, 6, 0, 0, 0], [7, 1, 0, 0, 0], [0] * 5]
@@ -70,7 +70,7 @@ def test_padding_changes_no_logits(size: int) -> None:
         torch.testing.assert_close(padded_logits, plain, rtol=1e-5, atol=1e-5)
 
 
-def test_what_cannot_be_recorded_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_captured_runs_without_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 

@@ -21,16 +21,16 @@ def no_function(*arguments: Any, **named: Any) -> Any:
 
 
 def returns(value: Any) -> Any:
-    """Return a function of anything that returns `value`."""
+    """Return a function of any arguments that returns `value`."""
     return lambda *arguments: value
 
 
-def test_a_cpu_never_asks_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_never_loads_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_steps, "triton_kernels_for", no_function)
     assert steps_on(CPU, "solution") == STEPS
 
 
-def test_a_gpu_takes_them_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_uses_kernels_where_they_are_available(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = TritonKernels(no_function, no_function)
     monkeypatch.setattr(device_steps, "triton_kernels_for", lambda impl: mine)
     assert steps_on(GPU, "solution").write_kv is no_function
@@ -38,12 +38,12 @@ def test_a_gpu_takes_them_where_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
     assert steps_on(GPU, "solution") == STEPS
 
 
-def test_kernels_that_are_not_written_are_not_taken() -> None:
+def test_unwritten_kernels_are_not_used() -> None:
     assert triton_kernels_for("starter") is None
 
 
 @pytest.mark.parametrize(("query_lens", "called"), [([1, 1], "kernel"), ([1, 2], "torch")])
-def test_only_steps_of_decodes_attend_by_the_kernel(query_lens: list[int], called: str) -> None:
+def test_only_decode_steps_use_the_attention_kernel(query_lens: list[int], called: str) -> None:
     torch_steps = replace(STEPS, paged_attention=returns("torch"))
     steps = with_kernels(torch_steps, TritonKernels(no_function, returns("kernel")))
     rows = [row_of(name, 0, n, [block]) for name, n, block in zip("AB", query_lens, (1, 2), strict=True)]

@@ -1,4 +1,4 @@
-"""Models are found, described and refused with a reason."""
+"""Models are found and described, or refused with a reason."""
 
 import math
 from pathlib import Path
@@ -22,10 +22,10 @@ def test_the_embedded_model_is_small_and_complete() -> None:
     assert tokenizer.decode(chat) == tokenizer.tokenizer.decode(chat, skip_special_tokens=True)
 
 
-def test_an_unknown_model_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_an_unknown_model_gives_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match=r"no model at 'nobody/nothing'.*save_pretrained"):
-        load_model("nobody/nothing")
+    with pytest.raises(ValueError, match=r"no model at 'no-such-owner/no-such-model'.*save_pretrained"):
+        load_model("no-such-owner/no-such-model")
 
 
 def test_any_directory_loads(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ def test_no_more_blocks_than_the_requests_can_use() -> None:
     assert blocks(EngineConfig(max_num_seqs=4, max_model_len=100)) == 4 * 7 + 1
 
 
-def test_the_byte_limit_counts() -> None:
+def test_the_byte_limit_bounds_the_number_of_blocks() -> None:
     assert blocks(EngineConfig(kv_cache_memory_bytes=10 * BLOCK_BYTES + 1)) == 10
     with pytest.raises(ValueError, match=r"kv_cache_memory_bytes .* 2 blocks of 6,144 bytes, got 7,000"):
         blocks(EngineConfig(kv_cache_memory_bytes=7000))
 
 
-def test_what_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_in_use_is_not_allocated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "memory_of", lambda device: (100 * BLOCK_BYTES, 60 * BLOCK_BYTES))
     assert blocks(EngineConfig(gpu_memory_utilization=0.9)) == 50
     with pytest.raises(ValueError, match="no room for the KV cache"):

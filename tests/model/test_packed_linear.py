@@ -1,4 +1,4 @@
-"""Packed linear layers compute what the plain ones compute, keep no weight twice, and can be done without."""
+"""Packed linear layers compute what the plain ones compute, keep no weight twice, and are optional."""
 
 import gc
 import weakref
@@ -34,10 +34,10 @@ def kinds(llm: LLM) -> set[type]:
 
 
 @needs_operators
-def test_packed_and_plain_say_the_same() -> None:
-    packed, said = answers(EngineConfig(num_gpu_blocks=64))
+def test_packed_and_plain_generate_the_same_tokens() -> None:
+    packed, texts = answers(EngineConfig(num_gpu_blocks=64))
     plain, expected = answers(EngineConfig(num_gpu_blocks=64, prepack_weights=False))
-    assert said == expected
+    assert texts == expected
     assert {PackedLinear, SharedColumns} < kinds(packed)
     assert nn.Linear not in kinds(packed)
     assert nn.Linear in kinds(plain)
@@ -47,8 +47,8 @@ def test_packed_and_plain_say_the_same() -> None:
 def test_without_the_operators_the_model_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = answers(EngineConfig(num_gpu_blocks=64, prepack_weights=False))[1]
     monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
-    llm, said = answers(EngineConfig(num_gpu_blocks=64))
-    assert said == expected
+    llm, texts = answers(EngineConfig(num_gpu_blocks=64))
+    assert texts == expected
     assert PackedLinear not in kinds(llm)
 
 

@@ -1,4 +1,4 @@
-"""A step's numbers lie in memory that the next step uses again, and arrive as they were given."""
+"""The arrays of a step are staged in memory that the next step reuses, and arrive unchanged."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def test_every_step_gets_its_own_numbers_back(steps: list[list[Numbers]]) -> Non
         assert all(part.dtype is torch.int64 for part in staged)
 
 
-def test_a_step_that_fits_takes_no_new_memory() -> None:
+def test_a_step_that_fits_allocates_no_new_memory() -> None:
     buffer = StepBuffer(CPU)
     first, table = buffer.stage([range(20), [[1, 2], [3, 4]]])
     second, _ = buffer.stage([range(20, 30), [[5, 6, 7]]])
@@ -42,6 +42,6 @@ def test_numpy_arrays_are_staged_as_lists_are() -> None:
 
 
 @pytest.mark.parametrize("ragged", [[[1, 2], [3]], [[1], [2, 3]], [[], [1]]])
-def test_rows_of_different_lengths_are_no_rectangle(ragged: list[list[int]]) -> None:
+def test_rows_of_different_lengths_are_refused(ragged: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="inhomogeneous"):
         StepBuffer(CPU).stage([[1], ragged])

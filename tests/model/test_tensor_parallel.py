@@ -1,4 +1,4 @@
-"""Several ranks say what one process says; whoever ends early is reported, and nobody is left behind."""
+"""Several ranks generate the same tokens as one process; a dead rank is reported, and no process is left behind."""
 
 import random
 import shutil
@@ -63,7 +63,7 @@ class SumOfThreads:
 
 
 @pytest.mark.parametrize("name", SPLITTABLE)
-def test_two_shares_say_what_the_whole_model_says(name: str) -> None:
+def test_two_shares_compute_the_logits_of_the_whole_model(name: str) -> None:
     whole = describe_model(random_model(SERVED[name]))
     whole.model.set_attn_implementation("sdpa")
     copies = [deepcopy(whole) for _ in range(2)]
@@ -100,13 +100,13 @@ def test_what_cannot_be_split_is_refused_with_the_numbers(name: str, size: int, 
         require_even_split(SERVED[name], size)
 
 
-def test_a_model_that_says_other_things_when_split_is_refused() -> None:
+def test_a_model_with_different_outputs_when_split_is_refused() -> None:
     with pytest.raises(ValueError, match="llama computes other logits when it is split"):
         split_model(random_llama(), 0, 2, lambda share: share)
 
 
 def saved(loaded: LoadedModel, directory: Path) -> str:
-    """Write a model with the embedded model's tokenizer beside it, which nobody asks."""
+    """Write a model with the embedded model's tokenizer beside it, which the test does not use."""
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(EMBEDDED_MODEL / name, directory)
     return str(save(loaded, directory))
@@ -119,7 +119,9 @@ def parallel_model(engine: LLMEngine) -> TensorParallelModel:
 
 
 @pytest.mark.parametrize("make", [random_llama, random_qwen3], ids=["llama", "qwen3"])
-def test_two_processes_say_what_transformers_says(make: Callable[[], LoadedModel], tmp_path: Path) -> None:
+def test_two_processes_generate_the_same_tokens_as_transformers(
+    make: Callable[[], LoadedModel], tmp_path: Path
+) -> None:
     loaded, rng = make(), random.Random(3)
     beginning = [rng.randrange(VOCAB_SIZE) for _ in range(24)]
     prompts = [
@@ -158,7 +160,7 @@ def test_the_embedded_model_and_a_worker_that_dies() -> None:
     assert worker.poll() == -signal.SIGKILL
 
 
-def test_an_error_of_rank_0_comes_as_it_is_and_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_rank_0_is_raised_unchanged_and_ends_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = LLM(lineup=parse_lineup("solution"), config=EngineConfig(num_gpu_blocks=40), tensor_parallel_size=2)
     model = parallel_model(llm.engine)
 
@@ -174,7 +176,7 @@ def test_an_error_of_rank_0_comes_as_it_is_and_ends_the_workers(monkeypatch: pyt
         llm.engine.step()
 
 
-def test_a_worker_that_cannot_load_says_why() -> None:
+def test_a_worker_that_cannot_load_reports_the_reason() -> None:
     workers = Workers(2, num_threads=1)
     workers.send(Start("/nowhere/at/all", EngineConfig(), "solution", 1, 2))
     with pytest.raises(WorkerError, match="rank 1: ValueError: no model at '/nowhere/at/all'"):
@@ -197,10 +199,10 @@ def test_a_worker_does_not_outlive_its_engine() -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs. One that has ended and waits for its new parent to look does not count."""
+    """Return whether a process runs. A zombie does not count."""
     return psutil.pid_exists(pid) and str(psutil.Process(pid).status()) != str(psutil.STATUS_ZOMBIE)
 
 
-def test_the_toy_model_cannot_be_split() -> None:
+def test_the_fake_model_cannot_be_split() -> None:
     with pytest.raises(ValueError, match=r"tensor_parallel_size must be 1 because phase 6 .* is absent; got 2"):
         LLM(lineup=parse_lineup("solution:1-5"), tensor_parallel_size=2)

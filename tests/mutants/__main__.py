@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: do the graded tests catch every mutant, and let every fair alternative pass?"""
+"""`python -m tests.mutants`: check that the graded tests catch every mutant and pass every fair alternative."""
 
 import argparse
 import os
@@ -55,7 +55,7 @@ def _num_tests_that_pass(workers: Harness, phases: Sequence[int]) -> dict[int, i
 
 @dataclass(slots=True)
 class Score:
-    """What became of the catalog: `good` counts by phase and kind, `bad` are those that went wrong."""
+    """The results of the catalog: `good` counts by phase and kind, `bad` lists the failures."""
 
     good: Counter[tuple[int, str]] = field(default_factory=Counter)
     bad: list[tuple[Subject, Verdict]] = field(default_factory=list)
@@ -95,7 +95,7 @@ def is_well(subject: Subject, verdict: Verdict, num_tests: int) -> bool:
 
 
 def row(subject: Subject, verdict: Verdict, well: bool) -> str:
-    """Return what the table says about one implementation."""
+    """Return the table's line for one implementation."""
     if subject.kind == "mutant":
         return verdict.describe() if well else "SURVIVED" if verdict.outcome == "passed" else verdict.describe()
     return "passed" if well else f"FAILED: {verdict.describe()}"

@@ -1,4 +1,4 @@
-"""Everything that the graded tests are tried on: the reference, its mutants and its fair alternatives.
+"""The implementations that the graded tests run on: the reference, its mutants and its fair alternatives.
 
 The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is wrong without any quoting. A diff
 against a fair alternative has its name behind the phase's: `phaseN_name_of_the_alternative.diff`.

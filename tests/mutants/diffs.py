@@ -4,9 +4,9 @@
     -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
     +        self.free_queue = FreeKVCacheBlockQueue(self.blocks)
 
-A line of `#` starts a mutant and names its mistake. Below it every line is one of the reference that goes
-(`-`), one that comes (`+`), or one that stays and says where (a space). `@@` separates two places.
-What goes and what stays must occur in the reference exactly once, as whole lines: a diff has no line
+A line of `#` starts a mutant and names its mistake. Below it every line is one of the reference that is removed
+(`-`), one that is added (`+`), or one of context (a space). `@@` separates two places.
+The removed lines and the context must occur in the reference exactly once, as whole lines: a diff has no line
 numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change. Comment lines
 are ignored in the reference and in the diffs.
 """
@@ -21,12 +21,12 @@ def without_comments(text: str) -> str:
 
 
 class DiffError(ValueError):
-    """A diff cannot be read, or does not fit the reference any more."""
+    """A diff cannot be parsed, or no longer applies to the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place that changes: the lines as they are in the reference, and as they shall be."""
+    """One change: the lines of the reference, and the lines that replace them."""
 
     old: tuple[str, ...]
     new: tuple[str, ...]
@@ -40,7 +40,7 @@ class Diff:
     places: tuple[Place, ...]
 
     def apply(self, reference: str) -> str:
-        """Return the reference with the mistake in it. Raises `DiffError` if a place is not there just once."""
+        """Return the reference with the mistake in it. Raises `DiffError` if a place does not occur exactly once."""
         lines = reference.splitlines()
         found: list[tuple[int, Place]] = []
         for place in self.places:

@@ -82,7 +82,7 @@ class Worker:
 
 @contextlib.contextmanager
 def harness(num_workers: int) -> Iterator["Harness"]:
-    """Give a harness whose copies and processes end with the block."""
+    """Yield a harness; its copies and processes end with the `with` block."""
     with tempfile.TemporaryDirectory(prefix="mini_vllm_mutants_") as folder:
         workers = [Worker(Path(folder).resolve() / str(index)) for index in range(num_workers)]
         try:
@@ -104,7 +104,7 @@ class Harness:
     def examine(
         self, subjects: Iterable[Subject], *, stop_at_first: bool, cpu_seconds: int = CPU_SECONDS
     ) -> Iterator[Verdict]:
-        """Give the verdicts in the order of the subjects, as soon as they are there."""
+        """Yield the verdicts in the order of the subjects, each as soon as it is ready."""
 
         def one(subject: Subject) -> Verdict:
             worker = self._idle.get()

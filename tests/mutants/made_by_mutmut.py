@@ -1,7 +1,7 @@
-"""The mutants that mutmut's operators make of a solution: every small change they know, one at a time.
+"""The mutants that mutmut's operators make of a solution: one small change at a time.
 
 mutmut makes them, our harness runs them. Its own runner would copy the tree, put all mutants of a function
-into one file behind a switch, and know nothing of lineups.
+into one file behind a switch, and has no notion of lineups.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from tests.mutants.diffs import DiffError, read_diffs
 
 
 class NoMutmutError(ImportError):
-    """mutmut is not installed. The message says how to install it."""
+    """mutmut is not installed. The message gives the command that installs it."""
 
 
 def made_by_mutmut(phase: int) -> list[Subject]:
-    """Return the mutants of a phase's solution, no two alike. Raises `NoMutmutError` if mutmut is not there."""
+    """Return the mutants of a phase's solution, no two alike. Raises `NoMutmutError` if mutmut is not installed."""
     original = reference(phase).text
     name_of_text: dict[str, str] = {}
     for function, text in _mutations(original):
@@ -55,7 +55,7 @@ def _changes(original: str, text: str, context: int) -> Iterator[str]:
 
 
 def _mutations(original: str) -> Iterator[tuple[str, str]]:
-    """Give for each mutation the function that it is in, and the whole module with it."""
+    """Yield for each mutation its function and the whole mutated module."""
     require_mutmut()
     import libcst as cst
     from libcst.metadata import MetadataWrapper
@@ -64,7 +64,7 @@ def _mutations(original: str) -> Iterator[tuple[str, str]]:
     from mutmut.mutation.pragma_handling import IgnoredCode
 
     class EveryFunction(MutationVisitor):
-        """Properties too: mutmut leaves decorated functions alone because of its switches, and we have none."""
+        """Mutate properties too: mutmut skips decorated functions because of its switches, which we do not use."""
 
         def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
             return not isinstance(node, cst.FunctionDef) and super()._skip_node_and_children(node)

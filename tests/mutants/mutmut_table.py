@@ -19,9 +19,9 @@ def try_mutmut(workers: Harness, phases: Sequence[int], only: str = "") -> bool:
     tallies: dict[int, Tally] = {}
     for phase in phases:
         made = made_by_mutmut(phase)
-        wanted = [subject for subject in made if only in subject.name]
-        verdicts = _with_progress(phase, workers.examine(wanted, stop_at_first=True), len(wanted))
-        tallies[phase] = tally(made, zip(wanted, verdicts, strict=True), reviewed(phase))
+        selected = [subject for subject in made if only in subject.name]
+        verdicts = _with_progress(phase, workers.examine(selected, stop_at_first=True), len(selected))
+        tallies[phase] = tally(made, zip(selected, verdicts, strict=True), reviewed(phase))
     num_made = sum(one.num_made for one in tallies.values())
     num_caught = sum(one.num_caught for one in tallies.values())
     print(report(tallies))

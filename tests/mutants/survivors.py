@@ -1,8 +1,8 @@
-"""The reviewed list: mutants of mutmut that no graded test catches, each with the reason why that is right.
+"""The reviewed list: mutants of mutmut that no graded test catches, each with the reason why none should.
 
 The lists are `survivors/phaseN.diff`, written like the mutants of the catalog: a line of `#` with the reason,
-and below it what changes. An entry stands for the one text that its change makes of the solution, so line
-numbers may move. An entry that fits the solution no more, that mutmut does not make, or that a test catches
+and below it what changes. An entry stands for the mutated text of the solution, so line
+numbers may move. An entry that no longer applies to the solution, that mutmut does not make, or that a test catches
 by now, is stale, and an error.
 """
 

@@ -91,7 +91,7 @@ def test_an_endless_loop_is_caught_and_named(worker: Harness) -> None:
         ("class(", "not run"),
     ],
 )
-def test_code_that_the_tests_did_not_meet_or_not_to_the_end_has_not_passed(
+def test_code_that_the_tests_never_ran_or_did_not_finish_has_not_passed(
     worker: Harness, line: str, outcome: str
 ) -> None:
     subject = Subject(1, "mutant", line, f"{reference(1).text}\n{line}\n")

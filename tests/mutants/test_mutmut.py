@@ -17,7 +17,7 @@ from tests.mutants.verdict import Verdict
 needs_mutmut = pytest.mark.skipif(find_spec("mutmut") is None, reason="mutmut is not installed")
 
 ORIGINAL = "a\nb\nc\nb\n"
-KNOWN = "# equivalent: nobody looks\n-a\n+A\n"
+KNOWN = "# equivalent: the value is never read\n-a\n+A\n"
 PASSED, FAILED = Verdict("passed", 3), Verdict("failed", 2, ["test_a"])
 
 
@@ -26,7 +26,7 @@ def mutant(text: str) -> Subject:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_every_reviewed_survivor_fits_the_solution_and_says_why(phase: int) -> None:
+def test_every_reviewed_survivor_applies_to_the_solution_and_has_a_reason(phase: int) -> None:
     reasons = reviewed(phase)
     kinds = {reason.partition(":")[0] for reason in reasons.values()}
     assert kinds <= {"equivalent", "wording", "out of reach", "only on a GPU"}
@@ -67,7 +67,7 @@ def test_a_survivor_of_the_real_tests_is_fine_on_the_list_and_an_error_off_it(
     assert '+    content = array("Q", token_ids).tobytes()' in capsys.readouterr().out
 
 
-def test_without_mutmut_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mutmut_the_message_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "find_spec", lambda name: None)
     with pytest.raises(maker.NoMutmutError, match=r"pip install -c constraints\.txt"):
         maker.made_by_mutmut(1)
@@ -87,9 +87,9 @@ def test_an_entry_is_stale_if_a_test_catches_it_or_mutmut_does_not_make_it() -> 
     reasons = read_reviewed(KNOWN, ORIGINAL)
     listed, other = mutant("A\nb\nc\nb\n"), mutant("a\nb\nC\nb\n")
     caught = tally([listed], [(listed, FAILED)], reasons)
-    assert caught.stale == ["'equivalent: nobody looks': test_a"]
+    assert caught.stale == ["'equivalent: the value is never read': test_a"]
     gone = tally([other], [(other, FAILED)], reasons)
-    assert gone.stale == ["'equivalent: nobody looks': mutmut makes no such mutant"]
+    assert gone.stale == ["'equivalent: the value is never read': mutmut makes no such mutant"]
     assert not caught.is_well
     assert not gone.is_well
 

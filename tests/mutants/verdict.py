@@ -1,4 +1,4 @@
-"""What the graded tests said about one implementation."""
+"""The verdict of the graded tests on one implementation."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,7 +25,7 @@ class Verdict:
         return self.outcome in ("failed", "endless", "died")
 
     def describe(self) -> str:
-        """Return the verdict in a line: who failed first, and how many."""
+        """Return the verdict as one line: the first failed test, and the number of failures."""
         first = self.failed[0] if self.failed else "no test"
         match self.outcome:
             case "passed":

@@ -1,4 +1,4 @@
-"""A pytest plugin that writes down what happens as it happens, so that a killed run has a story too."""
+"""A pytest plugin that logs each event at once, so that a killed run leaves a log too."""
 
 import json
 import sys

@@ -29,7 +29,7 @@ MEMORY_BYTES = 4 * 2**30
 def main() -> None:
     """Serve jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what anybody prints from here on is no answer
+    os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
     warm: set[int] = set()
     for line in sys.stdin:
         job = json.loads(line)
@@ -55,9 +55,9 @@ def examine(copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_secon
         _run_tests(phase, events, output, stop_at_first, cpu_seconds)
     status = _wait(child)
     solution.write_text(original, encoding="utf-8")
-    said = output.read_text(encoding="utf-8", errors="replace")[-600:]
+    printed = output.read_text(encoding="utf-8", errors="replace")[-600:]
     happened = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-    return _judge(happened, status, solution, mark, said)
+    return _judge(happened, status, solution, mark, printed)
 
 
 def _run_tests(phase: int, events: Path, output: Path, stop_at_first: bool, cpu_seconds: int) -> NoReturn:
@@ -95,10 +95,10 @@ def _wait(child: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str, said: str) -> Verdict:
+def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str, printed: str) -> Verdict:
     loaded = [what for event, what in events if event == "loaded"]
     if not loaded:
-        return Verdict("not run", detail=f"the phase was never imported (exit status {status}): {said}")
+        return Verdict("not run", detail=f"the phase was never imported (exit status {status}): {printed}")
     if loaded[0]["mark"] != mark or Path(loaded[0]["file"]).resolve() != solution.resolve():
         return Verdict("not run", detail=f"the tests met another module: {loaded[0]}")
     num_passed = sum(event == "passed" for event, _ in events)
@@ -112,7 +112,7 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
         case [1]:
             return Verdict("failed", num_passed, failed, detail)
         case [code]:
-            return Verdict("not run", num_passed, failed, f"pytest ended with {pytest.ExitCode(code).name}: {said}")
+            return Verdict("not run", num_passed, failed, f"pytest ended with {pytest.ExitCode(code).name}: {printed}")
     if status == -signal.SIGXCPU:
         return Verdict("endless", num_passed, running + failed)
     return Verdict("died", num_passed, running + failed, f"exit status {status}")

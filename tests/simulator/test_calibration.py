@@ -73,7 +73,7 @@ def test_a_fit_finds_the_machine_behind_the_steps(overlaps: bool) -> None:
         assert getattr(fitted, name) == pytest.approx(getattr(cost, name), rel=0.02), name
 
 
-def test_no_rounding_decides_what_a_fit_finds() -> None:
+def test_rounding_does_not_change_the_result_of_a_fit() -> None:
     """The order of the steps changes every sum in its last digits, as another CPU does."""
     steps = random_steps(machine(overlaps=False), noise=0.0)
     for order in (steps, steps[::-1], sorted(steps)):
@@ -107,7 +107,7 @@ def test_too_few_steps_are_refused() -> None:
         fit(random_steps(machine(overlaps=True), 0.0)[:3], EMBEDDED, 4)
 
 
-def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
+def test_a_calibration_is_read_back_from_its_file_unchanged(tmp_path: Path) -> None:
     calibration = Calibration("embedded", "float32", 2048, 100, 400, 0.02, machine(overlaps=False))
     path = str(tmp_path / "calibration.json")
     write_calibration(path, calibration)
@@ -173,7 +173,7 @@ def test_a_rig_on_such_a_machine_predicts_every_figure() -> None:
 
 
 def test_the_steps_to_fit_are_measured_before_and_after_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A computer that slows down meanwhile is then slower in the fit too."""
+    """Then a computer that slows down meanwhile slows down the fit too."""
     rig = rig_on(VirtualClock(), machine(overlaps=False))
     steps_to_fit, measure_one = rig.steps_to_fit, rig.measure
     events: list[str] = []

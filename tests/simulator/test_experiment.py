@@ -1,4 +1,4 @@
-"""Experiments: settings as somebody types them, a rate that can be borne, and the whole in one call."""
+"""Experiments: settings as typed by a user, a sustainable rate, and the whole experiment in one call."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)
 
 
-def test_a_setting_lands_where_it_belongs() -> None:
+def test_a_setting_changes_the_right_part_of_the_experiment() -> None:
     assert SMALL.with_setting("gpu", "L4").gpu == "L4"
     assert SMALL.with_setting("rate", "2.5").rate == 2.5
     assert SMALL.with_setting("max_num_batched_tokens", "512").engine.max_num_batched_tokens == 512
@@ -51,7 +51,7 @@ def test_a_sweep_is_a_setting_and_its_values() -> None:
 
 
 @pytest.mark.parametrize("gpu", ["L4", "H100"])
-def test_the_default_rate_can_be_borne_and_three_times_that_cannot(gpu: str) -> None:
+def test_the_default_rate_is_sustainable_and_three_times_that_is_not(gpu: str) -> None:
     """Documents share nothing, so the prefix cache does not help."""
     experiment = Experiment("documents", num_requests=300, gpu=gpu).with_rate()
     assert experiment.rate is not None
@@ -61,7 +61,7 @@ def test_the_default_rate_can_be_borne_and_three_times_that_cannot(gpu: str) -> 
     assert swamped.seconds > 1.8 * swamped.requests[-1].arrival_time
 
 
-def test_a_larger_gpu_is_given_more() -> None:
+def test_a_larger_gpu_gets_a_higher_rate() -> None:
     rates = [Experiment(gpu=gpu).with_rate().rate or 0 for gpu in ("L4", "A100-80GB", "H100", "B200")]
     assert rates == sorted(rates)
     assert rates[0] < rates[-1] / 10
@@ -76,12 +76,12 @@ def test_a_calibration_brings_its_own_memory_and_cost() -> None:
     assert len(calibrated.run(LINEUP).finished_times) == 150
 
 
-def test_progress_is_told_up_to_the_last_request() -> None:
-    heard: list[int] = []
-    SMALL.run(LINEUP, heard.append)
-    assert heard == sorted(heard)
-    assert heard[-1] == 150
-    assert len(heard) > 2
+def test_progress_is_reported_up_to_the_last_request() -> None:
+    reported: list[int] = []
+    SMALL.run(LINEUP, reported.append)
+    assert reported == sorted(reported)
+    assert reported[-1] == 150
+    assert len(reported) > 2
 
 
 def test_memory_that_is_short_leads_to_preemptions_and_a_cache_to_hits() -> None:

@@ -1,4 +1,4 @@
-"""The policies on one arrival trace: which requests each favours, and which ones pay for it."""
+"""The policies on one arrival trace: which requests each favours, and which it delays."""
 
 from statistics import fmean
 
@@ -39,7 +39,7 @@ def test_shortest_first_serves_more_of_them_soon(served: dict[str, Served]) -> N
     assert shortest < 0.9 * fcfs
 
 
-def test_the_urgent_go_before_the_others(served: dict[str, Served]) -> None:
+def test_urgent_requests_run_before_the_others(served: dict[str, Served]) -> None:
     found = served["priority"]
     times = {
         priority: fmean(
@@ -50,7 +50,7 @@ def test_the_urgent_go_before_the_others(served: dict[str, Served]) -> None:
     assert times[URGENT] < 0.5 * times[NORMAL]
 
 
-def test_a_prophet_orders_by_the_true_length() -> None:
+def test_a_perfect_predictor_orders_by_the_true_length() -> None:
     requests, config = under_policy("shortest-first", REQUESTS, CONFIG, prediction_sigma=0.0)
     assert config.policy == "priority"
     assert [request.priority for request in requests] == [request.num_output_tokens for request in REQUESTS]

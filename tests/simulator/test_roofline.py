@@ -108,7 +108,7 @@ def test_a_long_prompt_is_bound_by_operations_and_slower_per_token_than_a_short_
     assert alone == pytest.approx(decode_tokens_per_second(H100, LLAMA_8B, 1, 1))
 
 
-def test_two_gpus_are_twice_one_but_for_what_they_tell_each_other() -> None:
+def test_two_gpus_are_twice_one_except_for_their_communication() -> None:
     assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100, num_gpus=2) == pytest.approx(
         2 * decode_tokens_per_second(H100, LLAMA_8B, 8, 100)
     )

@@ -125,7 +125,7 @@ def test_one_command_runs_keeps_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "with it (max_num_batched_tokens=128) and without it (max_num_batched_tokens=2048, enable_ch" in text
 
 
-def test_what_is_absent_without_a_feature_is_said() -> None:
+def test_the_page_names_what_is_absent_without_a_feature() -> None:
     half = {"settings": {}, "output_tokens_per_second": 10.0}
     half |= {key: {"p50": 0.5, "p90": 1.0, "p99": 2.0} for key in ("time_to_first_token", "inter_token_latency")}
     record = {"workload": "2 requests", "num_threads": 1, "equal_requests": [2, 2], "with": half, "without": half}
@@ -150,7 +150,7 @@ def test_costs_have_their_units() -> None:
     assert "| a decode, vLLM 0.13.0 on another machine | 7.1 to 8.5 µs |" in text
 
 
-def test_a_record_describes_its_machine_whatever_its_benchmark_says(
+def test_a_record_describes_its_machine_whatever_its_benchmark_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done = subprocess.CompletedProcess([], 0, stdout='{"machine": "x86_64", "clock": "process_time"}')
@@ -161,7 +161,7 @@ def test_a_record_describes_its_machine_whatever_its_benchmark_says(
     assert record == {"machine": describe_machine(), "quick": False, "clock": "process_time"}
 
 
-def test_predictions_that_are_off_say_by_how_much() -> None:
+def test_inaccurate_predictions_are_shown_with_their_error() -> None:
     near = {
         "workload": "burst",
         "figure": "median TTFT",

@@ -46,6 +46,6 @@ def test_the_picture_in_the_docs_is_what_the_view_draws_today(name: str) -> None
         assert (command.PICTURES / file).read_bytes() == content, f"python -m tools.pictures {name}"
 
 
-def test_a_picture_that_is_none_is_named() -> None:
+def test_an_unknown_picture_is_refused_by_name() -> None:
     with pytest.raises(SystemExit, match="there is no picture sunset; there are demo, "):
         command.main(["sunset"])

@@ -24,7 +24,7 @@ def test_the_text_is_the_same_every_time() -> None:
     assert len({str(document) for document in first}) > 40
 
 
-def test_only_what_the_assistant_says_carries_loss() -> None:
+def test_only_the_assistants_turns_carry_loss() -> None:
     chat = next(document for document in corpus(1, 100_000) if document.messages)
     answers = [m["content"] + "<|im_end|>" for m in chat.messages if m["role"] == "assistant"]
     assert [text for text, carries_loss in pieces(chat) if carries_loss] == [*answers, "<|endoftext|>"]
@@ -51,6 +51,6 @@ def test_the_readme_names_the_weights_that_are_there() -> None:
     assert re.findall(r"[0-9a-f]{64}", (EMBEDDED_MODEL / "README.md").read_text()) == [digest]
 
 
-def test_the_readme_says_what_the_model_can() -> None:
+def test_the_readme_states_the_models_abilities() -> None:
     table = as_table(grade(LLM(lineup=parse_lineup("solution"))))
     assert (EMBEDDED_MODEL / "README.md").read_text().endswith(table)

@@ -24,7 +24,7 @@ def tooltips(element: ElementTree.Element) -> list[str]:
     return [title.text or "" for title in element.iter(f"{SVG}title")]
 
 
-def said(picture: Picture) -> dict[str, str]:
+def described(picture: Picture) -> dict[str, str]:
     """Return the text alternative as a mapping, its first line not among it."""
     return dict(line.split(": ", 1) for line in picture.text_alternative.splitlines()[1:])
 
@@ -35,7 +35,7 @@ def marked(picture: Picture, name: str, value: str) -> list[ElementTree.Element]
 
 
 def is_sound(picture: Picture) -> bool:
-    """Return whether a picture is well formed, narrow enough and says what it shows, without ids."""
+    """Return whether a picture is well formed, narrow enough, labelled with its title and sentence, and without ids."""
     root = tree(picture)
     named = root.get("aria-label") == f"{picture.title}. {picture.sentence}"
     return named and picture.width <= 720 and not [part for part in root.iter() if part.get("id")]

@@ -47,7 +47,7 @@ def large(num_requests: int = 12) -> Recording:
 
 
 def in_a_huge_pool(recording: Recording, num_blocks: int = 5000) -> Recording:
-    """Return the run as if there had been many more blocks, which nobody needed."""
+    """Return the run as if the pool had many more blocks, all unused."""
     return Recording(replace(recording.info, num_blocks=num_blocks), recording.steps)
 
 

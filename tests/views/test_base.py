@@ -97,7 +97,7 @@ def test_text_is_shortened_and_wrapped_to_fit() -> None:
     assert lines[-1].endswith("…")
 
 
-def test_a_picture_stands_alone_and_says_what_it_shows() -> None:
+def test_a_picture_needs_no_other_file_and_describes_itself() -> None:
     picture = counter(3)
     root = parsed(picture.svg())
     assert root.attrib["role"] == "img"
@@ -189,7 +189,7 @@ def budget_picture(budget: float, policy: str, caching: bool) -> Picture:
     )
 
 
-def test_a_panel_answers_questions_and_explains_what_cannot_be() -> None:
+def test_a_panel_answers_requests_and_explains_impossible_settings() -> None:
     panel = Panel(KNOBS, budget_picture)
     assert panel.answer["text_alternative"] == "budget 32 fcfs True"
     panel.question = {"ticket": 1, "values": {"budget": 40, "policy": "priority", "caching": False}}

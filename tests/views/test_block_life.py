@@ -10,7 +10,7 @@ from course.views.block_life.lives import lives_of
 from course.views.block_life.moves import all_moves
 from course.views.text import spaced
 from course.views.time_machine.machine import states
-from tests.views.drawing import is_sound, layers, marked, said, texts, tooltips
+from tests.views.drawing import described, is_sound, layers, marked, texts, tooltips
 from tests.views.runs import large, observed, small
 from tests.views.test_time_machine import numbers
 
@@ -43,27 +43,29 @@ def test_a_step_that_was_counted_by_hand() -> None:
     assert texts(drawn["state-1"]) == ["14", "held"]
     assert texts(drawn["state-3"]) == ["3", "free, content kept"]
     assert texts(drawn["way-6"]) == ["2 handed out,", "content lost"]
-    assert said(picture)["handed out"] == "r0 20; r1 19; r2 18"
-    assert said(picture)["block 18"] == ("steps 0-1 free, steps 2-5 held by r3, step 6 held by r2 (old content lost)")
+    assert described(picture)["handed out"] == "r0 20; r1 19; r2 18"
+    assert described(picture)["block 18"] == (
+        "steps 0-1 free, steps 2-5 held by r3, step 6 held by r2 (old content lost)"
+    )
 
 
 def test_a_hit_takes_blocks_out_of_the_middle_of_the_queue() -> None:
     picture = block_life(observed())[8]
     found = [part for part in marked(picture, "move", "out") if "mv-hit" in str([mark.get("class") for mark in part])]
     assert [part.get("data-block") for part in found] == ["17", "16", "12"]
-    assert said(picture)["found while free"] == "12 16 17"
+    assert described(picture)["found while free"] == "12 16 17"
     assert texts(layers(picture)["way-5"]) == ["3 found", "by a hit"]
     assert "Found by a hit: r3 12 16 17." in picture.sentence
 
 
-def test_tail_first_as_the_handout_of_phase_4_tells_it() -> None:
+def test_tail_first_as_in_the_handout_of_phase_4() -> None:
     """A and B finish, A first: the queue is 8, 3, 2, 1, 7, 6, 5, 4, and then B's head survives."""
     film = block_life(scenario("lru_eviction_order"))
-    assert numbers(said(film[1])["free queue after the step, head first"]) == [8, 3, 2, 1, 7, 6, 5, 4]
+    assert numbers(described(film[1])["free queue after the step, head first"]) == [8, 3, 2, 1, 7, 6, 5, 4]
     shown = [texts(layers(film[1])[f"after-{place}"])[0] for place in range(8)]
     assert shown == ["8", "3", "2", "1", "7", "6", "5", "4"]
     assert texts(layers(film[1])["came-in"])[0].startswith("from")
-    assert said(film[5])["found while free"] == "4 5"
+    assert described(film[5])["found while free"] == "4 5"
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
@@ -73,10 +75,10 @@ def test_every_step_adds_up_and_equals_its_record(recording: Recording) -> None:
     for moves, record, picture in zip(all_moves(info, states(recording)), recording.steps, film.pictures, strict=True):
         assert sum(counts(moves).values()) == info.num_blocks
         assert len(moves.after) == record["free_after_update"]
-        told = said(picture)
-        assert numbers(told["free queue before the step, head first"]) == before
-        assert numbers(told["free queue after the step, head first"]) == moves.after
-        assert numbers(told["content lost"]) == record["evicted"]
+        facts = described(picture)
+        assert numbers(facts["free queue before the step, head first"]) == before
+        assert numbers(facts["free queue after the step, head first"]) == moves.after
+        assert numbers(facts["content lost"]) == record["evicted"]
         taken = {share["id"]: share["new_blocks"] for share in record["scheduled"] if share["new_blocks"]}
         assert dict(moves.handed_out) == taken
         gone = {part.get("data-block") for part in marked(picture, "move", "out")}
@@ -90,8 +92,8 @@ def test_every_step_adds_up_and_equals_its_record(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("recording", [small(), observed(), large(), small(caching=False)], ids=str)
-def test_leaving_and_coming_explain_the_whole_queue(recording: Recording) -> None:
-    """What is left of the planned queue, then what came in: there is no other way in or out."""
+def test_blocks_taken_and_freed_explain_the_whole_queue(recording: Recording) -> None:
+    """After each step the queue holds the blocks that were not taken, then the freed ones, and no others."""
     for moves in all_moves(recording.info, states(recording)):
         left = [block for block in moves.while_planned if block not in moves.taker]
         came = [block for _, blocks in moves.given_back for block in blocks]

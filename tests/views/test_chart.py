@@ -1,4 +1,4 @@
-"""Scales, round ends, figures in words."""
+"""Scales, round ends, figures as text."""
 
 import pytest
 
@@ -25,12 +25,12 @@ def test_a_decade_is_as_long_as_any_other_and_nothing_leaves_the_scale() -> None
     assert LogScale(5, 50, 0, 1).ticks() == [5, 10, 20, 50]
 
 
-def test_percentiles_are_spread_by_what_they_leave() -> None:
+def test_percentiles_are_spread_by_the_remaining_share() -> None:
     up = PercentScale(300, 0, most=99.9)
     assert [up(percent) for percent in (0, 90, 99, 99.9, 100)] == pytest.approx([300, 200, 100, 0, 0])
 
 
-def test_words_turn_round_at_the_right_edge() -> None:
+def test_text_is_right_aligned_at_the_right_edge() -> None:
     assert "mv-end" not in below_right((10, 50), "12 ms", 0, 300)
     assert "mv-end" in below_right((290, 50), "12 ms", 0, 300)
     assert cloud([], 2) == ""

@@ -23,7 +23,7 @@ def words_in(picture: Picture) -> list[str]:
     return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_picture_and_twin_say_what_the_simulator_says() -> None:
+def test_picture_and_text_alternative_show_the_simulators_figures() -> None:
     trial = try_setting(NARROW, SMALL)
     rate, requests = arrivals(SMALL, "mixed", 90)
     served = what_if(requests, *SMALL.engine_and_cost(NARROW))
@@ -56,7 +56,7 @@ def test_the_previous_setting_is_a_ghost_and_a_number() -> None:
     assert all("mv-ghost" in chart for chart in charts)
 
 
-def test_a_panel_remembers_the_answer_before() -> None:
+def test_a_panel_remembers_the_previous_answer() -> None:
     panel = chunking_dial(num_requests=200)
     first = panel.answer["text_alternative"]
     assert "before:" not in first

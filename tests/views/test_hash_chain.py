@@ -94,7 +94,7 @@ def test_hits_are_those_of_the_handout(num_tokens: int) -> None:
     words = f"hit {len(hits['again']) * 16} of {num_tokens} tokens"
     assert words in picture.text_alternative
     assert words in picture.sentence
-    assert any(words in told for told in texts(layers(picture)["chain-1"]))
+    assert any(words in line for line in texts(layers(picture)["chain-1"]))
     assert frames(picture, "mv-found") == 1
 
 

@@ -1,4 +1,4 @@
-"""Chunking dial, calculator and policy bench in a real browser: nothing is cut or covered, and knobs are answered."""
+"""Chunking dial, calculator and policy comparison in a real browser: nothing is cut or covered, knobs work."""
 
 from collections.abc import Iterator
 from itertools import pairwise, product
@@ -35,7 +35,7 @@ def calculators() -> Iterator[Picture]:
 
 
 def benches() -> Iterator[Picture]:
-    """Every workload, crowded and alone, with objectives that all and that none keep."""
+    """Every workload, crowded and alone, with objectives that every request meets and that none meets."""
     lineup = parse_lineup("solution:1-5")
     for workload, (load, blocks, sigma) in product(
         ("chat", "documents", "shared-prefix", "mixed", "burst"), ((50, 4000, 0.0), (200, 800, 2.0))
@@ -59,7 +59,7 @@ def test_no_text_is_cut_or_lies_on_another(browser: Any, pictures: Any) -> None:
 
 
 def answered(page: Any, panel: Any) -> None:
-    """Let the panel in Python answer the newest question of the page."""
+    """Let the panel in Python answer the newest request of the page."""
     panel.question = page.evaluate("model.state.question")
     page.evaluate("(answer) => model.set('answer', answer)", panel.answer)
 
@@ -74,7 +74,7 @@ def test_a_dragged_budget_leaves_a_ghost(browser: Any) -> None:
     page.mouse.move(box["x"] + box["width"] * (2048 - 256) / (8192 - 256), middle)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 2, middle, steps=5)
-    assert page.evaluate("model.state.question.ticket") == 0, "nothing is asked before it is let go"
+    assert page.evaluate("model.state.question.ticket") == 0, "nothing is sent before release"
     page.mouse.up()
     assert page.evaluate("model.state.question.values.max_num_batched_tokens") == 8192
     answered(page, panel)

@@ -1,4 +1,4 @@
-"""A step token by token: the handout's numbers, what each query reads, and wrong functions seen wrong."""
+"""A step token by token: the handout's numbers, what each query reads, and wrong functions drawn as wrong."""
 
 import random
 import subprocess
@@ -19,7 +19,7 @@ from course.views.text import ranges
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 from solutions import phase6_gpu_runner as reference
-from tests.views.drawing import SVG, is_sound, layers, marked, said, texts, tooltips, tree
+from tests.views.drawing import SVG, described, is_sound, layers, marked, texts, tooltips, tree
 from tests.views.test_time_machine import numbers
 
 ROOT = Path(__file__).parents[2]
@@ -78,11 +78,11 @@ def test_the_step_of_the_handout(given: Any) -> None:
     assert [drawn[row][2] for row in range(8)] == ["4", "5", "6", "7", "6", "0", "1", "2"]
     assert [drawn[row][3] for row in range(8)] == ["8", "9", "10", "11", "26", "28", "29", "30"]
     assert [row for row in range(8) if len(drawn[row]) == 5] == [4, 7], "where logits are needed"
-    told = said(film[4])
-    assert told["query_start_loc"] == "0 4 5 8"
-    assert told["A"] == "block_ids 5 2 8, table 5 2, seq_len 8"
-    assert told["B"] == "block_ids 3 6, table 3 6, seq_len 7"
-    assert told["C"] == "block_ids 7, table 7 0, seq_len 3"
+    facts = described(film[4])
+    assert facts["query_start_loc"] == "0 4 5 8"
+    assert facts["A"] == "block_ids 5 2 8, table 5 2, seq_len 8"
+    assert facts["B"] == "block_ids 3 6, table 3 6, seq_len 7"
+    assert facts["C"] == "block_ids 7, table 7 0, seq_len 3"
     assert film[4].sentence == (
         "Row 4: the token at position 6 of B. K and V go to slot 26 (block 6, offset 2). "
         "Reads 7 tokens of B, blocks 3 6. Logits needed."
@@ -105,7 +105,7 @@ def test_each_query_reads_its_own_request_up_to_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_steps_in_drawing_and_words(seed: int) -> None:
+def test_random_steps_in_drawing_and_text(seed: int) -> None:
     block_size = (1, 4, 16)[seed % 3]
     batch = random_batch(seed, seed * 2 + 1, block_size)
     assert by_rules(batch, block_size) == by_functions(batch, block_size, reference)
@@ -113,21 +113,21 @@ def test_random_steps_in_drawing_and_words(seed: int) -> None:
     row = 0
     for request in batch:
         for position in range(request.num_computed_tokens, request.num_computed_tokens + request.num_scheduled_tokens):
-            picture, told = film[row], said(film[row])
+            picture, facts = film[row], described(film[row])
             slots = [
                 request.block_ids[place // block_size] * block_size + place % block_size
                 for place in range(position + 1)
             ]
             assert lit(picture) == sorted(slots)
-            assert told["read"] == ranges(slots)
-            assert told["read, but not its token"] == "none"
-            assert told["written"].startswith(f"slot {slots[-1]} ")
-            shown, page = columns(picture)[row], numbers(told["rows shown"])
+            assert facts["read"] == ranges(slots)
+            assert facts["read, but not its token"] == "none"
+            assert facts["written"].startswith(f"slot {slots[-1]} ")
+            shown, page = columns(picture)[row], numbers(facts["rows shown"])
             assert shown[1:4] == [
-                told[name].split()[row - page[0]] for name in ("input_ids", "positions", "slot_mapping")
+                facts[name].split()[row - page[0]] for name in ("input_ids", "positions", "slot_mapping")
             ]
             assert shown[3] == str(slots[-1])
-            assert (str(row) in told["logits rows"].split()) == ("Logits needed." in picture.sentence)
+            assert (str(row) in facts["logits rows"].split()) == ("Logits needed." in picture.sentence)
             row += 1
     assert row == len(film)
 
@@ -141,12 +141,12 @@ def by_row_index(batch: Any, block_size: int) -> list[int]:
     ]
 
 
-def test_a_wrong_slot_mapping_is_seen_wrong() -> None:
+def test_a_wrong_slot_mapping_is_visible() -> None:
     film = paged_batch(functions=functions(compute_slot_mapping=by_row_index))
     picture = film[2]
     assert columns(picture)[2][3] == "22"
     assert count(picture, "mv-wrong") == 5
-    assert said(picture)["read, but not its token"] == "20-23 8-10", "A wrote over its own first tokens"
+    assert described(picture)["read, but not its token"] == "20-23 8-10", "A wrote over its own first tokens"
     assert count(layers_picture(picture, "cache-2"), "mv-stranger") == 3
     assert picture.sentence.startswith("slot_mapping[2] is 22, the rules give 10. 4 other wrong numbers.")
     assert "Slots with another token than expected: 20 21 22 23 8 9 and 1 more." in picture.sentence
@@ -180,19 +180,19 @@ def test_results_of_any_length_are_drawn_and_reported(name: str) -> None:
     assert any(count(picture, "mv-wrong") for picture in film.pictures)
 
 
-def test_a_missing_table_is_told() -> None:
+def test_a_missing_table_is_reported() -> None:
     picture = paged_batch(functions=all_wrong("pad_block_tables"))[4]
     assert "Reads 7 tokens of B, blocks none. The table has no block for 7 of them." in picture.sentence
 
 
-def test_shared_beginnings_are_nobodys_mistake() -> None:
-    """A and B have the same 8 tokens and come in together: B reads A's block, which A writes in this step."""
+def test_shared_prefixes_are_not_reported_as_mistakes() -> None:
+    """A and B have the same 8 tokens and are admitted in one step: B reads a block that A writes in that step."""
     made = [
         share("A", 0, num_tokens=8, num_computed=0, num_scheduled=8, block_ids=[1, 2], samples=True),
         share("B", 0, num_tokens=8, num_computed=4, num_scheduled=4, block_ids=[1, 3], samples=True),
     ]
     film = paged_batch(made)
-    assert {said(picture)["read, but not its token"] for picture in film.pictures} == {"none"}
+    assert {described(picture)["read, but not its token"] for picture in film.pictures} == {"none"}
     assert "tokens of A, B in 4 of 4 slots" in tooltips(layers(film[11])["cache-1"])[0]
 
 

@@ -1,4 +1,4 @@
-"""What the pictures are drawn from is what the engine had: every step, random workloads, nothing but the trace."""
+"""The state rebuilt from a trace alone equals the engine's, at every step of random workloads."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 
 
 def play(seed: int, **settings: object) -> tuple[LLMEngine, list[dict[str, object]]]:
-    """Run a workload, with an abort in it; return what the engine really had at the end of each step."""
+    """Run a workload, with an abort in it; return the engine's own state at the end of each step."""
     engine = make_engine(small_config(**(TIGHT | settings)), record=True)
     pending = make_workload(seed, 8)
     truth: list[dict[str, object]] = []
@@ -43,7 +43,7 @@ def play(seed: int, **settings: object) -> tuple[LLMEngine, list[dict[str, objec
     raise AssertionError("the workload has not ended")
 
 
-def told(recording: Recording) -> list[dict[str, object]]:
+def rebuilt(recording: Recording) -> list[dict[str, object]]:
     """Return the same from the records alone."""
     state = RunState(recording.info)
     out: list[dict[str, object]] = []
@@ -75,15 +75,15 @@ def without_detail(steps: list[StepRecord]) -> list[StepRecord]:
 def test_the_state_from_the_trace_is_the_engines(seed: int, caching: bool, policy: str) -> None:
     engine, truth = play(seed, policy=policy, enable_prefix_caching=caching)
     recording = Recording.of(engine)
-    assert told(recording) == truth
+    assert rebuilt(recording) == truth
     bare = Recording(recording.info, without_detail(list(recording.steps)))
     if not caching:
         bare = Recording.from_steps(bare.steps)
-    assert told(bare) == truth, "without the record's detail the rules say the same"
+    assert rebuilt(bare) == truth, "without the record's detail the rules give the same"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_bare_records_tell_the_pool_the_block_size_and_the_prompts(seed: int) -> None:
+def test_bare_records_give_the_pool_the_block_size_and_the_prompts(seed: int) -> None:
     engine, _ = play(seed)
     full = Recording.of(engine)
     bare = Recording.from_steps(json.loads(json.dumps(full.steps)), full.info.token_budget)
@@ -123,7 +123,7 @@ def test_named_scenarios_reconstruct_their_own_detail() -> None:
             continue
         recording = Recording.of_scenario(scenario)
         bare = Recording(recording.info, without_detail(list(recording.steps)))
-        for step, (record, state) in enumerate(zip(recording.steps, told(bare), strict=True)):
+        for step, (record, state) in enumerate(zip(recording.steps, rebuilt(bare), strict=True)):
             assert state["free_queue"] == record["detail"]["free_queue"], (scenario.name, step)
             assert state["cached"] == set(record["detail"]["cached"]), (scenario.name, step)
 
@@ -137,7 +137,7 @@ def test_every_kind_of_trace_file_is_read() -> None:
     assert Recording.read(PUBLIC_TRACES / "named.jsonl", scenario.name).steps == scenario.steps
 
 
-def test_an_engine_that_keeps_no_trace_is_told_how_to() -> None:
+def test_without_a_trace_the_error_explains_how_to_record_one() -> None:
     with pytest.raises(ValueError, match="record=True"):
         Recording.of(make_engine(small_config()))
     with pytest.raises(ValueError, match="at least one step"):

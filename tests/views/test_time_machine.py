@@ -1,4 +1,4 @@
-"""The time machine shows what the trace says: in the drawing, in the words, in every step."""
+"""The time machine shows the facts of the trace in drawing and text, at every step."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def numbers(text: str) -> list[int]:
 
 
 def test_a_step_that_was_counted_by_hand() -> None:
-    """Step 6 of the shipped trace: r0, r1 and r2 decode, r3 gives way to r0 and loses six blocks."""
+    """Step 6 of the shipped trace: r0, r1 and r2 decode, r3 is preempted for r0 and loses six blocks."""
     picture = time_machine(observed())[6]
     assert texts(layer(picture, "headline")) == [
         "step 6 of 27",
@@ -81,7 +81,7 @@ def test_a_step_that_was_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed(), observed("phase_1_alone")], ids=str)
-def test_the_drawing_of_every_step_is_what_the_record_says(recording: Recording) -> None:
+def test_the_drawing_of_every_step_equals_its_record(recording: Recording) -> None:
     film = time_machine(recording)
     assert len(film) == len(recording.steps)
     for record, picture in zip(recording.steps, film.pictures, strict=True):
@@ -101,23 +101,23 @@ def test_the_drawing_of_every_step_is_what_the_record_says(recording: Recording)
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed()], ids=str)
-def test_the_words_hold_the_facts_of_the_record(recording: Recording) -> None:
+def test_the_text_holds_the_facts_of_the_record(recording: Recording) -> None:
     info = recording.info
     for state, picture in zip(states(recording), time_machine(recording).pictures, strict=True):
-        record, said = state.record, lines(picture)
+        record, described = state.record, lines(picture)
         assert record is not None
-        assert said["token budget"].startswith(f"{record['total']} of {info.token_budget}")
+        assert described["token budget"].startswith(f"{record['total']} of {info.token_budget}")
         for share in record["scheduled"]:
             kind = "decode" if state.is_decode(share) else "prefill"
-            assert f"{info.label(share['id'])} {share['n']} {kind}" in said["token budget"]
-            assert numbers(said[f"blocks of {info.label(share['id'])}"]) == share["blocks"]
-        assert numbers(said["free queue, next first"]) == state.pool.free_queue
-        assert numbers(said["just taken"]) == state.pool.taken
-        assert numbers(said["old content lost"]) == record["evicted"]
-        assert said["what happened"] == picture.sentence
+            assert f"{info.label(share['id'])} {share['n']} {kind}" in described["token budget"]
+            assert numbers(described[f"blocks of {info.label(share['id'])}"]) == share["blocks"]
+        assert numbers(described["free queue, next first"]) == state.pool.free_queue
+        assert numbers(described["just taken"]) == state.pool.taken
+        assert numbers(described["old content lost"]) == record["evicted"]
+        assert described["what happened"] == picture.sentence
         for victim, *_ in record["preempted"]:
-            assert f"preempted in step {record['step']}" in said[info.label(victim)]
-        assert said["waiting"].split() == ([info.label(i) for i in record["waiting_after"]] or ["none"])
+            assert f"preempted in step {record['step']}" in described[info.label(victim)]
+        assert described["waiting"].split() == ([info.label(i) for i in record["waiting_after"]] or ["none"])
 
 
 def test_prefill_is_hatched_and_decode_is_solid_in_the_requests_colour() -> None:
@@ -164,12 +164,12 @@ def test_clicks_on_the_timeline_name_every_step_and_the_cursor_moves() -> None:
     assert len(set(places)) == len(film)
 
 
-def test_everything_that_can_be_followed_can_be_found_and_says_something() -> None:
+def test_everything_that_can_be_followed_is_drawn_with_a_tooltip() -> None:
     film = time_machine(small())
     for picture in film.pictures:
         root = tree(picture)
-        told = {part.get("data-about"): tooltip_of(part) for part in root.iter() if part.get("data-about")}
-        assert all(told[key] for key, _ in film.follow)
+        tooltips = {part.get("data-about"): tooltip_of(part) for part in root.iter() if part.get("data-about")}
+        assert all(tooltips[key] for key, _ in film.follow)
         marked = {part.get("data-request") for part in root.iter()} - {None}
         assert {"0", "1", "2", "3"} <= {name for names in marked for name in str(names).split()}
     assert len(film.follow) == 4 + 20
