@@ -106,7 +106,7 @@ def next_lines(report: Any) -> list[str]:
     whose = "LAB_IMPL=starter " if solutions_exist() else ""
     return [
         f"next: {task}",
-        f"      open {where}: the recipe is in the comments there" if where else "",
-        f"      the task: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
+        f"      open {where}" if where else "",
+        f"      the task and its hints: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
         f"      then: {whose}pytest {target}",
     ]

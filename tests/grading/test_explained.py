@@ -13,7 +13,7 @@ from tests.grading.wrong_shapes import OURS
 
 LOOPS = {1: "clamp", 2: "popleft", 3: "preempt", 4: "evict", 5: "should_sample", 6: "kv_block_bytes"}
 LOOP = "while id(None): turn = 7"
-POPLEFT = "test_popleft_takes_from_the_front_until_nothing_is_left"
+POPLEFT = "test_popleft_takes_from_the_front_until_the_queue_is_empty"
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_an_untouched_task_is_one_line_per_test(checkout: Checkout) -> None:
     assert "FAILURES" not in said
     assert not OURS.search(said), said
     assert "next: Phase 2, task 1: make the free queue" in lines
-    assert "      the task: labs/phase2_block_pool/README.md" in lines
+    assert "      the task and its hints: labs/phase2_block_pool/README.md" in lines
     assert "      then: LAB_IMPL=starter pytest labs/phase2_block_pool -m task2_1" in lines
     (where,) = (line for line in lines if line.startswith("      open labs/phase2_block_pool/starter.py, lines "))
     first, last = (int(word) for word in where.split() if word.strip(":").isdigit() for word in [word.strip(":")])

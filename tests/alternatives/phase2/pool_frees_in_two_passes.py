@@ -1,4 +1,4 @@
-"""The pool finds out first who loses the last holder, and touches the free queue afterwards."""
+"""The pool first finds the blocks that lose their last holder, and changes the free queue afterwards."""
 
 from collections.abc import Sequence
 

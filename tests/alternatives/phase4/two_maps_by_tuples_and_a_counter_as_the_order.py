@@ -17,10 +17,10 @@ class HashPrefixCache(Given):
         for h in request.block_hashes:
             if (len(out) + 1) * self.block_size >= request.num_tokens:
                 break
-            twins = sorted((n, b) for b, (x, n) in self.by_block.items() if x == h)
-            if not twins:
+            equal = sorted((n, b) for b, (x, n) in self.by_block.items() if x == h)
+            if not equal:
                 break
-            out.append(twins[0][1])
+            out.append(equal[0][1])
         return tuple(out)
 
     def pin(self, request, block_ids, pool):

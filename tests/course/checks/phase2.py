@@ -74,7 +74,7 @@ def decodes_without_a_block(num_prompt: int, size: int = 16) -> int:
 
 
 def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, size: int = 16) -> int:
-    """Return how many equal requests come in before one is refused: `reserved` (phase 2 absent) or `paged`."""
+    """Return how many equal requests are admitted before one is refused: `reserved` (phase 2 absent) or `paged`."""
     kv: KVCacheManager = PagedKVCacheManager(num_slots // size + 1, size, NoPrefixCache())
     if kv_kind == "reserved":
         kv = SlotReservation(num_slots, max_model_len=10_000)

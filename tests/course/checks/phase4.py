@@ -53,7 +53,7 @@ def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
 
 
 def together(num_tokens: int, block_size: int = 16) -> list[int]:
-    """Return the computed tokens of two equal prompts that come in the same step, with an empty cache."""
+    """Return the computed tokens of two equal prompts that arrive in the same step, with an empty cache."""
     engine = _engine(block_size)
     for name in ("first", "second"):
         engine.add_request(name, list(range(num_tokens)), ONE_TOKEN)
