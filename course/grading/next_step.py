@@ -4,6 +4,8 @@ from course.grading.plan import PlannedPhase, PlannedTask
 from course.grading.results import Grade, PhaseGrade
 from mini_vllm.seams.lineup import PHASE_NAMES, solutions_exist
 
+NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims about vLLM), 09 (write a scheduling policy)"
+
 
 def next_step(grade: Grade) -> tuple[str, str]:
     """Return the next step and its command, which may be empty."""
@@ -12,7 +14,15 @@ def next_step(grade: Grade) -> tuple[str, str]:
             return step
     if len(grade.phases) < len(PHASE_NAMES):
         return "all that was graded is done. The other phases:", "mini-vllm grade"
-    return "nothing: all phases are done. The handouts suggest how to go further.", ""
+    return f"all six phases are done. Now use your engine: {NOTEBOOKS}", "make lab"
+
+
+def beside_next_step(grade: Grade) -> str:
+    """Return what the learner can do besides phase 6, once phases 1 to 5 are finished; empty before and after."""
+    unfinished = [phase.plan.number for phase in grade.phases if step_in_phase(phase)]
+    if len(grade.phases) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
+        return f"Your phases 1 to 5 run {NOTEBOOKS}: make lab"
+    return ""
 
 
 def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:

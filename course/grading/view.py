@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from course.grading.next_step import next_step, test_command
+from course.grading.next_step import beside_next_step, next_step, test_command
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
@@ -38,6 +38,8 @@ def show_grade(console: Console, grade: Grade) -> None:
     console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
     if command:
         console.print(f"      {command}", style="bold", markup=False, soft_wrap=True)
+    if also := beside_next_step(grade):
+        console.print(f"also: {also}", style="dim", markup=False, soft_wrap=True)
 
 
 def summary(grade: Grade) -> Table:

@@ -1,6 +1,7 @@
 """The summary of a grade on narrow and wide screens: nothing is cut, and it fits."""
 
 import io
+from typing import Literal
 
 import pytest
 from rich.console import Console
@@ -51,3 +52,18 @@ def test_nothing_of_the_summary_is_cut(width: int, error: str) -> None:
     assert all(len(line) <= width for line in summary)
     assert not any("…" in line for line in summary)
     assert "0/40" in lines[3] if error else "/40" in lines[3]
+
+
+def finished(num_phases: int) -> Grade:
+    """Return a grade in which the first phases pass and the others are untouched."""
+    phases = []
+    for plan in load_plan():
+        outcome: Literal["passed", "not started"] = "passed" if plan.number <= num_phases else "not started"
+        tasks = [TaskGrade(task, [TestResult(test, outcome) for test in task.tests]) for task in plan.tasks]
+        phases.append(PhaseGrade(plan, "", tasks, ""))
+    return Grade(phases)
+
+
+@pytest.mark.parametrize(("num_phases", "leads"), [(4, False), (5, True), (6, True)])
+def test_the_last_line_leads_to_the_notebooks_after_the_phases_that_they_need(num_phases: int, leads: bool) -> None:
+    assert ("09 (write a scheduling policy)" in shown(finished(num_phases), 100)[-1 if num_phases < 6 else -2]) == leads
