@@ -16,6 +16,7 @@ import pytest
 
 from course.grading.starter_file import complaint_about_import
 from course.labtest.answers import unusable_answer
+from course.labtest.grouping import arrange, is_random
 from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, TimeLimit, limited_memory, seconds_for
 from course.labtest.reports import phase_of, retell, tell_what_is_missing
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
@@ -141,6 +142,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.excinfo is not None and report.failed and phase_of(item.nodeid):
+        marked: Any = report
+        marked.is_random = is_random(item)
         late = isinstance(call.excinfo.value, OutOfTime)
         item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
         retell(report, item, call.excinfo.value)
@@ -154,6 +157,12 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     if hasattr(report, "not_loaded"):
         return "not loaded", "E", ("NOT LOADED", {"red": True})
     return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        arrange(reporter)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -10,6 +10,8 @@ from course.sandbox.errors import OutOfTime
 
 MOST_LINES = 12
 MOST_COLUMNS = 120
+QUEUE = "StrictQueue"
+QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/seams/interfaces.py) and nothing else."
 
 
 def expect_equal(
@@ -59,12 +61,16 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         raise
     except (Exception, OutOfTime) as error:
         if rule:
-            error.add_note(f"The rule: {rule}")
+            error.add_note(f"The rule of this test: {rule}")
         lines = ["The situation:", *situation[-MOST_LINES:]]
         if calls:
             lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
         error.add_note("\n  ".join(lines))
-        if hint and isinstance(error, ValueError | IndexError | KeyError):
+        if QUEUE in str(error):
+            error.add_note(
+                f"Hint: {QUEUE} is the waiting queue of the tests. It has {QUEUE_METHODS} Which does what you need?"
+            )
+        elif hint and isinstance(error, ValueError | IndexError | KeyError):
             error.add_note(f"Hint: {hint}")
         raise
 

@@ -56,5 +56,7 @@ class StrictQueue:
     def _first(self) -> deque[Request]:
         inside = self._use()
         if not inside:
-            raise IndexError("no request is waiting: the queue is empty")
+            error = IndexError("no request is waiting: the queue is empty")
+            error.add_note("Hint: which line checks that a request is waiting before your code looks at the first one?")
+            raise error
         return inside

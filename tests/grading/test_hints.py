@@ -79,7 +79,7 @@ MISTAKES = {
     "a hash as text": (
         4,
         ("content).digest()", "content).hexdigest()"),
-        "which method of a hashlib object gives the hash as bytes, and not as text?",
+        "which method of a hashlib object returns the hash as bytes, and which one as text?",
     ),
     "tokens counted from the request's own counter": (
         5,

@@ -6,7 +6,7 @@ from types import ModuleType
 from course.labtest.expect import difference_report, expect_equal
 from course.labtest.phase1.reference_model import PlainScheduler
 from course.labtest.phase1.situations import Scene, Situation, describe_plan
-from course.labtest.phase1.symptoms import Advice, symptom_of_step
+from course.labtest.phase1.symptoms import CLAMP, Advice, symptom_of_step
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
@@ -93,6 +93,8 @@ def check_next_step(
 
 def symptom_in(scene: Scene, outcome: dict[str, object]) -> Advice | None:
     """Return (rule, hint) if the scene's last step shows a known mistake."""
+    if scene.chunks.wrong_clamp:
+        return CLAMP[0], CLAMP[1].format(call=scene.chunks.wrong_clamp)
     ranks = {name: (request.priority, request.arrival_time) for name, request in scene.requests.items()}
     return symptom_of_step(
         scene.log, scene.running_before, scene.waiting_before, ranks, scene.situation.budget, outcome

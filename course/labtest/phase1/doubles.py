@@ -123,16 +123,19 @@ class ScriptedChunks:
         self.whole_or_not = frozenset(whole_or_not)
         self.clamp = clamp
         self.asked_with: dict[str, dict[str, object]] = {}
+        self.wrong_clamp = ""
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        num_wanted = request.num_tokens - num_computed_tokens
+        num_uncomputed = request.num_tokens - num_computed_tokens
         if request.request_id in self.not_now:
             num_granted = 0
         elif self.clamp is not None:
-            num_granted = self.clamp(num_wanted, token_budget, self.threshold)
+            num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
+            if num_granted != max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed)):
+                self.wrong_clamp = f"clamp({num_uncomputed}, {token_budget}, {self.threshold}) -> {num_granted}"
         else:
-            num_granted = max(0, min(num_wanted, token_budget, self.threshold or num_wanted))
-        if request.request_id in self.whole_or_not and num_granted < num_wanted:
+            num_granted = max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed))
+        if request.request_id in self.whole_or_not and num_granted < num_uncomputed:
             num_granted = 0
         self.log.note(
             f"chunks.num_new_tokens({request.request_id}, {num_computed_tokens}, {token_budget}) -> {num_granted}"

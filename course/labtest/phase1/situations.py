@@ -152,7 +152,7 @@ class Scene:
             f"{self.kv.block_size}",
         ]
         if self.kv.hits:
-            hits = ", ".join(f"{name}: {len(blocks)} blocks" for name, blocks in self.kv.hits.items())
+            hits = ", ".join(f"{name} {list(blocks)}" for name, blocks in self.kv.hits.items())
             self.before.append(f"hits    {hits}")
         self.before += self.situation.describe_script()
         self.waiting.cost = 0

@@ -18,6 +18,10 @@ LOOKAHEAD = (
     "granted tokens only.",
     "your code asked for lookahead slots of {names}. Which arguments of allocate_slots does the task name?",
 )
+CLAMP = (
+    "This step uses your `clamp`, which returned a wrong number: task 1.1 comes first.",
+    "in this step {call}. Do the tests of task 1.1 pass?",
+)
 ADVANCED = (
     "schedule_step plans. The frame counts the planned tokens as computed, after schedule_step has returned.",
     "your step has added the planned tokens to num_computed_tokens, of {names}. What happens when the frame does?",

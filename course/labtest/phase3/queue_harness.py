@@ -17,7 +17,7 @@ ITERATION = (
 
 def rank(request: Request) -> str:
     """Return a request as `A(priority 1, arrived 0.5)`."""
-    return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:g})"
+    return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:.12g})"
 
 
 class QueueHarness:

@@ -1,0 +1,47 @@
+"""One mistake, one message: failures with one cause are grouped, and the first one stands last on the screen."""
+
+import pytest
+
+from course.labtest.grouping import mistake_in
+from tests.grading.checkout import Checkout, solution
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a learner reads whose clamp takes a threshold of 0 for a limit."""
+    checkout = Checkout(tmp_path_factory.mktemp("course"))
+    wrong = solution(1).replace("if 0 < threshold < num_new", "if threshold < num_new")
+    checkout.starter(1).write_text(wrong, encoding="utf-8")
+    return checkout.pytest("labs/phase1_scheduler_step", "-q")
+
+
+def test_the_first_named_failure_stands_last(output: str) -> None:
+    headings = [line for line in output.splitlines() if line.startswith("____")]
+    assert "test_clamp_chunks_and_budgets[8-10-0-8]" in headings[-1], output
+    assert output.count("which of the three is the smallest here") == 1
+
+
+def test_tests_that_fail_alike_are_named_and_counted(output: str) -> None:
+    assert "3 more tests fail like this: test_clamp_chunks_and_budgets[8-5-0-5]" in output
+    assert "failed alike" in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("The rule.\n\n  a=1\nHint: 3 or 4?", "The rule.\n\n  a=2\nHint: 5 or 6?", True),
+        ("The rule.\n\n  a=1\nHint: why?", "Another rule.\n\n  a=1\nHint: why?", False),
+        (
+            "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x\nHint: a",
+            "B.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x\nHint: b",
+            True,
+        ),
+        (
+            "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x",
+            "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:9, in f: y",
+            False,
+        ),
+    ],
+)
+def test_alike_is_the_same_rule_and_question_or_the_same_line(one: str, other: str, alike: bool) -> None:
+    assert (mistake_in(one) == mistake_in(other)) is alike
