@@ -1,4 +1,4 @@
-"""How one request wants its tokens chosen, and when it wants to stop."""
+"""How one request's tokens are sampled, and when it stops."""
 
 import math
 from dataclasses import dataclass

@@ -5,8 +5,8 @@ of memory.
 
 Functions, arguments and results are pickled: they are the course's own types, and a result may hold any of them.
 Unpickling lets the sender run code, so it is right only where the sender may do so anyway. Here the sender is the
-learner's code on the learner's own machine, under the same user as the kernel. The judge, which runs code of
-others, never unpickles.
+learner's code on the learner's own machine, under the same user as the kernel. The judge, which runs untrusted
+code, never unpickles.
 """
 
 import base64

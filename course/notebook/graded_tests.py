@@ -24,7 +24,7 @@ class GradedTests:
 
     @classmethod
     def run(cls, phase: int, task: int | None, lineup: Lineup) -> Self:
-        """Run the tests on the code that the lineup names, in a process of their own."""
+        """Run the tests on the lineup's code, in a separate process."""
         folder = f"labs/{starter_path(phase).parent.name}"
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"

@@ -81,7 +81,7 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Return the phases of mine whose replacement by the reference, one at a time, removes the difference."""
+    """Return the phases of `mine` that remove the difference when the reference replaces them one at a time."""
     return [
         phase
         for phase in range(1, 6)

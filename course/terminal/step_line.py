@@ -9,12 +9,12 @@ from mini_vllm.core.step_record import ScheduledRecord
 
 def legend(info: RunInfo) -> str:
     """Return the lines that explain `step_line`: the letters, and the shares."""
-    who = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
+    letters = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
     return "\n".join(
         [
             "Requests:",
-            *who,
-            f"Each step: tokens (budget {info.token_budget}), free blocks (of {info.num_blocks}), who got what.",
+            *letters,
+            f"Each step: tokens (budget {info.token_budget}), free blocks (of {info.num_blocks}), tokens per request.",
             "A:1 decodes, A:32p computes 32 tokens of its prompt, +96hit found 96 tokens in the prefix cache.",
         ]
     )
@@ -26,7 +26,7 @@ def step_line(state: RunState, last_of_run: int | None = None) -> str:
     if record is None:
         return "step   -"
     number = f"{record['step']}" + (f"-{last_of_run}" if last_of_run is not None else "")
-    shares = " ".join(_share(state, share) for share in record["scheduled"]) or "nobody"
+    shares = " ".join(_share(state, share) for share in record["scheduled"]) or "none"
     parts = [f"step {number:<7} {record['total']:3} tok {record['free_after_schedule']:3} free  {shares}"]
     for victim, cause, _ in record["preempted"]:
         parts.append(f"{info.label(victim)} PREEMPTED for {'itself' if victim == cause else info.label(cause)}")

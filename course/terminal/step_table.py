@@ -45,7 +45,7 @@ def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[
     shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
     return [
         str(record["step"]),
-        " ".join(shares) or "nobody",
+        " ".join(shares) or "none",
         f"{record['total']}/{budget}" if budget else str(record["total"]),
         " ".join(preemption_text(*entry) for entry in record["preempted"]),
         str(len(record["evicted"]) or ""),

@@ -116,8 +116,8 @@ def queues(state: RunState) -> Text:
     assert state.record is not None
     running = [chip(state, request_id) for request_id, *_ in state.record["running_after"]]
     waiting = [chip(state, request_id) for request_id in state.record["waiting_after"]]
-    nobody = [Text("nobody", FAINT)]
-    return Text.assemble(("running ", STRONG), *(running or nobody), ("   waiting ", STRONG), *(waiting or nobody))
+    none = [Text("none", FAINT)]
+    return Text.assemble(("running ", STRONG), *(running or none), ("   waiting ", STRONG), *(waiting or none))
 
 
 def block_map(state: RunState, width: int) -> list[Text]:

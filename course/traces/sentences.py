@@ -35,7 +35,7 @@ def preempted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def is_in_front(record: StepRecord, victim: str) -> bool:
-    """Return whether only other victims of this step wait before a victim."""
+    """Return whether only other victims of this step are ahead of a victim in the waiting queue."""
     victims = {request_id for request_id, *_ in record["preempted"]}
     waiting = record["waiting_after"]
     return victim not in waiting or victims.issuperset(waiting[: waiting.index(victim)])

@@ -13,7 +13,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 
 class InvariantError(AssertionError):
-    """The engine contradicts itself: a bug in one of its parts, not in the input."""
+    """The engine's state is inconsistent: a bug in one of its parts, not in the input."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -48,7 +48,7 @@ def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
 
 
 def check_queues(scheduler: Scheduler, policy: Policy) -> None:
-    """Every live request stands in exactly one queue, with the status that goes with it, in order."""
+    """Every live request is in exactly one queue, with the status that goes with it, in order."""
     places = Counter(r.request_id for r in [*scheduler.running, *scheduler.waiting])
     twice = [request_id for request_id, count in places.items() if count > 1]
     require(not twice, f"in the queues more than once: {twice}")
@@ -106,7 +106,7 @@ def check_pool(scheduler: Scheduler) -> None:
 
 
 def check_sharing(scheduler: Scheduler) -> None:
-    """A block stands in two tables only if both requests agree on every token up to its end."""
+    """A block is in two tables only if both requests agree on every token up to its end."""
     kv = scheduler.kv
     owner: dict[int, tuple[Request, int]] = {}
     for request in scheduler.running:

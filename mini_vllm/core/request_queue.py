@@ -21,20 +21,20 @@ class FCFSRequestQueue:
         self._requests.appendleft(request)
 
     def peek_request(self) -> Request:
-        """Return the next request and leave it where it is."""
+        """Return the next request without removing it."""
         return self._requests[0]
 
     def pop_request(self) -> Request:
-        """Take the next request out and return it."""
+        """Remove and return the next request."""
         return self._requests.popleft()
 
     def remove_request(self, request: Request) -> None:
-        """Take out a request from anywhere in the queue."""
+        """Remove a request from anywhere in the queue."""
         self._requests.remove(request)
 
     def __len__(self) -> int:
         return len(self._requests)
 
     def __iter__(self) -> Iterator[Request]:
-        """Go through the requests in the order in which they would be looked at."""
+        """Iterate over the requests in queue order."""
         return iter(self._requests)

@@ -27,7 +27,7 @@ class SchedulerParts:
 
 
 class Scheduler:
-    """Which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
+    """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
     `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
     ended since the last `schedule()`. `make_parts` is called once now and again by `restart`.
@@ -95,7 +95,7 @@ class Scheduler:
     def update_from_output(
         self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
     ) -> dict[str, list[int]]:
-        """Apply the sampled tokens; return request id to the tokens that were kept."""
+        """Apply the sampled tokens; return the accepted tokens by request id."""
         self._in_flight = None
         self._half_updated = sampled_token_ids
         kept = self.functions.update_from_output(
@@ -115,7 +115,7 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End a request from outside, wherever it is; return it, or None if it is not alive.
+        """Abort a request in any state; return it, or None if it is not alive.
 
         `num_computed_tokens` of its tokens have usable K and V (default: all that were scheduled).
         """

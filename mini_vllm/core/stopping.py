@@ -6,7 +6,7 @@ from mini_vllm.core.request import Request, RequestStatus
 def check_stop(request: Request, max_model_len: int) -> bool:
     """Look at the request's newest token; if it ends the request, set its status and return True.
 
-    A stop token goes before a length limit when both apply to the same token. Stop strings are found
+    A stop token takes precedence over a length limit when both apply to the same token. Stop strings are found
     later, in the text (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]

@@ -1,4 +1,4 @@
-"""Which requests an engine accepts. A request that could never be served is refused before anything has changed."""
+"""Which requests an engine accepts. A request that could never be served is refused before any state changes."""
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request

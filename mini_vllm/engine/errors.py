@@ -1,4 +1,4 @@
-"""What an engine raises besides `ValueError`."""
+"""The errors of an engine besides `ValueError`."""
 
 from mini_vllm.core.scheduler import Scheduler
 
@@ -17,7 +17,7 @@ class StalledError(RuntimeError):
 
 
 class RunnerError(RuntimeError):
-    """A runner returned something that does not answer its batch."""
+    """A runner returned an output that does not match its batch."""
 
 
 class QueueFullError(ValueError):

@@ -1,4 +1,4 @@
-"""What may watch an engine: called at fixed moments of a step, changes nothing."""
+"""Observers of an engine: called at fixed points of a step, they change nothing."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from mini_vllm.core.step import SchedulerOutput
 
 
 class StepObserver:
-    """Does nothing at every moment. Override the moments that matter."""
+    """Does nothing at each point. Override the methods you need."""
 
     def request_added(self, request_id: str) -> None:
         """A request was queued."""
@@ -34,7 +34,7 @@ class StepObserver:
 
 
 class Observers(StepObserver):
-    """Passes every call on to several observers, in order."""
+    """Forwards every call to several observers, in order."""
 
     def __init__(self, observers: Sequence[StepObserver]) -> None:
         self.observers = tuple(observers)

@@ -1,4 +1,4 @@
-"""From kept tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
+"""From accepted tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from mini_vllm.outputs import CompletionOutput, RequestOutput
 
 @dataclass(slots=True)
 class RequestState:
-    """What the engine keeps of a request besides what the scheduler needs."""
+    """The engine's state of a request, beyond what the scheduler needs."""
 
     request: Request
     prompt: str | None
@@ -24,10 +24,10 @@ class RequestState:
 
 
 class OutputProcessor:
-    """The states of all requests whose last output is still to come.
+    """The states of all requests that have not had their last output.
 
     After an interrupted step it `is_behind`: some tokens may not have become text yet, and some requests may have
-    ended without an output. Every text is then made anew, and the next step outputs what is missing.
+    ended without an output. Every text is then rebuilt, and the next step outputs what is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -41,7 +41,7 @@ class OutputProcessor:
         self._undelivered = {}
 
     def add_request(self, request: Request, prompt: str | None, now: float) -> None:
-        """Start to follow a request."""
+        """Start tracking a request."""
         self.states[request.request_id] = RequestState(request, prompt, self._detokenizer(request), RequestMetrics(now))
 
     def note_scheduled(self, request_ids: Iterable[str], now: float) -> None:
@@ -112,7 +112,7 @@ class OutputProcessor:
         )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:
-        """Leave out the token that ended the request, unless the caller wants to see what stopped it."""
+        """Leave out the token that ended the request, unless `include_stop_str_in_output` is set."""
         ended_by_token = request.finish_reason == "stop" and not isinstance(request.stop_reason, str)
-        wanted = request.sampling_params.include_stop_str_in_output
-        return token_ids[:-1] if ended_by_token and not wanted else token_ids
+        included = request.sampling_params.include_stop_str_in_output
+        return token_ids[:-1] if ended_by_token and not included else token_ids

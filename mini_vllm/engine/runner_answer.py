@@ -1,4 +1,4 @@
-"""Whether a runner's output answers the batch that it was given."""
+"""Check that a runner's output matches its batch."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text; bytes that are no whole character come out as U+FFFD."""
+        """Return the text; bytes that are not a whole character become U+FFFD."""
         ...
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:

@@ -46,7 +46,7 @@ class WholeModel:
     def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
         """Return the model over a cache of `num_blocks` blocks, null block included.
 
-        With the Triton kernels decode steps become CUDA graphs, unless the config says `enforce_eager`.
+        With the Triton kernels decode steps become CUDA graphs, unless the config sets `enforce_eager`.
         """
         paged = PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
         if not self.records_graphs:

@@ -1,1 +1,1 @@
-"""The six seams: what each phase offers, what runs in its place, and who builds the engine."""
+"""The six seams: what each phase offers, what runs in its place, and how the engine is built."""

@@ -25,7 +25,7 @@ from mini_vllm.seams.parts import (
 def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], object] | None = None) -> Scheduler:
     """Assemble phases 1 to 5.
 
-    `config` must say `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `on_evict` is called
+    `config` must set `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `on_evict` is called
     with the id of every block that the prefix cache evicts. Raises `ValueError` if config and lineup do not
     go together.
     """

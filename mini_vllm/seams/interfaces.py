@@ -13,7 +13,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOu
 
 
 class RequestQueue(Protocol):
-    """The waiting requests, in the order in which they will be looked at."""
+    """The waiting requests, in the order in which they are considered for admission."""
 
     def add_request(self, request: Request) -> None: ...
     def prepend_request(self, request: Request) -> None: ...
@@ -43,7 +43,7 @@ class KVCacheManager(Protocol):
         ...
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        """Return the ids of the cached blocks that hold the request's longest known prefix. Takes nothing."""
+        """Return the ids of the cached blocks that hold the request's longest known prefix. Allocates nothing."""
         ...
 
     def allocate_slots(
@@ -53,7 +53,7 @@ class KVCacheManager(Protocol):
         hit_blocks: Sequence[int] = (),
         num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
-        """Give the request blocks for `num_new_tokens` more tokens: all of them or none.
+        """Allocate the request blocks for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
         the request's last block had room. None is a refusal, and nothing has changed.
@@ -61,7 +61,7 @@ class KVCacheManager(Protocol):
         ...
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
+        """Free all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
         ...
 
     def block_ids(self, request_id: str) -> list[int]:
@@ -81,7 +81,7 @@ class BlockPool(Protocol):
     """The part of phase 2 that phase 4 uses."""
 
     def touch(self, block_id: int) -> None:
-        """Add a holder to a block; out of the free queue with it if it lay there."""
+        """Add a holder to a block; remove it from the free queue if it was there."""
         ...
 
 
@@ -129,11 +129,11 @@ class PrefixCache(Protocol):
         ...
 
     def evict(self, block_id: int) -> bool:
-        """Forget what a block holds, because it is being handed out. True if it was in the cache."""
+        """Evict a block that is being allocated. True if it was in the cache."""
         ...
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        """Forget blocks that were entered in the cache but never computed."""
+        """Remove blocks that were entered in the cache but never computed."""
         ...
 
     def cached_blocks(self) -> dict[int, bytes]:
@@ -173,7 +173,7 @@ class ChunkPolicy(Protocol):
 
 
 class Clamp(Protocol):
-    """Phase 1: how much one request gets of what is left."""
+    """Phase 1: how many tokens one request gets of the remaining budget."""
 
     def __call__(self, num_new: int, budget: int, threshold: int) -> int: ...
 

@@ -54,10 +54,10 @@ class Lineup:
         return ",".join(runs)
 
     def describe(self) -> str:
-        """Return one line for people: every phase and whose code it is."""
-        whose = {"starter": "yours", "solution": "reference", "absent": "absent"}
+        """Return one line that names every phase and its implementation."""
+        names = {"starter": "yours", "solution": "reference", "absent": "absent"}
         return ", ".join(
-            f"{phase} {name}: {whose[impl]}"
+            f"{phase} {name}: {names[impl]}"
             for phase, (name, impl) in enumerate(zip(PHASE_NAMES, astuple(self), strict=True), start=1)
         )
 

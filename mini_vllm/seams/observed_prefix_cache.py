@@ -7,7 +7,7 @@ from mini_vllm.seams.interfaces import BlockPool, PrefixCache
 
 
 class ObservedPrefixCache:
-    """Passes every call on, and calls `on_evict` with the id of each block whose content is forgotten for reuse."""
+    """Forwards every call, and calls `on_evict` with the id of each block that is evicted for reuse."""
 
     def __init__(self, inner: PrefixCache, on_evict: Callable[[int], object]) -> None:
         self.inner = inner

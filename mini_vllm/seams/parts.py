@@ -85,7 +85,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
-    """Return phase 4, or the cache that never finds anything."""
+    """Return phase 4, or the cache that never hits."""
     if impl == "absent" or not config.enable_prefix_caching:
         return NoPrefixCache()
     if impl == "starter":

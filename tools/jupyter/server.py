@@ -55,7 +55,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return what the server and its kernels see: no lineup, no other checkout, no folder of the user's."""
+    """Return the environment of the server and its kernels: no lineup, no other checkout, no folder of the user's."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
@@ -72,7 +72,7 @@ def environment(course: Path, home: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI as a backend. Runs in `.venv-openvino` and speaks the lines of `bench.backend`."""
+"""OpenVINO GenAI as a backend. Runs in `.venv-openvino` and exchanges the lines of `bench.backend`."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def export(model: str, folder: str) -> None:
 
 
 def open_pipeline(settings: dict[str, Any], folder: str) -> Any:
-    """Load the model: continuous batching, paged attention, a prefix cache, as much room as everybody has."""
+    """Load the model: continuous batching, paged attention, a prefix cache, as much KV memory as every backend."""
     import openvino_genai
 
     scheduler = openvino_genai.SchedulerConfig()
@@ -48,13 +48,13 @@ def open_pipeline(settings: dict[str, Any], folder: str) -> Any:
 
 
 class Server:
-    """Serves rounds; request ids go on counting from one to the next."""
+    """Serves rounds; request ids continue from one round to the next."""
 
     def __init__(self, pipeline: Any, out: TextIO) -> None:
         self.pipeline, self.out, self.next_id = pipeline, out, 0
 
     def serve(self, requests: list[tuple[list[int], int, float]]) -> dict[str, Any]:
-        """Serve a round: add who has arrived, take a step, note the tokens that came."""
+        """Serve a round: add the requests that have arrived, run a step, record the new tokens."""
         handles: list[Any] = []
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
@@ -81,7 +81,7 @@ class Server:
         return {"token_ids": token_ids, "token_times": token_times, "seconds": seconds, "peak_rss_bytes": peak}
 
     def add(self, prompt: list[int], num_output_tokens: int) -> Any:
-        """Hand a request in: greedy, to its full length."""
+        """Add a request: greedy, to its full length."""
         import numpy
         import openvino
         import openvino_genai

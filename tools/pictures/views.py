@@ -21,7 +21,7 @@ RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
 
 
 def at_preemption(view: Callable[[Recording], Film]) -> Picture:
-    """Return a view of the first step of the recorded run in which somebody is preempted."""
+    """Return a view of the first step of the recorded run in which a request is preempted."""
     recording = Recording.read(RECORDED)
     step = next(record["step"] for record in recording.steps if record["preempted"])
     return view(recording)[step]
@@ -33,12 +33,12 @@ def time_machine_step() -> Picture:
 
 
 def life_of_blocks() -> Picture:
-    """Return what the blocks go through in that step."""
+    """Return the lives of the blocks in that step."""
     return at_preemption(block_life)
 
 
 def three_chains() -> Picture:
-    """Return a prompt, one that parts from it in its third block, and the first one again with a salt."""
+    """Return a prompt, one that diverges in its third block, and the first one again with a salt."""
     prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
     prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
     salts = {"C": "blue"}
@@ -52,14 +52,14 @@ def paged_decode() -> Picture:
 
 
 def smaller_budget() -> Picture:
-    """Return what a quarter of the token budget does to waiting."""
+    """Return the effect of a quarter of the token budget on latency."""
     deployment = Deployment()
     before, now = (try_setting(Setting(max_num_batched_tokens=budget), deployment) for budget in (2048, 512))
     return chunking_picture(now, before)
 
 
 def capacity() -> Picture:
-    """Return what the model and the GPU allow that the calculator opens with."""
+    """Return the limits of the calculator's default model and GPU."""
     return calculator_picture(capacity_of(Setup()))
 
 

@@ -8,7 +8,7 @@ from tools.tiny_model.words import ANIMALS, COLORS, FOODS, GIRLS, JOBS, LOOKS, N
 
 @dataclass(frozen=True)
 class Cast:
-    """Everybody and everything that one story mentions."""
+    """The characters and things of one story."""
 
     hero: str
     friend: str

@@ -155,7 +155,7 @@ def train(
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, loss: float, made_by: str) -> None:
-    """Write weights, tokenizer and the README that says how they came about."""
+    """Write weights, tokenizer and the README with the recipe."""
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=[tokenizer.eos_token_id, tokenizer.bos_token_id],

@@ -1,4 +1,4 @@
-"""What a block goes through: handed out, shared, given back with its content, found again, forgotten."""
+"""The life of a block: allocated, shared, freed with its content, hit again, evicted."""
 
 from course.views.block_life.life_film import block_life
 

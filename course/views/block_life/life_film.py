@@ -72,7 +72,7 @@ def by_request(info: RunInfo, items: Iterable[tuple[str, Sequence[int]]], most: 
 def text_alternative(info: RunInfo, moves: Moves, lives: Iterable[Life], headline: str) -> str:
     """Return every fact of the picture as lines of text."""
     holders = sorted(moves.holders.items())
-    shared = [f"{block} ({spaced(map(info.label, who))})" for block, who in holders if len(who) > 1]
+    shared = [f"{block} ({spaced(map(info.label, users))})" for block, users in holders if len(users) > 1]
     kept = [f"{block} ({info.label(owner)})" for block, owner in moves.kept.items()]
     return facts(
         [
@@ -87,7 +87,7 @@ def text_alternative(info: RunInfo, moves: Moves, lives: Iterable[Life], headlin
             ("given back after it", by_request(info, moves.given_back)),
             ("left to one holder", ranges(moves.parted)),
             ("free queue after the step, head first", ranges(moves.after)),
-            ("held", ranges(block for block, who in holders if len(who) == 1)),
+            ("held", ranges(block for block, users in holders if len(users) == 1)),
             ("shared", ", ".join(shared)),
             ("free, content kept", ", ".join(kept)),
             ("free, empty", ranges(moves.empty)),

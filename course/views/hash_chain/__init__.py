@@ -1,4 +1,4 @@
-"""The chained hashes of some prompts: what each hash stands for, where prompts part, what the cache finds."""
+"""The chained hashes of some prompts: what each hash identifies, where prompts diverge, what the cache hits."""
 
 from course.views.hash_chain.hits import hits_of
 from course.views.hash_chain.picture import hash_chain

@@ -1,4 +1,4 @@
-"""Three policies on the same arrivals: what each request waits, and which requests pay for a policy."""
+"""Three policies on the same arrivals: how long each request waits, and which requests a policy delays."""
 
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
 from course.views.policy_comparison.drawing import policy_picture
