@@ -29,7 +29,7 @@ class FreeKVCacheBlockQueue:
             self.append(block)
 
     def append(self, block: KVCacheBlock) -> None:
-        """Append a block at the back."""
+        """Append a block at the back. It is not in the queue before."""
         last = self._tail.prev_free_block
         assert last is not None
         last.next_free_block = block
@@ -58,7 +58,7 @@ class FreeKVCacheBlockQueue:
         return first
 
     def block_ids(self) -> list[int]:
-        """Return the ids of all free blocks, front first."""
+        """Return the ids of all free blocks, front first, as a new list."""
         ids: list[int] = []
         block = self._head.next_free_block
         while block is not None and block is not self._tail:
@@ -123,7 +123,7 @@ class PagedKVCacheManager:
 
     @property
     def num_free_blocks(self) -> int:
-        """Length of the free queue."""
+        """Length of the free queue, in constant time."""
         return self.block_pool.free_queue.num_free_blocks
 
     @property
@@ -150,8 +150,8 @@ class PagedKVCacheManager:
     ) -> list[int] | None:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
-        Returns the ids of the blocks taken from the free queue, in order. An empty list is a success: the
-        blocks that the request holds had room. None is a refusal, and nothing has changed.
+        Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
+        the blocks that the request holds had room. None is a refusal, and nothing has changed.
         """
         table = self.req_to_blocks.get(request.request_id)
         num_held = len(hit_blocks) if table is None else len(table)
@@ -179,7 +179,10 @@ class PagedKVCacheManager:
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Take back all blocks, last one first; those not full by `num_computed_tokens` leave the prefix cache."""
+        """Take back all blocks, last one first; those not full by `num_computed_tokens` leave the prefix cache.
+
+        A request without blocks is fine. A table that `block_ids` has returned stays as it was.
+        """
         table = self.req_to_blocks.pop(request.request_id, [])
         # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
         # garbage under valid hashes. nano-vllm hashes after the pass and needs no such line.
@@ -188,13 +191,13 @@ class PagedKVCacheManager:
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if it holds nothing."""
+        """Return the request's block table; empty if it holds nothing. Callers only read it."""
         return self.req_to_blocks.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
-        """Return the ids in the free queue, front first. Walks the whole queue: for views and checks only."""
+        """Return the ids in the free queue, front first, as a new list. For views and checks only."""
         return self.block_pool.free_queue.block_ids()
 
     def ref_counts(self) -> dict[int, int]:
-        """Return the number of holders of each held block, by block id."""
+        """Return the number of holders of each held block, by block id, as a new dict."""
         return {block.block_id: block.ref_cnt for block in self.block_pool.blocks if block.ref_cnt}

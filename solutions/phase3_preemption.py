@@ -40,7 +40,7 @@ class PriorityRequestQueue:
         return heapq.heappop(self._heap)[-1]
 
     def remove_request(self, request: Request) -> None:
-        """Remove a request from anywhere in the queue."""
+        """Remove a request from anywhere in the queue. An abort may come for any waiting request."""
         # O(n), but only an abort gets here; a lazy deletion would have to hide its entry from every other method.
         self._heap = [entry for entry in self._heap if entry[-1] is not request]
         heapq.heapify(self._heap)

@@ -56,7 +56,7 @@ class HashPrefixCache:
                 hashes.append(hash_block(ROOT_HASH, token_ids, (request.cache_salt, request.adapter_id)))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
-        """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
+        """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens, as a new list."""
         self.update_block_hashes(request)
         # The last token is always computed: its logits are what the next token is sampled from.
         max_num_blocks = (request.num_tokens - 1) // self.block_size

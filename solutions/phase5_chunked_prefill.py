@@ -12,7 +12,10 @@ from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:
-    """Splits long prompts into chunks, one chunk per step."""
+    """Splits long prompts into chunks, one chunk per step.
+
+    The methods change nothing: not the request, not the lists they are given, not the KV memory.
+    """
 
     def __init__(
         self,

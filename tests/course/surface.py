@@ -45,7 +45,9 @@ def surface(body: list[ast.stmt], prefix: str = "") -> dict[str, str]:
 def function(node: ast.FunctionDef) -> str:
     decorators = "".join(f"@{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
     returns = ast.unparse(node.returns) if node.returns else "?"
-    return f"{decorators}({ast.unparse(node.args)}) -> {returns}\n{ast.get_docstring(node)}"
+    # A starter's `__init__` may explain what to keep; in a solution the body shows it.
+    docstring = None if node.name == "__init__" else ast.get_docstring(node)
+    return f"{decorators}({ast.unparse(node.args)}) -> {returns}\n{docstring}"
 
 
 def targets(node: ast.Assign | ast.AnnAssign) -> list[str]:
