@@ -30,7 +30,8 @@ EDITS = {
         (
             "[tool.pytest.ini_options]",
             '[[tool.mypy.overrides]]\nmodule = ["solutions.*", "classroom.*"]\nignore_missing_imports = true\n\n'
-            '[[tool.mypy.overrides]]\nmodule = ["mini_vllm.seams.parts", "labs.phase6_gpu_runner.optional_triton"]\n'
+            "[[tool.mypy.overrides]]\n"
+            'module = ["mini_vllm.seams.parts", "labs.phase6_gpu_runner.optional_task6_7_triton"]\n'
             "warn_return_any = false\n\n"
             "[tool.pytest.ini_options]",
         ),

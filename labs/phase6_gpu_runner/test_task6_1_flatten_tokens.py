@@ -1,58 +1,52 @@
 """Graded tests of task 6.1."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 
 import pytest
-import torch
 
-from course.labtest.phase6.reference_attention import (
+from course.labtest.expect import expect_equal
+from course.labtest.phase6.batches import (
     describe_rows,
+    expect_same_batch,
     naive_flat_batch,
     random_rows,
     row_of,
+    snapshot,
 )
-from course.labtest.phase6.symptoms import symptom_of_flat
-from course.labtest.support import as_ints, expect_equal, expect_rows
+from course.labtest.phase6.symptoms import hint_of_flat
+from course.labtest.phase6.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def check_flat(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], input_ids: list[int], positions: list[int], starts: list[int]
 ) -> None:
-    yours = [as_ints(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
-    better_hint = symptom_of_flat(batch, yours, (input_ids, positions, starts))
-    expect_rows(
-        {
-            "input_ids": (yours[0], input_ids),
-            "positions": (yours[1], positions),
-            "query_start_loc": (yours[2], starts),
-        },
-        rule="The row has request by request the tokens of this step, each with its position in its request.",
-        situation=describe_rows(batch),
-        hint=better_hint
-        or "a position is a fact about the token in its sequence: does it start again at 0 in a new chunk?",
+    situation, before = describe_rows(batch), snapshot(batch)
+    yours = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
+    expected = input_ids, positions, starts
+    names = "input_ids", "positions", "query_start_loc"
+    expect_equal(
+        dict(zip(names, yours, strict=True)),
+        dict(zip(names, expected, strict=True)),
+        rule="The row has, request by request, the tokens of this step, each with its position in its request.",
+        situation=situation,
+        hint=hint_of_flat(batch, yours, expected),
     )
+    expect_same_batch(batch, before, "flatten_tokens", situation)
 
 
 def check_logits_rows(phase6: ModuleType, batch: Sequence[ScheduledRequest], expected: list[int]) -> None:
+    situation, before = describe_rows(batch), snapshot(batch)
     expect_equal(
-        as_ints(phase6.select_logits_rows(batch), "select_logits_rows"),
+        whole_numbers(phase6.select_logits_rows(batch), "select_logits_rows"),
         expected,
-        rule="Logits are taken behind the last token of each request that samples, counted in the step's row.",
-        situation=describe_rows(batch),
-        hint="how many tokens of the row stand before and in this request, the ones that do not sample included?",
+        rule="Logits are taken from the last token of each request that needs a token, counted in the step's row.",
+        situation=situation,
+        hint="how many tokens of the row are before and in this request, including those of requests that need none?",
     )
+    expect_same_batch(batch, before, "select_logits_rows", situation)
 
 
 def test_flatten_one_request(phase6: ModuleType) -> None:
@@ -70,13 +64,21 @@ def test_flatten_keeps_the_requests_apart_and_in_order(phase6: ModuleType) -> No
     check_flat(phase6, batch, [203, 204, 151, 300, 301, 302], [3, 4, 7, 0, 1, 2], [0, 2, 3, 6])
 
 
-def test_logits_rows_are_those_of_requests_that_sample(phase6: ModuleType) -> None:
+def test_logits_rows_are_those_of_requests_that_need_a_token(phase6: ModuleType) -> None:
     chunk = row_of("A", 4, 4, [1, 2], num_more=9, samples=False)
     decode, prompt = row_of("B", 6, 1, [3, 4]), row_of("C", 0, 3, [5])
     check_logits_rows(phase6, [chunk, decode, prompt], [4, 7])
     check_logits_rows(phase6, [decode, chunk, prompt], [0, 7])
     check_logits_rows(phase6, [prompt, decode, chunk], [2, 3])
     check_logits_rows(phase6, [chunk], [])
+
+
+def test_long_chunks_and_many_requests(phase6: ModuleType) -> None:
+    chunk = row_of("A", 300, 200, list(range(1, 40)), num_more=9, samples=False)
+    batch = [chunk, *(row_of(name, 400, 1, [7]) for name in "BCDEFGHIJKLMNOPQRST"), row_of("U", 0, 70, [9])]
+    flat = naive_flat_batch(batch, block_size=512)
+    check_flat(phase6, batch, flat.input_ids.tolist(), flat.positions.tolist(), flat.query_start_loc.tolist())
+    check_logits_rows(phase6, batch, [*range(200, 219), 288])
 
 
 @pytest.mark.parametrize("seed", range(5))

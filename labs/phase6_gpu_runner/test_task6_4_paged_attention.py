@@ -1,32 +1,19 @@
 """Graded tests of task 6.4."""
 
 import math
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 import torch
+from torch import Tensor
 
-from course.labtest.phase6.reference_attention import (
-    AttentionSteps,
-    check_averages,
-    describe_rows,
-    expect_attention,
-    naive_flat_batch,
-    row_of,
-)
-from course.labtest.support import expect_equal
+from course.labtest.expect import expect_equal
+from course.labtest.phase6.attention_checks import check_averages, expect_attention
+from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
+from course.labtest.phase6.devices import with_arguments_on_a_device
+from course.labtest.phase6.reference_attention import AttentionSteps
+from course.labtest.phase6.threads import one_thread as one_thread
 from mini_vllm.runner.steps import RunnerSteps
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
-
 
 FIRST_IS_1 = "1 for the first token of the request, 2 for the second, and so on"
 
@@ -55,17 +42,16 @@ def test_requests_of_a_batch_do_not_see_each_other(phase6: ModuleType, order: st
         "C": row_of("C", 2, 1, [1]),
         "D": row_of("D", 3, 3, [6, 3]),
     }
-    batch = [rows[name] for name in order]
     check_averages(
         phase6.paged_attention,
-        batch,
+        [rows[name] for name in order],
         value_of=lambda name, _, __: number_of(name),
         values_are="1 for A, 2 for B, 3 for C, 4 for D",
     )
 
 
 @pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (3, 2), (2, 4), (4, 1), (1, 4)])
-def test_query_heads_share_kv_heads_in_groups(phase6: ModuleType, num_kv_heads: int, group: int) -> None:
+def test_query_heads_share_kv_heads(phase6: ModuleType, num_kv_heads: int, group: int) -> None:
     batch = [row_of("A", 4, 1, [7, 2]), row_of("B", 1, 3, [4]), row_of("C", 2, 1, [1])]
     check_averages(
         phase6.paged_attention,
@@ -74,6 +60,44 @@ def test_query_heads_share_kv_heads_in_groups(phase6: ModuleType, num_kv_heads: 
         group=group,
         value_of=lambda name, _, head: 10 * number_of(name) + head,
         values_are="10 for A, 20 for B, 30 for C, each plus the number of the K/V head",
+    )
+
+
+@pytest.mark.parametrize("n", [1, 3], ids=["decode", "chunk"])
+@pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (2, 4), (3, 2)])
+def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv_heads: int, group: int) -> None:
+    # Query head h scores high with the token at position h alone; V is 10 times that position plus the K/V head.
+    num_heads = num_kv_heads * group
+    batch = [row_of("A", num_heads, n, [2, 1])]
+    flat = naive_flat_batch(batch, 16)
+    cache_shape = (3, 16, num_kv_heads, num_heads)
+    key_cache, value_cache = torch.zeros(cache_shape), torch.zeros(cache_shape)
+    for position in range(num_heads):
+        key_cache[2, position, :, position] = 1
+        value_cache[2, position] = 10 * position + torch.arange(num_kv_heads)[:, None]
+    query = (100 * torch.eye(num_heads)).repeat(n, 1, 1)
+    numbers = torch.tensor([10.0 * head + head // group for head in range(num_heads)])
+    expected = numbers[None, :, None].expand(n, num_heads, num_heads)
+    yours = phase6.paged_attention(as_the_model_gives_it(query), key_cache, value_cache, flat, 1.0)
+    situation = (
+        f"{num_heads} query heads, {num_kv_heads} K/V heads; query head h sees the token at position h alone;\n"
+        f"V is 10 times the position plus the number of the K/V head\n{describe_rows(batch, 16)}"
+    )
+
+    def hint(token: int, head: int) -> str:
+        position, kv_head = divmod(round(float(yours[token, head, 0])), 10)
+        if position != head:
+            return f"you have what query head {position} reads. Where do your heads change their order?"
+        return f"you have K/V head {kv_head}. Which one does query head {head} read (rule 7)?"
+
+    expect_attention(
+        yours,
+        expected,
+        situation,
+        flat,
+        ["A"] * n,
+        hint,
+        rule="Query head h attends with its own query to K/V head h // (heads // kv_heads), and comes out in place h.",
     )
 
 
@@ -87,10 +111,18 @@ def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -
     query = torch.tensor([[[2.0, 0.0]]] * n)
     share = 1 / (1 + math.exp(-2 * scale))
     expected = torch.tensor([[[1.0, 0.0]], [[share, 0.0]]])[-n:]
-    yours = phase6.paged_attention(query, key_cache, value_cache, naive_flat_batch(batch, 4), scale)
-    situation = f"scale={scale}; q.k is 2 with the first token and 0 with the second; only the first has V = 1"
-    hint = "which number multiplies q.k in your code, and which one were you given?"
-    expect_attention(yours, expected, situation, batch, 4, lambda *_: hint)
+    flat = naive_flat_batch(batch, 4)
+    yours = phase6.paged_attention(query, key_cache, value_cache, flat, scale)
+    expect_attention(
+        yours,
+        expected,
+        f"scale={scale}; q.k is 2 with the first token and 0 with the second; only the first has V = 1\n"
+        f"{describe_rows(batch, 4)}",
+        flat,
+        ["A"] * n,
+        lambda *_: "which number multiplies q.k in your code, and which one is the argument?",
+        rule="The scores q.k are multiplied by the argument `scale`, then the softmax is taken.",
+    )
 
 
 @pytest.mark.parametrize(("num_kv_heads", "group"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 4), (2, 4)])
@@ -103,21 +135,35 @@ def test_random_steps_against_the_naive_attention(
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_contexts_of_hundreds_of_tokens(phase6: ModuleType, seed: int) -> None:
+    lengths = (70, 150, 330)
+    AttentionSteps(seed, 16, num_kv_heads=1, group=2, lengths=lengths).play(phase6.paged_attention, num_steps=3)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_random_steps_through_all_your_parts(phase6: ModuleType, seed: int) -> None:
     parts = RunnerSteps.of(phase6)
     AttentionSteps(seed, 4, num_kv_heads=2, group=2).play(parts.paged_attention, parts)
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_the_answer_has_the_numbers_of_the_query(phase6: ModuleType, n: int) -> None:
+def attend_in_bfloat16(phase6: ModuleType, n: int) -> tuple[Tensor, str]:
     batch = [row_of("A", 5, n, [1, 2]), row_of("B", 2, 1, [3])]
     caches = [torch.zeros(5, 4, 1, 2, dtype=torch.bfloat16) for _ in range(2)]
-    query = torch.ones(n + 1, 2, 2, dtype=torch.bfloat16)
-    yours = phase6.paged_attention(query, *caches, naive_flat_batch(batch, 4), 0.5)
+    query, flat = torch.ones(n + 1, 2, 2, dtype=torch.bfloat16), naive_flat_batch(batch, 4)
+    situation = f"query and caches in bfloat16\n{describe_rows(batch, 4)}"
+    yours: Tensor = with_arguments_on_a_device(
+        lambda: phase6.paged_attention(query, *caches, flat, 0.5), "paged_attention", situation
+    )
+    return yours, situation
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_result_has_dtype_and_device_of_the_query(phase6: ModuleType, n: int) -> None:
+    yours, situation = attend_in_bfloat16(phase6, n)
     expect_equal(
-        yours.dtype,
-        torch.bfloat16,
-        rule="paged_attention returns numbers of the query's dtype: the model goes on with them.",
-        situation=f"query and caches in bfloat16\n{describe_rows(batch, 4)}",
-        hint="where do your numbers become longer, and where do they become what they were?",
+        {"dtype": yours.dtype, "device": yours.device},
+        {"dtype": torch.bfloat16, "device": torch.device("cpu")},
+        rule="paged_attention returns numbers of the query's dtype on the query's device: the model goes on with them.",
+        situation=situation,
+        hint="where do your tensors get their dtype and device from?",
     )

@@ -2,29 +2,35 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 
 import pytest
 import torch
 
+from course.labtest.expect import expect_equal
+from course.labtest.phase6.devices import with_arguments_on_a_device
 from course.labtest.phase6.reference_sampler import naive_sample, random_row
-from course.labtest.support import as_ints, expect_equal, expect_rows
+from course.labtest.phase6.threads import one_thread as one_thread
+from course.labtest.phase6.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+Row = tuple[Sequence[float], SamplingParams, float]
 
 
-def sampled(phase6: ModuleType, rows: Sequence[tuple[Sequence[float], SamplingParams, float]]) -> list[int]:
-    logits = torch.tensor([list(row[0]) for row in rows])
-    return as_ints(phase6.sample(logits, [row[1] for row in rows], [row[2] for row in rows]), "sample")
+def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.float32) -> list[int]:
+    """Return your tokens for rows of logits, settings and draws; the settings and draws must stay as they are."""
+    logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
+    params, draws = [row[1] for row in rows], [row[2] for row in rows]
+    tokens = whole_numbers(phase6.sample(logits, params, draws), "sample")
+    expect_equal(
+        {"params": params, "draws": draws},
+        {"params": [row[1] for row in rows], "draws": [row[2] for row in rows]},
+        rule="sample only reads the settings and the draws.",
+        situation=f"{len(rows)} rows of {logits.shape[1]} logits",
+        hint="which of your operations changes a list in place?",
+    )
+    return tokens
 
 
 def logs(*probabilities: float) -> list[float]:
@@ -38,7 +44,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
         expect_equal(
             sampled(phase6, [(row, settings, draw) for row, settings in zip(logits, params, strict=True)]),
             [1, 3, 1],
-            rule="With temperature 0 the likeliest token comes, whatever the draw and the filters.",
+            rule="With temperature 0 the likeliest token is chosen, whatever the draw and the filters.",
             situation=f"logits {logits}, all draws {draw}",
             hint="what is the limit of dividing by an ever smaller temperature?",
         )
@@ -46,7 +52,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
     expect_equal(
         tied[0] in (1, 3),
         True,
-        rule="With temperature 0 and a tie, one of the likeliest tokens comes.",
+        rule="With temperature 0 and a tie, any of the likeliest tokens may be chosen, but no other one.",
         situation=f"logits [1, 4, 0, 4]; yours chose token {tied[0]}",
         hint="which tokens have the highest logit?",
     )
@@ -76,8 +82,9 @@ def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str
     logits = logs(0.3, 0.05, 0.5, 0.15)
     params = SamplingParams(temperature=1.0, **settings)  # type: ignore[arg-type]
     yours = sampled(phase6, [(logits, params, draw) for draw in draws])
-    expect_rows(
-        {f"draw {draw}": pair for draw, pair in zip(draws, zip(yours, expected, strict=True), strict=True)},
+    expect_equal(
+        {f"draw {draw}": token for draw, token in zip(draws, yours, strict=True)},
+        {f"draw {draw}": token for draw, token in zip(draws, expected, strict=True)},
         rule="First top_k, then top_p, each time scaled to 1; then walk from the likeliest on until over the draw.",
         situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
         hint="which tokens are kept, what are their shares of what is kept, and where in these does the draw fall?",
@@ -88,12 +95,10 @@ def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
     # 0.6 and 0.4: at temperature 0.5 their squares, 0.692 and 0.308; at 2 their roots, 0.551 and 0.449.
     rows = [(logs(0.4, 0.6), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
     yours = sampled(phase6, rows)
-    expected = [1, 1, 1, 0, 0, 0]
-    expect_rows(
-        {
-            f"temperature {row[1].temperature}, draw {row[2]}": pair
-            for row, pair in zip(rows, zip(yours, expected, strict=True), strict=True)
-        },
+    names = [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows]
+    expect_equal(
+        dict(zip(names, yours, strict=True)),
+        dict(zip(names, [1, 1, 1, 0, 0, 0], strict=True)),
         rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
         situation="two tokens with probabilities 0.4 and 0.6 at temperature 1",
         hint="is the temperature applied before the softmax or after it, and by which operation?",
@@ -131,7 +136,7 @@ def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
     expect_equal(
         len(set(yours)),
         4,
-        rule="The walk goes on until the probabilities add up to more than the draw, not to as much.",
+        rule="The walk ends when the probabilities add up to more than the draw; as much is not enough.",
         situation=f"four equal tokens, draws {draws}; yours chose {yours}; counted: different tokens",
         hint="with the draw 0.25, is 0.25 more than the draw?",
     )
@@ -140,7 +145,7 @@ def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
 def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> None:
     generator = torch.Generator().manual_seed(3)
     logits = torch.randn(2000, generator=generator)
-    largest = 1 - 2**-53  # the largest number that random() gives
+    largest = 1 - 2**-53  # the largest number that random() returns
     three_best = sorted(logits.topk(3).indices.tolist())
     yours = sampled(
         phase6,
@@ -150,15 +155,20 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
             (logits.tolist(), SamplingParams(temperature=1.0, top_p=1e-6), largest),
         ],
     )
-    expect_rows(
+    expect_equal(
         {
-            "no filter: a token of the vocabulary": (0 <= yours[0] < 2000, True),
-            "top_k=3: one of the three likeliest": (yours[1] in three_best, True),
-            "tiny top_p: the likeliest": (yours[2], int(logits.argmax())),
+            "no filter: a token of the vocabulary": 0 <= yours[0] < 2000,
+            "top_k=3: one of the three likeliest": yours[1] in three_best,
+            "tiny top_p: the likeliest": yours[2],
         },
-        rule="The last kept token comes even if rounding leaves the sum below the draw.",
+        {
+            "no filter: a token of the vocabulary": True,
+            "top_k=3: one of the three likeliest": True,
+            "tiny top_p: the likeliest": int(logits.argmax()),
+        },
+        rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
         situation=f"2000 tokens, draw {largest}; yours chose {yours}",
-        hint="what does your walk do when it has passed the last token?",
+        hint="what does your walk return when no sum exceeds the draw?",
     )
 
 
@@ -171,22 +181,76 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         (logits[::-1], SamplingParams(), 0.8),
         (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
     ]
-    expect_rows(
+    expect_equal(
         {
-            "five rows": (sampled(phase6, rows), [1, 2, 3, 1, 2]),
-            "no rows": (as_ints(phase6.sample(torch.zeros(0, 4), [], []), "sample"), []),
+            "five rows": sampled(phase6, rows),
+            "no rows": whole_numbers(phase6.sample(torch.zeros(0, 4), [], []), "sample"),
         },
-        rule="Each row is sampled with its own settings and its own draw; a step in which nobody samples gives [].",
+        {"five rows": [1, 2, 3, 1, 2], "no rows": []},
+        rule="Each row is sampled with its own settings and its own draw; without rows the result is [].",
         situation="greedy rows between random ones; then logits of the shape [0, 4]",
         hint="which of your operations look at more than one row?",
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int) -> None:
+@pytest.mark.parametrize("temperature", [0.01, 0.05, 0.1, 0.25])
+def test_a_low_temperature_still_draws(phase6: ModuleType, temperature: float) -> None:
+    # At any temperature t, logits that differ by t * log(1.5) have probabilities 0.6 and 0.4.
+    logits = [8.0 - temperature * math.log(1.5), 8.0]
+    draws = [0.3, 0.55, 0.65, 0.9]
+    yours = sampled(phase6, [(logits, SamplingParams(temperature=temperature), draw) for draw in draws])
+    expect_equal(
+        dict(zip(draws, yours, strict=True)),
+        dict(zip(draws, [1, 1, 0, 0], strict=True)),
+        rule="Only temperature 0 is greedy; any other one divides the logits.",
+        situation=f"temperature {temperature}; logits {logits}, which are probabilities 0.4 and 0.6; token by draw",
+        hint="which operation uses the temperature, and for which ones does your code not look at the draw?",
+    )
+
+
+def test_probabilities_of_bfloat16_logits_add_up_in_float64(phase6: ModuleType) -> None:
+    # 4,000 equal logits: in bfloat16, with its 8 significant bits, a sum of probabilities stops growing early.
+    logits, draws = [1.0] * 4000, [0.1, 0.3, 0.5, 0.7, 0.9]
+    params = SamplingParams(temperature=1.0)
+    yours = sampled(phase6, [(logits, params, draw + 1e-5) for draw in draws], torch.bfloat16)
+    rng = random.Random(1)
+    logits = list(dict.fromkeys(torch.tensor([rng.gauss(0, 2) for _ in range(9000)]).bfloat16().tolist()))  # no ties
+    rng.shuffle(logits)
+    settings = [
+        SamplingParams(temperature=t, top_k=k, top_p=p) for t in (0.5, 1.3) for k in (0, 40) for p in (0.5, 1.0)
+    ]
+    expect_equal(
+        len(set(yours)),
+        len(draws),
+        rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
+        situation=f"4000 equal logits in bfloat16, draws {draws}; yours chose {yours}; counted: different tokens",
+        hint="in which dtype does your code add up probabilities?",
+    )
+    chosen = [(logits, params, draw) for params in settings for draw in (0.03, 0.34, 0.62, 0.91)]
+    expected = {index: naive_sample(*row) for index, row in enumerate(chosen)}
+    tokens = dict(enumerate(sampled(phase6, chosen, torch.bfloat16)))
+    clear = {index: token for index, token in expected.items() if token is not None}
+    expect_equal(
+        {f"t={chosen[i][1].temperature} top_k={chosen[i][1].top_k} draw={chosen[i][2]}": tokens[i] for i in clear},
+        {f"t={chosen[i][1].temperature} top_k={chosen[i][1].top_k} draw={chosen[i][2]}": clear[i] for i in clear},
+        rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
+        situation=f"{len(logits)} logits in bfloat16; chosen tokens",
+        hint="in which dtype does your code divide by the temperature, and in which does it add up?",
+    )
+
+
+def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType) -> None:
+    logits = torch.tensor([logs(0.3, 0.05, 0.5, 0.15)] * 3)
+    params = [SamplingParams(temperature=1.0, top_k=3, top_p=0.9), SamplingParams(), SamplingParams(temperature=0.7)]
+    situation = "three rows of four logits"
+    tokens = with_arguments_on_a_device(lambda: phase6.sample(logits, params, [0.5] * 3), "sample", situation)
+    assert len(whole_numbers(tokens, "sample")) == 3
+
+
+@pytest.mark.parametrize(("seed", "vocab_size"), [(0, 5), (1, 12), (2, 40), (3, 40), (4, 300), (5, 3000)])
+def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
     rng = random.Random(seed)
-    vocab_size = rng.choice([5, 12, 40])
-    rows, expected = list[tuple[list[float], SamplingParams, float]](), list[int]()
+    rows, expected = list[Row](), list[int]()
     while len(rows) < 60:
         row = random_row(rng, vocab_size)
         token = naive_sample(*row)

@@ -1,21 +1,15 @@
 """Graded tests of task 6.6."""
 
-from collections.abc import Iterator
+import re
 from types import ModuleType
 
 import pytest
-import torch
 
-from course.labtest.support import expect_equal
+from course.labtest.expect import expect_equal, lab_failure
+from course.labtest.phase6.whole_numbers import whole_number
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tensors this small are computed ten times faster by one thread than by several that wait for each other."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+SEPARATORS = re.compile(r"(?<=\d)[,_'\u2009\u202f](?=\d)")
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
 @pytest.mark.parametrize(
@@ -23,12 +17,13 @@ def one_thread() -> Iterator[None]:
     [((1, 1, 1, 1, 1), 2), ((32, 16, 8, 128, 2), 2_097_152), ((3, 5, 7, 11, 4), 9240), ((28, 16, 2, 128, 2), 458_752)],
 )
 def test_bytes_of_a_block(phase6: ModuleType, sizes: tuple[int, int, int, int, int], expected: int) -> None:
+    situation = "num_layers={}, block_size={}, num_kv_heads={}, head_dim={}, bytes_per_number={}".format(*sizes)
     expect_equal(
-        phase6.kv_block_bytes(*sizes),
+        whole_number(phase6.kv_block_bytes(*sizes), "kv_block_bytes", situation),
         expected,
         rule="A block holds K and V of its tokens, for every layer and K/V head.",
-        situation="num_layers={}, block_size={}, num_kv_heads={}, head_dim={}, bytes_per_number={}".format(*sizes),
-        hint="how many numbers does one token leave behind in one layer?",
+        situation=situation,
+        hint="how many numbers does one token leave in the cache in one layer?",
     )
 
 
@@ -46,33 +41,61 @@ def test_bytes_of_a_block(phase6: ModuleType, sizes: tuple[int, int, int, int, i
 def test_blocks_that_fit(
     phase6: ModuleType, total: int, free: int, share: float, block_bytes: int, expected: int
 ) -> None:
+    situation = f"total={total:,}  free={free:,}  gpu_memory_utilization={share}  block_bytes={block_bytes:,}"
     expect_equal(
-        phase6.num_blocks_that_fit(total, free, share, block_bytes),
+        whole_number(phase6.num_blocks_that_fit(total, free, share, block_bytes), "num_blocks_that_fit", situation),
         expected,
         rule="The engine may use a share of all memory; what is taken already counts against that share.",
-        situation=f"total={total:,}  free={free:,}  gpu_memory_utilization={share}  block_bytes={block_bytes:,}",
-        hint="of which number is the share a share, and who has taken total - free?",
+        situation=situation,
+        hint="of which number is the share a share, and what is total - free?",
     )
+
+
+def numbers_named(message: str) -> set[float]:
+    """Return the numbers in a text; separators of thousands are left out, and 50% is also 0.5."""
+    found: set[float] = set()
+    for digits, percent in NUMBER.findall(SEPARATORS.sub("", message)):
+        found |= {float(digits), float(digits) / 100} if percent else {float(digits)}
+    return found
 
 
 @pytest.mark.parametrize(
     ("total", "free", "share", "block_bytes"),
-    [(1000, 700, 0.5, 101), (1000, 700, 0.5, 150), (1000, 300, 0.5, 10), (1000, 1000, 0.5, 501), (1000, 500, 0.5, 1)],
+    [
+        (1000, 700, 0.5, 101),
+        (1000, 700, 0.5, 150),
+        (1000, 300, 0.5, 10),
+        (1000, 990, 0.5, 501),
+        (80_000, 40_000, 0.25, 3),
+    ],
 )
-def test_no_room_is_refused_with_the_numbers(
+def test_no_room_is_refused_with_all_the_numbers(
     phase6: ModuleType, total: int, free: int, share: float, block_bytes: int
 ) -> None:
     situation = f"total={total}  free={free}  gpu_memory_utilization={share}  block_bytes={block_bytes}"
-    hint = "one of the blocks is the null block: what could an engine with one block do?"
-    rule = "If not even two blocks fit, num_blocks_that_fit raises ValueError and names the numbers."
-    without_numbers = "whoever reads this must find out what to change: which numbers does it take?"
     try:
         num_blocks = phase6.num_blocks_that_fit(total, free, share, block_bytes)
     except ValueError as error:
         message = str(error)
-        outcome = "ValueError with numbers"
-        if not any(sign.isdigit() for sign in message):
-            outcome, hint = f"ValueError: {message!r}", without_numbers
     else:
-        outcome = f"{num_blocks} blocks"
-    expect_equal(outcome, "ValueError with numbers", rule=rule, situation=situation, hint=hint)
+        lab_failure(
+            rule="If not even two blocks fit, num_blocks_that_fit raises ValueError.",
+            situation=situation,
+            expected="ValueError",
+            yours=f"{num_blocks} blocks",
+            hint="how many blocks fit here, and one of them is the null block?",
+        )
+    named = numbers_named(message)
+    needed = {
+        f"total_bytes {total}": total in named,
+        f"free_bytes {free}, or the {total - free} that are taken": free in named or total - free in named,
+        f"gpu_memory_utilization {share} or {share:.0%}": share in named,
+        f"block_bytes {block_bytes}": block_bytes in named,
+    }
+    expect_equal(
+        needed,
+        dict.fromkeys(needed, True),
+        rule="The error names all the numbers, in bytes and not rounded: its reader must see which of them to change.",
+        situation=f"{situation}\nyour message: {message}",
+        hint="which of the numbers would you need to find out why there is no room?",
+    )

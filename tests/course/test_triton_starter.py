@@ -16,7 +16,7 @@ from tests.course.surface import ROOT, functions, parse, surface
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_triton.py"
 SOLUTION = ROOT / "solutions" / "phase6_triton_kernels.py"
-TESTS = "labs/phase6_gpu_runner/optional_triton.py"
+TESTS = "labs/phase6_gpu_runner/optional_task6_7_triton.py"
 
 
 def test_starter_and_solution_have_the_same_surface() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course.labtest.phase6.reference_attention import naive_flat_batch, row_of
+from course.labtest.phase6.batches import naive_flat_batch, row_of
 from mini_vllm.runner import graphs
 from mini_vllm.runner.graphs import bucket_for, bucket_sizes, empty_decodes, fill, with_graphs
 from mini_vllm.runner.paged_model import PagedModel

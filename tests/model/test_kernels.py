@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from course.labtest.phase6.reference_attention import naive_flat_batch, row_of
+from course.labtest.phase6.batches import naive_flat_batch, row_of
 from mini_vllm.runner import device_steps
 from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.kernels import TritonKernels, with_kernels

@@ -15,13 +15,13 @@ def paged_attention(query, key_cache, value_cache, batch, scale):
     for n, seq, table, q in zip(
         batch.query_lens, batch.seq_lens.tolist(), batch.block_tables, query.split(batch.query_lens), strict=False
     ):
-        p = torch.arange(seq)
+        p = torch.arange(seq, device=query.device)
         slots = table[p // size] * size + p % size
         k = flat_k.index_select(0, slots).unsqueeze(2)
         v = flat_v.index_select(0, slots).unsqueeze(2)
         q = q.reshape(n, key_cache.shape[2], -1, q.shape[-1])
         scores = (q[:, None] * k[None]).sum(-1) * scale
-        late = p[None, :] > (torch.arange(n) + seq - n)[:, None]
+        late = p[None, :] > (torch.arange(n, device=query.device) + seq - n)[:, None]
         scores = scores.masked_fill(late[:, :, None, None], float("-inf"))
         w = (scores - scores.logsumexp(1, keepdim=True)).exp()
         pieces.append((w[..., None] * v[None]).sum(1).reshape(n, -1, q.shape[-1]))

@@ -10,9 +10,11 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     group = query.shape[1] // key_cache.shape[2]
     keys = key_cache[batch.block_tables].flatten(1, 2).repeat_interleave(group, dim=2)
     values = value_cache[batch.block_tables].flatten(1, 2).repeat_interleave(group, dim=2)
-    owner = torch.arange(len(batch.query_lens)).repeat_interleave(torch.tensor(batch.query_lens))
+    owner = torch.arange(len(batch.query_lens), device=query.device).repeat_interleave(
+        torch.tensor(batch.query_lens, device=query.device)
+    )
     scores = torch.einsum("thd,tlhd->thl", query, keys[owner]) * scale
-    is_hidden = torch.arange(keys.shape[1])[None] > batch.positions[:, None]
+    is_hidden = torch.arange(keys.shape[1], device=query.device)[None] > batch.positions[:, None]
     scores = scores.masked_fill(is_hidden[:, None], -1e9)
     return torch.einsum("thl,tlhd->thd", scores.softmax(dim=-1), values[owner])
 

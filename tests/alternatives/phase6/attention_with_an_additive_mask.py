@@ -16,6 +16,10 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
             cache[table].reshape(-1, *cache.shape[2:])[:seq_len].repeat_interleave(group, 1).permute(1, 0, 2)
             for cache in (key_cache, value_cache)
         )
-        mask = torch.full((len(part), seq_len), float("-inf")).triu(seq_len - len(part) + 1).to(query.dtype)
+        mask = (
+            torch.full((len(part), seq_len), float("-inf"), device=query.device)
+            .triu(seq_len - len(part) + 1)
+            .to(query.dtype)
+        )
         results.append(scaled_dot_product_attention(part.permute(1, 0, 2), keys, values, mask, scale=scale))
     return torch.cat(results, dim=1).permute(1, 0, 2)

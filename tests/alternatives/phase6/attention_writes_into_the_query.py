@@ -14,7 +14,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
         rows = slice(start, start + query_len)
         table = batch.block_tables[index]
         keys, values = (cache[table].flatten(0, 1)[None] for cache in (key_cache, value_cache))
-        hidden = torch.arange(keys.shape[1]) > batch.positions[rows][:, None]
-        mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+        hidden = torch.arange(keys.shape[1], device=query.device) > batch.positions[rows][:, None]
+        mask = torch.zeros(hidden.shape, device=query.device).masked_fill(hidden, -torch.inf)
         query[rows] = _attend(query[rows][None], keys, values, mask[None, None], scale)[0]
     return query

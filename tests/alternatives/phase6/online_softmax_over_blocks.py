@@ -15,15 +15,15 @@ def paged_attention(query, key_cache, value_cache, batch, scale):
     for i, n in enumerate(batch.query_lens):
         s, seq = int(batch.query_start_loc[i]), int(batch.seq_lens[i])
         q = query[s : s + n].float().transpose(0, 1) * scale
-        top = torch.full((heads, n, 1), -1e30)
-        total = torch.zeros(heads, n, 1)
-        acc = torch.zeros(heads, n, q.shape[-1])
-        pos = torch.arange(seq - n, seq)[None, :, None]
+        top = torch.full((heads, n, 1), -1e30, device=query.device)
+        total = torch.zeros(heads, n, 1, device=query.device)
+        acc = torch.zeros(heads, n, q.shape[-1], device=query.device)
+        pos = torch.arange(seq - n, seq, device=query.device)[None, :, None]
         for b in range((seq + size - 1) // size):
             block = int(batch.block_tables[i, b])
             k = key_cache[block].float().repeat_interleave(heads // kv_heads, 1).transpose(0, 1)
             v = value_cache[block].float().repeat_interleave(heads // kv_heads, 1).transpose(0, 1)
-            at = torch.arange(b * size, (b + 1) * size)[None, None]
+            at = torch.arange(b * size, (b + 1) * size, device=query.device)[None, None]
             scores = (q @ k.transpose(1, 2)).masked_fill(at > pos, -1e30)
             new = torch.maximum(top, scores.amax(-1, keepdim=True))
             w = (scores - new).exp() * (at <= pos)

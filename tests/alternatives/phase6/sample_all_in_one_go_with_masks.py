@@ -13,19 +13,21 @@ def sample(logits, params, draws):
     """
     if not len(params):
         return []
-    greedy = torch.tensor([p.temperature == 0 for p in params])
-    t = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float64)
+    greedy = torch.tensor([p.temperature == 0 for p in params], device=logits.device)
+    t = torch.tensor([p.temperature or 1.0 for p in params], dtype=torch.float64, device=logits.device)
     probs, ids = (logits.double() / t[:, None]).softmax(-1).sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(probs.shape[1])[None]
-    k = torch.tensor([p.top_k or probs.shape[1] for p in params])
+    rank = torch.arange(probs.shape[1], device=logits.device)[None]
+    k = torch.tensor([p.top_k or probs.shape[1] for p in params], device=logits.device)
     probs = probs * (rank < k[:, None])
     probs = probs / probs.sum(-1, keepdim=True)
-    p = torch.tensor([q.top_p for q in params], dtype=torch.float64)
-    before = torch.cat([torch.zeros(len(params), 1, dtype=torch.float64), probs.cumsum(-1)[:, :-1]], -1)
+    p = torch.tensor([q.top_p for q in params], dtype=torch.float64, device=logits.device)
+    before = torch.cat(
+        [torch.zeros(len(params), 1, dtype=torch.float64, device=logits.device), probs.cumsum(-1)[:, :-1]], -1
+    )
     keep = (before < p[:, None]) & (rank < k[:, None])
     probs = probs * keep
     reached = (probs / probs.sum(-1, keepdim=True)).cumsum(-1)
-    u = torch.tensor(draws, dtype=torch.float64)
+    u = torch.tensor(draws, dtype=torch.float64, device=logits.device)
     at = torch.minimum((reached <= u[:, None]).sum(-1), keep.sum(-1) - 1)
     chosen = ids.gather(1, at[:, None])[:, 0]
     return torch.where(greedy, logits.argmax(-1), chosen).tolist()

@@ -8,8 +8,9 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def _sample_row(logits: Tensor, params: SamplingParams, number: float) -> int:
+    logits = logits.double()
     logits /= params.temperature
-    probabilities, token_ids = logits.double().softmax(dim=-1).sort(descending=True, stable=True)
+    probabilities, token_ids = logits.softmax(dim=-1).sort(descending=True, stable=True)
     if params.top_k:
         probabilities = probabilities[: params.top_k] / probabilities[: params.top_k].sum()
     reached = probabilities.cumsum(dim=-1)

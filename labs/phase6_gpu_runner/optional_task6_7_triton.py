@@ -1,8 +1,8 @@
-"""Tests of the optional task 7, the Triton kernels. No part of the grade; run them by name:
+"""Tests of the optional task 7, the Triton kernels. Not graded; run them by name:
 
-LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_triton.py
+LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_7_triton.py
 
-Without a GPU the kernels run in Triton's interpreter, program after program.
+Without a GPU the kernels run in Triton's interpreter, one program after another.
 """
 
 import os
@@ -15,9 +15,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from course.labtest.expect import lab_failure
+from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch, row_of
 from course.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
-from course.labtest.phase6.reference_attention import as_the_model_gives_it, naive_attention, naive_flat_batch, row_of
-from course.labtest.support import lab_failure
+from course.labtest.phase6.reference_attention import naive_attention
 from mini_vllm.runner.kernels import TritonKernels, with_kernels
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.paged_model import PagedModel
@@ -33,7 +34,7 @@ pytest.importorskip("triton", reason="triton is not installed: pip install -c co
 
 @pytest.fixture(scope="module")
 def kernels(lineup: Lineup) -> ModuleType:
-    """The module with the kernels, as the lineup says."""
+    """The module with the kernels, chosen by the lineup."""
     if lineup.runner == "starter":
         from labs.phase6_gpu_runner import starter_triton
 
@@ -50,7 +51,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def expect_close(yours: Tensor, expected: Tensor, *, rule: str, situation: str, hint: str) -> None:
-    """Go on if the tensors agree within their dtype, NaN with NaN; else show the first number that differs."""
+    """Continue if the tensors agree within their dtype, NaN with NaN; else show the first number that differs."""
     limit = TOLERANCE[expected.dtype]
     is_off = ~torch.isclose(yours, expected, rtol=limit, atol=limit, equal_nan=True)
     if is_off.any():
@@ -86,7 +87,7 @@ def test_k_and_v_go_to_their_slots(
             expected,
             rule="Each token's K and V go to its slot, a slot below 0 is skipped, all other slots stay as they are.",
             situation=f"{name} cache, slots {slots}, block_size={block_size}, {num_kv_heads} heads of {head_dim}; "
-            f"K comes as a transposed view, V is contiguous; NaN where nobody wrote",
+            f"K is a transposed view, V is contiguous; NaN where nothing was written",
             hint="whose strides do you use for K, whose for V? Are the tiles masked where they are too large?",
         )
 
@@ -134,8 +135,8 @@ def test_decodes_attend_over_their_blocks(
         expected,
         rule="Each token attends to all tokens that its request has in the cache, and to nothing else.",
         situation=f"{num_kv_heads} K/V heads for {num_kv_heads * group} query heads of {head_dim}, {dtype}, "
-        f"block_size={block_size}, seq_lens={seq_lens}; NaN in every slot that nobody may read",
-        hint="NaN: a slot behind seq_len was read. Else: do both running sums shrink when a larger score comes?",
+        f"block_size={block_size}, seq_lens={seq_lens}; NaN in every slot that no token may read",
+        hint="if it is NaN, a slot after seq_len was read. Else: do both sums shrink when a larger score comes?",
     )
 
 
@@ -146,7 +147,7 @@ def test_scores_of_some_hundreds_stay_finite(kernels: ModuleType) -> None:
     expect_close(
         kernels.paged_decode_attention(query, cache, cache, tables, seq_lens, 1.0)[0],
         expected,
-        rule="The largest score so far is taken off before anything is raised to a power.",
+        rule="The largest score so far is subtracted before exp is taken.",
         situation="scores of some hundreds, whose exponential is no float32 number",
         hint="is it exp(score - largest), in both sums?",
     )
@@ -180,7 +181,7 @@ def test_the_embedded_model_computes_the_same_logits(kernels: ModuleType, lineup
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_the_kernels_compile_for_gpus(kernels: ModuleType, capability: int) -> None:
-    """Triton brings its compiler along, so this needs no GPU; it shows what the interpreter is silent about."""
+    """Triton brings its compiler along, so this needs no GPU; it shows errors that the interpreter does not."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "course.labtest.phase6.compile_kernels", kernels.__name__, str(capability)]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
