@@ -1,6 +1,6 @@
-"""The code under test: each phase as the lineup says, its limits, and how its failures are told.
+"""The code under test: each phase of the lineup, the limits of its tests, and how their failures are printed.
 
-`conftest.py` of the project reports whose code it is.
+`conftest.py` of the project prints whose code it is.
 """
 
 import os
@@ -28,7 +28,7 @@ FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, na
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
-    """Import the code of one phase, as the lineup says; an absent phase skips the test and says so."""
+    """Import the code that the lineup names for a phase; a test of an absent phase is skipped."""
     match lineup[phase]:
         case "starter":
             return import_starter(phase)
@@ -38,7 +38,7 @@ def phase_module(phase: int, lineup: Lineup) -> ModuleType:
 
 
 def import_starter(phase: int) -> ModuleType:
-    """Import the learner's file; say in plain words if that cannot be done."""
+    """Import the learner's file. Raises `StarterNotLoadedError`, whose text is for the learner, if that fails."""
     try:
         return import_module(f"labs.{FOLDERS[phase - 1]}.starter")
     except (Exception, SystemExit, OutOfTime) as error:
@@ -124,16 +124,16 @@ def end_process(item: pytest.Item, seconds: float) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory; if its own code stumbles, look up what the learner's answered last."""
+    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last."""
     try:
         with limited_memory(phase_of(pyfuncitem.nodeid)):
             return (yield)
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-        told = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
-        if told is None:
+        explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
+        if explanation is None:
             raise
-        raise told from error
+        raise explanation from error
 
 
 @pytest.hookimpl(wrapper=True)

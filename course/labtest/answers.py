@@ -1,4 +1,4 @@
-"""What the learner's code answered last, found by running a test once more. Nothing here is to be filled in."""
+"""What the learner's code returned last, found by running a test once more. Nothing here is to be filled in."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from course.sandbox.frames import call_of, is_learners, learners_frames, short
 
 
 class Listener:
-    """A profile function that keeps the last answer that went from the learner's file to somebody else."""
+    """A profile function that keeps the last value that the learner's file returned to other code."""
 
     def __init__(self) -> None:
         self.answer = ""
@@ -28,7 +28,7 @@ class Listener:
 
 
 def promised(frame: FrameType) -> str:
-    """Return what the signature of a running function says it returns; empty if it says nothing."""
+    """Return the annotated return type of a running function; empty if there is none."""
     found: Any = frame.f_globals
     for name in frame.f_code.co_qualname.split("."):
         found = found.get(name) if isinstance(found, dict) else inspect.getattr_static(found, name, None)
@@ -38,14 +38,14 @@ def promised(frame: FrameType) -> str:
 
 
 def unusable_answer(error: Exception, run_again: Callable[[], object]) -> UnusableAnswerError | None:
-    """Return words for an exception that was raised outside of the learner's code, with what it answered last.
+    """Return a text for an exception that was raised outside of the learner's code, with the value it returned last.
 
-    None if the exception speaks for itself, or if the learner's code has no part in it.
+    None if the exception is clear by itself, or if the learner's code has no part in it.
     """
     if learners_frames(error.__traceback__) or missing_name(error):
         return None
     if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
-        return None  # the words for a wrong signature say more
+        return None  # the text for a wrong signature is better
     listener = Listener()
     sys.setprofile(listener)
     try:

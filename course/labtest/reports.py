@@ -27,7 +27,7 @@ def phase_of(node_id: str) -> int:
 
 
 def rule_of(item: pytest.Item) -> str:
-    """Return what a test says of itself: its name as a sentence, and its case."""
+    """Return the rule of a test: its name as a sentence, and its case."""
     name, bracket, case = item.name.partition("[")
     words = name.removeprefix("test_").replace("_", " ")
     return f"{words[:1].upper()}{words[1:]}" + (f" ({case.removesuffix(']')})" if bracket else "") + "."
@@ -40,7 +40,7 @@ def names_of(phase: int) -> Mapping[str, str]:
 
 
 def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
-    """Put words for the learner in the place of a traceback, if the learner's code had a part in the failure."""
+    """Replace the traceback with a text for the learner, if the learner's code had a part in the failure."""
     if isinstance(error, pytest.fail.Exception | pytest.skip.Exception):
         return
     if is_not_written(error):

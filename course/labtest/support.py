@@ -1,16 +1,13 @@
 """Small parts that the graded tests put around the learner's code. Nothing here is to be filled in.
 
-`expect.py` has the assertions; the names of before at the end of this file go when no test uses them any more.
+`expect.py` has the assertions; phase 6 still imports some of them from here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
-import pytest
-
 from course.labtest.expect import (
     as_ints,
-    difference_report,
     expect_equal,
     explained,
     fail_with_smallest,
@@ -25,8 +22,6 @@ __all__ = [
     "ClampChunks",
     "SlotCountingKV",
     "as_ints",
-    "compare",
-    "difference",
     "expect_equal",
     "expect_rows",
     "explained",
@@ -137,32 +132,3 @@ def expect_rows(rows: Mapping[str, tuple[object, object]], *, rule: str, situati
     yours = {what: row[0] for what, row in rows.items()}
     expected = {what: row[1] for what, row in rows.items()}
     expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
-
-
-def difference(
-    rule: str,
-    *,
-    before: Sequence[str],
-    expected: Mapping[str, object],
-    yours: Mapping[str, object],
-    hint: str,
-    calls: Sequence[str] = (),
-) -> str:
-    """Old name: `difference_report`, for the entries that are expected."""
-    selected = {label: yours[label] for label in expected}
-    return difference_report(selected, dict(expected), rule=rule, situation=before, hint=hint, calls=calls)
-
-
-def compare(
-    rule: str,
-    *,
-    before: Sequence[str],
-    expected: Mapping[str, object],
-    yours: Mapping[str, object],
-    hint: str,
-    calls: Sequence[str] = (),
-) -> None:
-    """Old name: `expect_equal`, for the entries that are expected."""
-    report = difference(rule, before=before, expected=expected, yours=yours, hint=hint, calls=calls)
-    if report:
-        pytest.fail(report, pytrace=False)

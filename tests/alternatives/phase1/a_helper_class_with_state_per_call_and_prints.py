@@ -22,7 +22,7 @@ class _Planner:
 
 
 def schedule_step(running, waiting, *, max_num_seqs, max_num_batched_tokens, kv, preemption, chunks):  # noqa: C901
-    """Plan one step: serve the running requests in order, then admit waiting ones.
+    """Plan one step: schedule the running requests in order, then admit waiting ones.
 
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.

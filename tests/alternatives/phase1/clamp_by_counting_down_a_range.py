@@ -2,7 +2,7 @@
 
 
 def clamp(num_new, budget, threshold):
-    """Return how many of `num_new` tokens one request may compute now.
+    """Return how many of `num_new` tokens one request may compute in this step.
 
     At most `threshold` (0 means no such limit), at most what is left of `budget`, never below 0.
     """

@@ -43,7 +43,7 @@ def schedule_step(
     preemption: Preemption,
     chunks: ChunkPolicy,
 ) -> SchedulerOutput:
-    """Plan one step: serve the running requests in order, then admit waiting ones.
+    """Plan one step: schedule the running requests in order, then admit waiting ones.
 
     Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
     set to its prefix hit when it is admitted, and otherwise left alone.

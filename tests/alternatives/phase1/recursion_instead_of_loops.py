@@ -22,7 +22,7 @@ def schedule_step(
         scheduler_output.token_budget -= n
 
     def serve(line: tuple[Request, ...]) -> bool:
-        """Return whether nobody in the line was refused memory."""
+        """Return whether no request in the line was refused memory."""
         if not line or scheduler_output.token_budget == 0:
             return True
         request, others = line[0], line[1:]

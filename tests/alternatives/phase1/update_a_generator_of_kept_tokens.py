@@ -12,10 +12,10 @@ def _kept(request, tokens, max_model_len):
 
 
 def update_from_output(scheduler_output, sampled_token_ids, requests, running, *, max_model_len, kv):
-    """Append the sampled tokens, end what is over, and free it.
+    """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the step. A request that is not in `requests` any more
-    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns request id to the tokens that were kept: none behind a stop.
     """
     kept = {
         request_id: list(_kept(requests[request_id], sampled_token_ids[request_id], max_model_len))

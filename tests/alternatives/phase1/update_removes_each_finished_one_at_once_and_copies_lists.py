@@ -4,10 +4,10 @@ from mini_vllm.core.stopping import check_stop
 
 
 def update_from_output(scheduler_output, sampled_token_ids, requests, running, *, max_model_len, kv):
-    """Append the sampled tokens, end what is over, and free it.
+    """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the step. A request that is not in `requests` any more
-    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns request id to the tokens that were kept: none behind a stop.
     """
     result: dict[str, list[int]] = {}
     for request_id in list(scheduler_output.num_scheduled_tokens):

@@ -15,10 +15,10 @@ def update_from_output(
     max_model_len: int,
     kv: KVCacheManager,
 ) -> dict[str, list[int]]:
-    """Append the sampled tokens, end what is over, and free it.
+    """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the step. A request that is not in `requests` any more
-    is passed over. Returns request id to the tokens that were kept: none after a stop.
+    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns request id to the tokens that were kept: none behind a stop.
     """
     kept: dict[str, list[int]] = {}
     for request_id in scheduler_output.num_scheduled_tokens:

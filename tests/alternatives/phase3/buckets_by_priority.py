@@ -11,27 +11,27 @@ class PriorityRequestQueue:
         self.buckets = {}
 
     def add_request(self, request):
-        """Put a request where its priority belongs."""
+        """Insert a request in its order of service."""
         bucket = self.buckets.setdefault(request.priority, [])
         bucket.append(request)
         bucket.sort(key=lambda r: (r.arrival_time, r.request_id))
 
     def prepend_request(self, request):
-        """Put a preempted request where its priority belongs."""
+        """Insert a preempted request in its order of service; it does not jump the queue."""
         self.add_request(request)
 
     def peek_request(self):
-        """Return the most urgent request and leave it where it is."""
+        """Return the most urgent request without removing it."""
         return next(iter(self))
 
     def pop_request(self):
-        """Take the most urgent request out and return it."""
+        """Remove the most urgent request and return it."""
         request = self.peek_request()
         self.remove_request(request)
         return request
 
     def remove_request(self, request):
-        """Take out a request from anywhere in the queue."""
+        """Remove a request from anywhere in the queue."""
         bucket = self.buckets[request.priority]
         bucket.remove(request)
         if not bucket:
@@ -41,6 +41,6 @@ class PriorityRequestQueue:
         return sum(map(len, self.buckets.values()))
 
     def __iter__(self):
-        """Go through the requests in the order in which they would be looked at."""
+        """Yield the requests in order of service, without removing any."""
         for priority in sorted(self.buckets):
             yield from list(self.buckets[priority])

@@ -30,23 +30,23 @@ class PriorityRequestQueue:
         self._heap: list[Any] = []
 
     def add_request(self, request):
-        """Put a request where its priority belongs."""
+        """Insert a request in its order of service."""
         heapq.heappush(self._heap, _Ranked(request))
 
     def prepend_request(self, request: Request) -> None:
-        """Put a preempted request where its priority belongs."""
+        """Insert a preempted request in its order of service; it does not jump the queue."""
         self.add_request(request)
 
     def peek_request(self):
-        """Return the most urgent request and leave it where it is."""
+        """Return the most urgent request without removing it."""
         return self._heap[0].request
 
     def pop_request(self):
-        """Take the most urgent request out and return it."""
+        """Remove the most urgent request and return it."""
         return heapq.heappop(self._heap).request
 
     def remove_request(self, request):
-        """Take out a request from anywhere in the queue."""
+        """Remove a request from anywhere in the queue."""
         self._heap = [e for e in self._heap if e.request.request_id != request.request_id]
         heapq.heapify(self._heap)
 
@@ -54,5 +54,5 @@ class PriorityRequestQueue:
         return len(self._heap)
 
     def __iter__(self):
-        """Go through the requests in the order in which they would be looked at."""
+        """Yield the requests in order of service, without removing any."""
         return iter([e.request for e in sorted(self._heap)])

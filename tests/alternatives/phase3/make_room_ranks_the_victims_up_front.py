@@ -24,9 +24,9 @@ class RecomputePreemption:
     ) -> bool:
         """Preempt running requests until `request` holds slots for `num_new_tokens` more tokens.
 
-        Victims leave `running`, enter `waiting`, and are entered in `scheduler_output.preempted`; a victim that
-        `scheduler_output` had planned leaves the plan and its tokens return to `scheduler_output.token_budget`.
-        True: the slots are held. False: `request` was its own last victim.
+        Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
+        scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
+        Return True if `request` holds its slots, False if it was its own last victim.
         """
         order = list(reversed(running))
         if self.policy == "priority":

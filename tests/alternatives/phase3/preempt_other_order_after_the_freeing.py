@@ -4,7 +4,7 @@ from mini_vllm.core.request import RequestStatus
 
 
 def preempt(request, waiting, kv):
-    """Take the blocks of a request and send it back to wait. Its tokens stay, their K and V go."""
+    """Free the blocks of a request and return it to the waiting queue. Its tokens stay, their K and V are lost."""
     kv.free(request, request.num_computed_tokens)
     waiting.prepend_request(request)
     request.num_preemptions = request.num_preemptions + 1
