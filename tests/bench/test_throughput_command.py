@@ -82,7 +82,7 @@ def test_without_phase_5_the_budget_holds_the_longest_request(mini_vllm: Command
     result = mini_vllm("bench", "throughput", "--json", *options)
     record = json.loads(result.stdout)
     assert record["max_num_batched_tokens"] > 1024 + 16
-    assert f"budget of {record['max_num_batched_tokens']:,} tokens a step" in " ".join(result.stderr.split())
+    assert f"budget of {record['max_num_batched_tokens']:,} tokens per step" in " ".join(result.stderr.split())
     assert all(list(entries) == ["mini-vllm"] for entries in record["workloads"].values())
     record = json.loads(mini_vllm("bench", "prefix", "--quick", "--json", *options[-2:]).stdout)
     assert record["with"]["settings"]["max_model_len"] < record["with"]["settings"]["max_num_batched_tokens"] == 512
