@@ -27,12 +27,14 @@ def reshape_and_cache_kernel(
     heads_tile: tl.constexpr,
     dim_tile: tl.constexpr,
 ) -> None:
-    """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot; a slot below 0 is none."""
+    """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot, unless that is below 0."""
+    # int64: slot times row size exceeds 32 bits on a large cache.
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + token).to(tl.int64)
     heads = tl.arange(0, heads_tile)[:, None]
     dims = tl.arange(0, dim_tile)[None, :]
     is_there = (heads < num_kv_heads) & (dims < head_dim)
+    # K and V are transposed views of the model's tensors, so they have strides; the cache is contiguous.
     if slot >= 0:
         target = (slot * num_kv_heads + heads) * head_dim + dims
         new_key = tl.load(key + token * key_token_stride + heads * key_head_stride + dims, mask=is_there)
@@ -73,6 +75,7 @@ def paged_decode_kernel(
     start = query + request * query_token_stride + heads * query_head_stride
     queries = tl.load(start + dims[None, :], mask=is_query, other=0.0).to(tl.float32)
 
+    # Online softmax: not all scores fit into registers, so keep the largest score so far and two sums relative to it.
     largest = tl.full([group_tile], -float("inf"), tl.float32)
     total = tl.zeros([group_tile], tl.float32)
     weighted = tl.zeros([group_tile, dim_tile], tl.float32)
@@ -84,9 +87,11 @@ def paged_decode_kernel(
         offsets = (slots[:, None] * num_kv_heads + kv_head) * head_dim + dims[None, :]
         keys = tl.load(key_cache + offsets, mask=is_there, other=0.0).to(tl.float32)
         values = tl.load(value_cache + offsets, mask=is_there, other=0.0).to(tl.float32)
+        # Broadcasting instead of `tl.dot`, which needs at least 16 rows; a group has 1 to 8.
         scores = tl.sum(queries[:, None, :] * keys[None, :, :], axis=2) * scale
         scores = tl.where(is_token[None, :], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+        # A larger score makes every earlier weight smaller, by one factor for both sums.
         shrink = tl.exp(largest - new_largest)
         weights = tl.exp(scores - new_largest[:, None])
         total = total * shrink + tl.sum(weights, axis=1)
@@ -123,7 +128,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
 def paged_decode_attention(
     query: Tensor, key_cache: Tensor, value_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float
 ) -> Tensor:
-    """Let one token of each request attend to all that its request has in the cache; return [R, heads, head_dim].
+    """Attend from one token of each request to all its tokens in the cache; return [R, heads, head_dim].
 
     query [R, heads, head_dim]; contiguous caches [blocks, block_size, kv_heads, head_dim]; block_tables
     [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32, whatever the dtype.
