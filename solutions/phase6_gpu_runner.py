@@ -93,6 +93,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the
     step's own K and V. Several query heads share one K/V head: head h reads `h // (heads // kv_heads)`.
+    Scores are multiplied by `scale`. The result has the query's dtype and device.
     """
     # Groups, not requests: a call per request would cost more than the arithmetic in it, and one rectangle for
     # the whole batch would pad every request to the longest. Nothing here is kept for the next layer, whose
@@ -132,7 +133,7 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     the logits by the temperature, keep the `top_k` likeliest tokens, of those keep the fewest whose
     probabilities reach `top_p`, and walk through the kept tokens from the likeliest on until the
     probabilities add up to more than the draw. After each of the two cuts the kept probabilities are scaled
-    to add up to 1.
+    to add up to 1. Computed in float64, whatever the dtype of the logits. Of equal logits any may come first.
     """
     # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`, and a tensor
     # per token would wait for the device once per request.
