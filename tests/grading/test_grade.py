@@ -147,7 +147,7 @@ def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.Mo
     from course.cli.grade import require_this_checkout
 
     monkeypatch.chdir(checkout.folder)
-    with pytest.raises(ValueError, match="grades here"):
+    with pytest.raises(ValueError, match="mini_vllm is imported from"):
         require_this_checkout()
 
 
