@@ -106,10 +106,10 @@ class Scheduler:
             max_model_len=self.max_model_len,
             kv=self.kv,
         )
-        self._half_updated = ()
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
+        self._half_updated = ()
         return kept
 
     def finish_request(

@@ -26,7 +26,17 @@ STOPS: tuple[dict[str, Any], ...] = (
     {"stop": ("e", "qqqq")},
     {"stop": ("ab", "b"), "include_stop_str_in_output": True},
 )
-PARTS = ("schedule", "schedule_step", "make_room", "batch", "update_from_output", "check_stop", "_answer", "output")
+PARTS = (
+    "schedule",
+    "schedule_step",
+    "make_room",
+    "batch",
+    "update_from_output",
+    "check_stop",
+    "_forget",
+    "_answer",
+    "output",
+)
 INTERRUPTS = (KeyboardInterrupt, OSError, MemoryError)
 PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown")
 

@@ -1,0 +1,65 @@
+"""Ctrl-C at every single line of every step of a small run: nothing is lost, nothing is output twice."""
+
+from contextlib import suppress
+
+import pytest
+
+from mini_vllm.core.invariants import check_drained, check_state
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+from tests.engine.interrupts import interrupted_at
+from tests.engine.workloads import drain, expect, make_engine, small_config
+
+PROMPT = list(range(9))
+REQUESTS = {
+    "length": SamplingParams(max_tokens=2),
+    "stop": SamplingParams(max_tokens=8, stop=("a", "e", "i", "o", "u")),
+    "victim": SamplingParams(max_tokens=6),
+}
+NUM_STEPS = 6
+
+
+class Received:
+    """What the caller of an engine has got: the pieces of each text, and the requests that have ended."""
+
+    def __init__(self) -> None:
+        self.texts = dict.fromkeys(REQUESTS, "")
+        self.finished: list[str] = []
+
+    def take(self, outputs: list[RequestOutput]) -> None:
+        for output in outputs:
+            self.texts[output.request_id] += output.new_text
+            self.finished += [output.request_id] * output.finished
+
+
+def started(policy: str) -> LLMEngine:
+    engine = make_engine(small_config(policy=policy, num_gpu_blocks=9, max_num_batched_tokens=16))
+    for name, params in REQUESTS.items():
+        engine.add_request(name, PROMPT, params, priority=name == "victim")
+    return engine
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("step", range(NUM_STEPS))
+def test_an_interrupt_at_any_line_of_a_step_costs_that_step_and_nothing_else(policy: str, step: int) -> None:
+    line = 0
+    while True:
+        line += 1
+        engine, received = started(policy), Received()
+        for number in range(step + 1):
+            outputs: list[RequestOutput] = []
+            at = line if number == step else 0
+            with suppress(KeyboardInterrupt), interrupted_at(at, KeyboardInterrupt()) as interruption:
+                outputs = engine.step()
+            received.take(outputs)
+        check_state(engine.scheduler, engine.config.policy)
+        drain(engine, on_step=received.take)
+        check_drained(engine.scheduler)
+        assert sorted(received.finished) == sorted(REQUESTS), interruption.place
+        assert not engine.processor.states, interruption.place
+        for name, params in REQUESTS.items():
+            assert received.texts[name] == expect(PROMPT, params).text, (name, interruption.place)
+        if not interruption.place:
+            assert line > 100, "the step has fewer lines than it should have"
+            return
