@@ -115,9 +115,9 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """Abort a request in any state; return it, or None if it is not alive.
+        """End an unfinished request with a final `status`, wherever it is; return it, or None if there is none.
 
-        `num_computed_tokens` of its tokens have usable K and V (default: all that were scheduled).
+        The K and V of its first `num_computed_tokens` tokens may be found again (default: all that were scheduled).
         """
         request = self.requests.get(request_id)
         if request is None:

@@ -94,16 +94,15 @@ class LLMEngine:
             raise
 
     def abort_request(self, request_id: str) -> RequestOutput | None:
-        """End a request early; return its output so far. None if no unfinished request has this id."""
+        """End a request early; return its last output. None if no request with this id still has one to come."""
         with self._undoing(self.scheduler.restart):
-            request = self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED)
-            if request is None:
+            if request_id not in self.processor.states:
                 return None
-            self.observers.request_aborted(request_id)
+            if self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED) is not None:
+                self.observers.request_aborted(request_id)
             now = self.clock()
-            stop = self.processor.take_new_tokens(request_id, now)
-            if stop is not None:
-                request.finish(RequestStatus.FINISHED_STOPPED, stop)
+            # An interrupted step may have left a stop string unseen, or the end of the request without an output.
+            self._take_new_tokens(request_id, now)
             return self.processor.output(request_id, now)
 
     def has_unfinished_requests(self) -> bool:
@@ -143,17 +142,21 @@ class LLMEngine:
         errors = {i: error for i, error in runner_output.errors.items() if i in self.scheduler.requests}
         changed = {request_id: processor.states[request_id].request for request_id in [*kept, *errors]}
         changed |= processor.behind()
-        for request_id, request in changed.items():
-            stop = processor.take_new_tokens(request_id, now)
-            if stop is not None:
-                self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED)
-                request.finish(RequestStatus.FINISHED_STOPPED, stop)
+        for request_id in changed:
+            self._take_new_tokens(request_id, now)
         for request_id in errors:
             # None of its K and V count as computed: they may be as unusable as its logits.
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
         ended = [request for request in changed.values() if request.is_finished]
         self.observers.after_update(runner_output.sampled_token_ids, kept, ended)
         return [processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
+
+    def _take_new_tokens(self, request_id: str, now: float) -> None:
+        """Turn new tokens into text; end the request if they complete a stop string."""
+        stop = self.processor.take_new_tokens(request_id, now)
+        if stop is not None:
+            self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED)
+            self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
 
     @contextmanager
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:

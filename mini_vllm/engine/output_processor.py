@@ -55,7 +55,7 @@ class OutputProcessor:
         """Turn a request's new tokens into text; return the stop string that they complete, if any."""
         state = self.states[request_id]
         request = state.request
-        new_token_ids = request.output_token_ids[state.num_tokens_taken :]
+        new_token_ids = request.all_token_ids[request.num_prompt_tokens + state.num_tokens_taken :]
         stop = state.detokenizer.add(self._visible(request, new_token_ids))
         if stop is None and request.is_finished:
             stop = state.detokenizer.finish()

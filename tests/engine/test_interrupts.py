@@ -63,3 +63,23 @@ def test_an_interrupt_at_any_line_of_a_step_costs_that_step_and_nothing_else(pol
         if not interruption.place:
             assert line > 100, "the step has fewer lines than it should have"
             return
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_an_abort_after_an_interrupt_returns_the_last_output_of_a_request_that_had_ended(policy: str) -> None:
+    line, num_ended = 0, 0
+    while True:
+        line += 1
+        engine = started(policy)
+        engine.step()
+        outputs: list[RequestOutput] = []
+        with suppress(KeyboardInterrupt), interrupted_at(line, KeyboardInterrupt()) as interruption:
+            outputs = engine.step()
+        if not interruption.place:
+            break
+        num_ended += "length" not in engine.scheduler.requests and not outputs
+        last = {name: engine.abort_request(name) for name in REQUESTS}
+        assert all(output is not None and output.finished for output in last.values()), interruption.place
+        check_drained(engine.scheduler)
+        assert not engine.processor.states, interruption.place
+    assert num_ended > 3, "no interrupt came between the end of a request and its output"
