@@ -1,7 +1,6 @@
 """Put together: the parts, the model, and a command that completes prompts."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.steps import RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.absent import NoPrefixCache
 from mini_vllm.seams.interfaces import SchedulingFunctions
 from solutions.phase1_scheduler_step import clamp, schedule_step, update_from_output
 from solutions.phase2_block_pool import PagedKVCacheManager
@@ -37,30 +37,14 @@ from solutions.phase6_gpu_runner import (
 )
 
 
-class NothingCached(HashPrefixCache):
-    """The prefix cache of an engine with `enable_prefix_caching=False`: nothing is entered, so nothing is found."""
-
-    def update_block_hashes(self, request: Any) -> None:
-        return None
-
-    def cache_full_blocks(self, *arguments: Any) -> None:
-        return None
-
-
-def build_scheduler(config: EngineConfig, on_evict: Callable[[int], object] = lambda block_id: None) -> Scheduler:
-    """Assemble phases 1 to 5. `on_evict` is called with the id of every block that the prefix cache evicts."""
-    num_gpu_blocks, max_model_len = config.num_gpu_blocks or 1024, config.max_model_len or 2048
-    cache_class = HashPrefixCache if config.enable_prefix_caching else NothingCached
-
-    class Cache(cache_class):  # type: ignore[misc,valid-type]
-        def evict(self, block_id: int) -> bool:
-            was_cached: bool = super().evict(block_id)
-            if was_cached:
-                on_evict(block_id)
-            return was_cached
+def build_scheduler(config: EngineConfig) -> Scheduler:
+    """Assemble phases 1 to 5. `config` must say `max_model_len` and `num_gpu_blocks`."""
+    num_gpu_blocks, max_model_len = config.num_gpu_blocks, config.max_model_len
+    if num_gpu_blocks is None or max_model_len is None:
+        raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
 
     def make_parts() -> SchedulerParts:
-        prefix_cache = Cache(config.block_size)
+        prefix_cache = HashPrefixCache(config.block_size) if config.enable_prefix_caching else NoPrefixCache()
         return SchedulerParts(
             kv=PagedKVCacheManager(num_gpu_blocks, config.block_size, prefix_cache),
             prefix_cache=prefix_cache,
@@ -99,6 +83,7 @@ def build_engine(model_path: str, config: EngineConfig) -> LLMEngine:
         vocab_size=model.config.vocab_size,
     )
     config = config.resolved(loaded.max_model_len, num_gpu_blocks=1024)
+    scheduler = build_scheduler(config)
     steps = RunnerSteps(
         flatten_tokens,
         compute_slot_mapping,
@@ -110,9 +95,9 @@ def build_engine(model_path: str, config: EngineConfig) -> LLMEngine:
         kv_block_bytes,
         num_blocks_that_fit,
     )
-    paged = PagedModel(loaded, write_kv, paged_attention, config.num_gpu_blocks or 1024, config.block_size)
+    paged = PagedModel(loaded, write_kv, paged_attention, scheduler.kv.num_usable_blocks + 1, config.block_size)
     tokenizer = ModelTokenizer(AutoTokenizer.from_pretrained(model_path), loaded.eos_token_ids)
-    return LLMEngine(config, build_scheduler(config), PagedModelRunner(paged, steps), tokenizer)
+    return LLMEngine(config, scheduler, PagedModelRunner(paged, steps), tokenizer)
 
 
 def generate(engine: LLMEngine, prompts: list[str], params: SamplingParams) -> list[str]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.paged_model_runner import draw
 from mini_vllm.sampling_params import SamplingParams
 
 
@@ -25,24 +25,29 @@ class DenseModelRunner:
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Return one new token for each request that needs one."""
-        return ModelRunnerOutput(
-            {
-                scheduled.request.request_id: [self._next_token(scheduled.request)]
-                for scheduled in batch
-                if scheduled.needs_token
-            }
-        )
+        """Return one new token for each request that needs one, or an error if its logits are not finite."""
+        output = ModelRunnerOutput({})
+        for scheduled in batch:
+            if scheduled.needs_token:
+                self._compute(scheduled, output)
+        return output
 
-    def _next_token(self, request: Request) -> int:
-        token_ids = torch.tensor([request.all_token_ids], device=self.loaded.device).long()
+    def _compute(self, scheduled: ScheduledRequest, output: ModelRunnerOutput) -> None:
+        request = scheduled.request
+        token_ids = torch.tensor([request.all_token_ids], device=self.loaded.device)
         logits: Tensor = self.loaded.model(input_ids=token_ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+        if not logits.isfinite().all():
+            output.errors[request.request_id] = "the model returned logits that are not finite"
+            return
         params = request.sampling_params
-        if not params.temperature:
-            return int(logits.argmax())
-        draw = torch.Generator().manual_seed((request.seed + request.num_output_tokens) % 2**63)
-        probabilities = warpers(params)(token_ids, logits.float()).softmax(dim=-1).cpu()  # type: ignore[arg-type]
-        return int(torch.multinomial(probabilities, 1, generator=draw))
+        if params.temperature:
+            probabilities = warpers(params)(token_ids, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]
+            sums = probabilities[0].cumsum(dim=-1)
+            # By the last sum, which rounding may leave below 1: then it is 1, and every draw lies below it.
+            token_id = int(torch.searchsorted(sums / sums[-1], draw(scheduled), right=True))
+        else:
+            token_id = int(logits.argmax())
+        output.sampled_token_ids[request.request_id] = [token_id]
 
 
 def warpers(params: SamplingParams) -> LogitsProcessorList:

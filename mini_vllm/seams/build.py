@@ -6,12 +6,10 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import InvariantChecker, StepObserver
-from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.engine.trace_recorder import TraceRecorder
-from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.seams.interfaces import ModelRunner
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.seams.open_runner import open_runner
 from mini_vllm.seams.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
@@ -63,37 +61,12 @@ def build_engine(
     model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
     cache. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
-    runner: ModelRunner
-    tokenizer: Tokenizer
-    if lineup.runner == "absent" and dense:
-        from mini_vllm.runner.loading import load_model
-
-        config.require_one_rank("phase 6 (GPU runner) is absent")
-        loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
-        config = config.resolved(loaded.max_model_len, num_gpu_blocks=1024)
-    elif lineup.runner == "absent":
-        config.require_one_rank("phase 6 (GPU runner) is absent")
-        config = config.resolved(max_model_len=2048, num_gpu_blocks=1024)
-    else:
-        from mini_vllm.runner.opening import open_model
-
-        opened = open_model(model, config, lineup.runner)
-        config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
+    opened = open_runner(config, lineup, model, dense=dense)
+    config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
     scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
-    num_blocks, block_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
-    if lineup.runner == "absent" and dense:
-        from mini_vllm.runner.dense_runner import DenseModelRunner
-
-        runner = DenseModelRunner(loaded)
-    elif lineup.runner == "absent":
-        runner, tokenizer = FakeModelRunner(num_blocks, block_size, LETTERS), ByteTokenizer()
-    else:
-        from mini_vllm.runner.paged_model_runner import PagedModelRunner
-
-        runner = PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps)
-        tokenizer = opened.tokenizer
+    runner = opened.with_cache(scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size)
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
-    return LLMEngine(config, scheduler, runner, tokenizer, observers)
+    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers)

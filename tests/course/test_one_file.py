@@ -1,7 +1,7 @@
 """The engine in one file: it decides what its sources decide, and runs without them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from subprocess import run
@@ -16,7 +16,9 @@ from course.cli.main import app
 from course.parity import replay, scenario
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core import invariants
+from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.engine import trace_recorder
+from mini_vllm.seams.lineup import Lineup
 
 TRACES = sorted(scenario.PUBLIC_TRACES.glob("*.jsonl*"))
 
@@ -48,9 +50,21 @@ def test_its_decisions_are_those_of_the_public_traces(
     for user in (replay, invariants, trace_recorder):
         monkeypatch.setattr(user, "RequestStatus", module.RequestStatus)
     monkeypatch.setattr(scenario, "Request", module.Request)
-    monkeypatch.setattr(
-        replay, "build_scheduler", lambda config, lineup, on_evict: module.build_scheduler(config, on_evict)
-    )
+
+    def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], None]) -> Scheduler:
+        scheduler: Scheduler = module.build_scheduler(config)
+        evict = scheduler.prefix_cache.evict
+
+        def noted(block_id: int) -> bool:
+            was_cached = evict(block_id)
+            if was_cached:
+                on_evict(block_id)
+            return was_cached
+
+        monkeypatch.setattr(scheduler.prefix_cache, "evict", noted)
+        return scheduler
+
+    monkeypatch.setattr(replay, "build_scheduler", build_scheduler)
     compared = 0
     for recorded in scenario.read_scenarios(file):
         if recorded.out_of_scope() is None and not recorded.defects:

@@ -1,0 +1,73 @@
+"""The runner of a lineup: phase 6 on a model, or what stands in for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
+from mini_vllm.seams.interfaces import ModelRunner
+from mini_vllm.seams.lineup import Lineup
+
+FAKE_MODEL_LEN = 2048
+NUM_BLOCKS_WITHOUT_CACHE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRunner:
+    """A runner whose KV cache is still to be made, because its size depends on the whole engine.
+
+    `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)`
+    returns the runner.
+    """
+
+    tokenizer: Tokenizer
+    max_model_len: int
+    num_gpu_blocks: int
+    with_cache: Callable[[int, int], ModelRunner]
+
+
+def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool) -> OpenedRunner:
+    """Open phase 6 on `model`; while it is absent, the fake model, or with `dense` a plain forward pass of `model`.
+
+    Imports torch, except for the fake model. Raises `ValueError` for a model that cannot be found or served.
+    """
+    if lineup.runner != "absent":
+        return _paged(config, lineup, model)
+    config.require_one_rank("phase 6 (GPU runner) is absent")
+    return _dense(config, model) if dense else _fake()
+
+
+def _fake() -> OpenedRunner:
+    return OpenedRunner(
+        ByteTokenizer(),
+        FAKE_MODEL_LEN,
+        NUM_BLOCKS_WITHOUT_CACHE,
+        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS),
+    )
+
+
+def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
+    from mini_vllm.runner.dense_runner import DenseModelRunner
+    from mini_vllm.runner.loading import load_model
+
+    loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
+    return OpenedRunner(
+        tokenizer,
+        loaded.max_model_len,
+        NUM_BLOCKS_WITHOUT_CACHE,
+        lambda num_blocks, block_size: DenseModelRunner(loaded),
+    )
+
+
+def _paged(config: EngineConfig, lineup: Lineup, model: str | None) -> OpenedRunner:
+    from mini_vllm.runner.opening import open_model
+    from mini_vllm.runner.paged_model_runner import PagedModelRunner
+
+    opened = open_model(model, config, lineup.runner)
+    return OpenedRunner(
+        opened.tokenizer,
+        opened.max_model_len,
+        opened.num_gpu_blocks,
+        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps),
+    )
