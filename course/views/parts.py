@@ -26,11 +26,12 @@ class Part:
 
 
 def stacked(parts: Iterable[Part], top: float = 0, prefix: str = "") -> Part:
-    """Return parts one below the other as one part; `prefix` keeps the layer names of two runs apart."""
+    """Return parts one below the other as one part; `prefix` keeps layers and moving elements of two runs apart."""
     layers: list[Layer] = []
-    y = top
+    y, side = top, {"side": prefix} if prefix else {}
     for part in parts:
-        layers += [replace(layer, name=prefix + layer.name, y=layer.y + y) for layer in part.layers]
+        for layer in part.layers:
+            layers.append(replace(layer, name=prefix + layer.name, y=layer.y + y, data={**layer.data, **side}))
         y += part.height
     return Part(layers, y)
 

@@ -37,7 +37,7 @@ class StepAxis:
 
     def cursor(self, step: int, height: float) -> Markup:
         """Return the frame around a step."""
-        return svg.rect(self.x(step) - 1, -3, self.width + 2, height + 6, rx=2, class_="mv-changed")
+        return svg.rect(self.x(step) - 1, -3, self.width + 2, height + 6, rx=2, class_="mv-changed", data_id="cursor")
 
     def columns(self, y: float, height: float) -> Markup:
         """Return an invisible column over each step; a click on it goes to the step."""

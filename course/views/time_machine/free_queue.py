@@ -70,6 +70,7 @@ def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None) 
         svg.rect(1, 1, CELL - 2, HIGH - 2, rx=3, class_="mv-panel", style=style, stroke_dasharray="3 2"),
         *([outline()] if giver is not None else []),
         svg.text(CELL / 2, HIGH / 2 + 4, str(block), class_="mv-middle"),
+        data_id=f"block:{block}",
         data_block=str(block),
         data_request=str(info.index(owner)) if owner is not None else None,
         data_move="in" if giver is not None else None,

@@ -110,7 +110,8 @@ def pool_part(state: RunState, *, with_legend: bool = True) -> Part:
     for cell in range(grid.num_cells):
         block = blocks[cell * grid.per_cell]
         x, y = grid.place(cell)
-        data = {"block": str(block.block_id), "about": f"block:{block.block_id}"}
+        name = f"block:{block.block_id}"
+        data = {"block": str(block.block_id), "about": name, "home": name}
         layers.append(Layer(f"block-{block.block_id}", draw_block(block, grid.side - GAP), LEFT + x, y, data))
     layers.append(Layer("pool-rows", row_numbers(grid), LEFT))
     if not with_legend:

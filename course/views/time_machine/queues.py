@@ -48,6 +48,7 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
                 svg.tooltip(f"{label}: {state.status(request_id)}"),
                 tile(index, label, x, 0, width, HIGH),
                 *([outline] if outline else []),
+                data_id=f"request:{index}",
                 data_request=str(index),
                 class_="mv-link",
             )
