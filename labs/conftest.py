@@ -5,11 +5,10 @@
 
 import os
 import re
-import sys
 from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -17,9 +16,10 @@ import pytest
 from course.grading.starter_file import complaint_about_import
 from course.labtest.answers import unusable_answer
 from course.labtest.grouping import arrange, is_random
-from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, TimeLimit, limited_memory, seconds_for
+from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, limited_memory, runs_a_test
 from course.labtest.reports import phase_of, retell, tell_what_is_missing
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
+from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
 from course.starter_status import starter_path
 from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, lineup_from_env
 
@@ -82,16 +82,19 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
         return None
     from pytest_timeout import is_debugging
 
-    def is_off() -> bool:
-        return bool(not settings.disable_debugger_detection and is_debugging())
-
     many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
     seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
 
-    def give_up() -> None:
-        end_process(item, seconds)
+    def watched(frame: FrameType | None) -> Watched:
+        is_off = not settings.disable_debugger_detection and is_debugging()
+        return (item, seconds) if runs_a_test(frame) and not is_off else None
 
-    limit = TimeLimit(seconds, by_signal=settings.method == "signal", is_off=is_off, give_up=give_up)
+    def give_up(text: str) -> None:
+        if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
+            capture.suspend_global_capture(in_=True)
+        end_process(f"{item.name}: {text}\nThe tests end here.")
+
+    limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
     item.stash[time_limit_key] = limit
     limit.start()
     return True
@@ -103,23 +106,8 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None
-    limit.cancel()
+    limit.stop()
     return True
-
-
-def end_process(item: pytest.Item, seconds: float) -> None:
-    """End pytest, because nothing else ends the learner's code."""
-    capture = item.config.pluginmanager.getplugin("capturemanager")
-    if capture is not None:
-        capture.suspend_global_capture(in_=True)
-    print(
-        f"\n{item.name}: your code was still running after {seconds:g} seconds, and cannot be stopped: it catches "
-        "every exception, or waits for something. The tests end here.\n"
-        "Hint: is there an `except` without the name of an exception in a loop of yours?",
-        file=sys.__stderr__,
-        flush=True,
-    )
-    os._exit(1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,65 +1,145 @@
-"""A time limit for one call into the learner's code, for commands that may run for long themselves."""
+"""The time limit for the learner's code in the process that runs it: graded tests, commands, notebooks."""
 
 import contextlib
 import ctypes
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
-from course.sandbox.errors import out_of_time_after
+from course.sandbox.errors import OutOfTime, out_of_time_after
 from course.sandbox.frames import is_learners
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {"6": 60.0}
+SECONDS_OF_PHASE = {6: 60.0}
+WAITING_FACTOR = 10.0
 PAUSE = 0.5
 MOST_TRIES = 5
 PHASE_FOLDER = re.compile(r"phase(\d)_")
+Watched = tuple[object, float] | None
 
 
-class CallLimit:
-    """Raises `OutOfTime` in a thread whose current call into a starter uses too much CPU time.
+def seconds_for(phase: int) -> float:
+    """Return how many seconds of CPU time a graded test of a phase, or a call into it, may take."""
+    return SECONDS_OF_PHASE.get(phase, SECONDS)
 
-    A watching thread samples the stack. Only time counts during which the same outermost frame of a starter stays
-    on it, so a command that calls the learner's code often may run as long as it likes. The limit is 10 seconds of
-    CPU time of the process, 60 in phase 6. Code that catches `OutOfTime` five times ends the process.
+
+def end_process(text: str) -> NoReturn:
+    """End the process with a text, because nothing else ends the learner's code."""
+    print(f"\n{text}", file=sys.__stderr__, flush=True)
+    os._exit(1)
+
+
+class TimeLimit:
+    """Raises `OutOfTime` in the thread that started it when the code there runs for too long.
+
+    A watching thread samples the stack. `watched` is given its innermost frame and returns what is limited, and to how
+    many seconds; None for code that may take as long as it likes. Seconds count while it is the same thing. They are
+    seconds of CPU time, so that a busy machine stops nothing; code that waits uses none, and may take
+    `WAITING_FACTOR` times as long by the clock on the wall.
+
+    The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
+    a thread that sleeps. It may catch `OutOfTime`: after `MOST_TRIES` times `give_up` gets a text, and must end the
+    process.
     """
 
-    def __init__(self, seconds: float | None = None) -> None:
-        self._seconds = seconds
+    def __init__(
+        self,
+        watched: Callable[[FrameType | None], Watched],
+        give_up: Callable[[str], None],
+        *,
+        by_signal: bool = True,
+    ) -> None:
+        self.by_signal = by_signal and hasattr(signal, "pthread_kill") and in_main_thread()
+        self._watched = watched
+        self._give_up = give_up
         self._thread = threading.get_ident()
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._key: object = None
+        self._error: type[OutOfTime] = OutOfTime
 
     def start(self) -> None:
         """Start to watch the calling thread."""
+        if self.by_signal:  # which pytest-timeout and profilers leave alone
+            self._before = signal.signal(signal.SIGVTALRM, self._on_signal)
         self._watcher.start()
 
     def stop(self) -> None:
         """Stop watching."""
         self._over.set()
         self._watcher.join()
+        if self.by_signal:
+            signal.signal(signal.SIGVTALRM, self._before)
 
     def _watch(self) -> None:
-        call, started, num_tries = None, 0.0, 0
+        cpu_start = wall_start = 0.0
+        num_tries = 0
         while not self._over.wait(PAUSE):
-            current = outermost_call(sys._current_frames().get(self._thread))
-            if current is None or current is not call:
-                call, started, num_tries = current, time.process_time(), 0
+            key, seconds = self._watched(sys._current_frames().get(self._thread)) or (None, 0.0)
+            if key is None or key is not self._key:
+                self._key, num_tries = key, 0
+                cpu_start, wall_start = time.process_time(), time.monotonic()
                 continue
-            seconds = self._seconds or seconds_for(call)
-            if time.process_time() - started < seconds:
+            is_waiting = time.monotonic() - wall_start >= seconds * WAITING_FACTOR
+            if not is_waiting and time.process_time() - cpu_start < seconds:
                 continue
-            if num_tries == MOST_TRIES:
-                end_process(seconds)
+            self._error = out_of_time_after(seconds * WAITING_FACTOR if is_waiting else seconds)
             num_tries += 1
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self._thread), ctypes.py_object(out_of_time_after(seconds))
-            )
+            if num_tries > MOST_TRIES:
+                self._give_up(cannot_be_stopped(self._error()))
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self.by_signal:
+            signal.pthread_kill(self._thread, signal.SIGVTALRM)
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(self._error))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        found = self._watched(frame)
+        if found is not None and found[0] is self._key:
+            raise self._error
+        self._key = None  # it has just ended, or a debugger holds it: its time starts anew
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def cannot_be_stopped(error: OutOfTime) -> str:
+    return (
+        f"your code was {error}, and cannot be stopped: it catches every exception, or waits for something.\n"
+        "Hint: is there an `except` without the name of an exception in a loop of yours?"
+    )
+
+
+@contextlib.contextmanager
+def limited_calls(
+    seconds: float | None = None, give_up: Callable[[str], None] = lambda text: end_process(f"error: {text}")
+) -> Iterator[None]:
+    """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread.
+
+    Only the time counts during which the same outermost frame of a starter stays on the stack, so a command that
+    calls the learner's code often may run as long as it likes. `seconds` is by default what the phase has.
+    """
+
+    def call(frame: FrameType | None) -> Watched:
+        outermost = outermost_call(frame)
+        return None if outermost is None else (outermost, seconds or seconds_for(phase_of(outermost)))
+
+    limit = TimeLimit(call, give_up)
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.stop()
 
 
 def outermost_call(frame: FrameType | None) -> FrameType | None:
@@ -72,29 +152,7 @@ def outermost_call(frame: FrameType | None) -> FrameType | None:
     return found
 
 
-def seconds_for(call: FrameType) -> float:
-    """Return the limit for a call into a starter."""
+def phase_of(call: FrameType) -> int:
+    """Return the phase of a call into a starter, 0 if its folder has another name."""
     phase = PHASE_FOLDER.match(Path(call.f_code.co_filename).parent.name)
-    return SECONDS_OF_PHASE.get(phase[1], SECONDS) if phase else SECONDS
-
-
-def end_process(seconds: float) -> None:
-    """End the process, because nothing else ends the learner's code."""
-    print(
-        f"\nerror: your code was still running after {seconds:g} seconds, and cannot be stopped: it catches every "
-        "exception.\nHint: is there an `except` without the name of an exception in a loop of yours?",
-        file=sys.__stderr__,
-        flush=True,
-    )
-    os._exit(1)
-
-
-@contextlib.contextmanager
-def limited_calls(seconds: float | None = None) -> Iterator[None]:
-    """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread."""
-    limit = CallLimit(seconds)
-    limit.start()
-    try:
-        yield
-    finally:
-        limit.stop()
+    return int(phase[1]) if phase else 0
