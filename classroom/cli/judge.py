@@ -19,7 +19,8 @@ from classroom.judge.results import Report, SubmissionGrade
 from classroom.judge.submission import read_submissions
 from course.terminal.console import friendly, is_live, make_console
 from course.terminal.options import chosen_phases
-from mini_vllm.seams.lineup import PHASE_NAMES, solutions_exist
+from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.seams.parts import solutions_exist
 
 NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
 

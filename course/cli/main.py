@@ -14,7 +14,8 @@ from course.cli.parity import parity
 from course.cli.simulate import simulate
 from course.cli.stages import stages
 from course.cli.trace import trace
-from mini_vllm.seams.lineup import CHECKOUT, solutions_exist
+from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.seams.parts import solutions_exist
 
 app = typer.Typer(
     name="mini-vllm",

@@ -13,7 +13,8 @@ from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported
 from course.workloads.small_workload import make_workload
-from mini_vllm.seams.lineup import Impl, Lineup, parse_lineup, solutions_exist
+from mini_vllm.seams.lineup import Lineup, parse_lineup
+from mini_vllm.seams.parts import Impl, solutions_exist
 
 NUM_SEEDS = 40
 NUM_PHASES = 5

@@ -9,7 +9,8 @@ from course.grading.results import NOT_CHECKED, Check
 from course.grading.worker import GradingWorker
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
-from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup, solutions_exist
+from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup
+from mini_vllm.seams.parts import solutions_exist
 
 SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
 START_SECONDS = 30.0

@@ -11,7 +11,7 @@ from course.grading.checks import find_culprits, oracle_check, stack_check
 from course.grading.plan import PlannedPhase, load_plan
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.grading.testrun import can_fork, run_tests
-from mini_vllm.seams.lineup import solutions_exist
+from mini_vllm.seams.parts import solutions_exist
 
 PHASES_AT_ONCE = 2
 OnProgress = Callable[[int, int, str], None]

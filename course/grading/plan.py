@@ -18,7 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, solutions_exist
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.seams.parts import solutions_exist
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10

@@ -20,7 +20,8 @@ from course.workloads.small_workload import SMALL_POOL
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup, parse_lineup, solutions_exist
+from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.seams.parts import Impl, solutions_exist
 
 if TYPE_CHECKING:
     from course.views.widgets import Player

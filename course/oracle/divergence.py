@@ -7,7 +7,8 @@ from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.seams.lineup import Impl, Lineup
+from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import Impl
 
 COMPARED = (
     "scheduled",

@@ -17,7 +17,8 @@ from course.sandbox.frames import is_learners
 from course.sandbox.time_limit import limited_calls
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import RunnerError, StalledError
-from mini_vllm.seams.lineup import Lineup, solutions_exist
+from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import solutions_exist
 
 P = ParamSpec("P")
 R = TypeVar("R")

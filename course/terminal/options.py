@@ -8,7 +8,8 @@ import typer
 
 from course.workloads.progress import OnProgress
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import CHECKOUT, Lineup, solutions_exist
+from mini_vllm.seams.lineup import CHECKOUT, Lineup
+from mini_vllm.seams.parts import solutions_exist
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

@@ -18,7 +18,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import PHASE_NAMES, Impl, Lineup
+from mini_vllm.seams.lineup import PHASE_NAMES, Lineup
+from mini_vllm.seams.parts import Impl
 
 NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3

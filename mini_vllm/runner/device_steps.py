@@ -4,8 +4,7 @@ import torch
 
 from mini_vllm.runner.kernels import with_kernels
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.lineup import Impl
-from mini_vllm.seams.parts import runner_steps_for, triton_kernels_for
+from mini_vllm.seams.parts import Impl, runner_steps_for, triton_kernels_for
 
 
 def steps_on(device: torch.device, impl: Impl) -> RunnerSteps:

@@ -11,8 +11,7 @@ from mini_vllm.runner.loading import load_model, pick_device
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.paged_model import ForwardPass, PagedModel
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.lineup import Impl
-from mini_vllm.seams.parts import runner_steps_for
+from mini_vllm.seams.parts import Impl, runner_steps_for
 
 
 class OpenedModel(Protocol):

@@ -4,16 +4,16 @@
 that is not listed is absent. `parts.py` turns a lineup into code.
 """
 
-import importlib.util
 import os
 from dataclasses import astuple, dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
+
+from mini_vllm.seams.parts import Impl, solutions_exist
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-Impl = Literal["starter", "solution", "absent"]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
 
 
@@ -60,15 +60,6 @@ class Lineup:
             f"{phase} {name}: {names[impl]}"
             for phase, (name, impl) in enumerate(zip(PHASE_NAMES, astuple(self), strict=True), start=1)
         )
-
-
-def solutions_exist() -> bool:
-    """Return whether this checkout has the reference solutions (a student edition has not).
-
-    A folder that is left over has no origin, and the solutions of another checkout do not count.
-    """
-    spec = importlib.util.find_spec("solutions")
-    return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == CHECKOUT
 
 
 def default_lineup_text() -> str:

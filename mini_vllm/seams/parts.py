@@ -1,4 +1,4 @@
-"""From a lineup to its parts: the one place that imports starters and solutions.
+"""From a lineup to its parts: the one place that knows starters and solutions.
 
 The imports stand inside the functions, so that only what is used is loaded and a checkout without
 `solutions/` works.
@@ -7,7 +7,8 @@ The imports stand inside the functions, so that only what is used is loaded and 
 import inspect
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
@@ -22,11 +23,22 @@ from mini_vllm.seams.interfaces import (
     RequestQueue,
     SchedulingFunctions,
 )
-from mini_vllm.seams.lineup import Impl
 
 if TYPE_CHECKING:
     from mini_vllm.runner.kernels import TritonKernels
     from mini_vllm.runner.steps import RunnerSteps
+
+Impl = Literal["starter", "solution", "absent"]
+
+
+def solutions_exist() -> bool:
+    """Return whether this checkout has the reference solutions (a student edition has not).
+
+    A folder that is left over has no origin, and the solutions of another checkout do not count.
+    """
+    spec = find_spec("solutions")
+    checkout = Path(__file__).resolve().parents[2]
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == checkout
 
 
 def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:

@@ -10,7 +10,8 @@ from labs.phase2_block_pool import starter as yours2
 from labs.phase3_preemption import starter as yours3
 from labs.phase4_prefix_cache import starter as yours4
 from labs.phase5_chunked_prefill import starter as yours5
-from mini_vllm.seams.lineup import Impl, Lineup
+from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import Impl
 from solutions import phase1_scheduler_step as ours1
 from solutions import phase2_block_pool as ours2
 from solutions import phase3_preemption as ours3

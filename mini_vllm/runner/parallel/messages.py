@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm.seams.lineup import Impl
+from mini_vllm.seams.parts import Impl
 
 
 @dataclass(frozen=True, slots=True)

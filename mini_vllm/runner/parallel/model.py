@@ -14,7 +14,7 @@ from mini_vllm.runner.parallel.messages import Start, as_arrays
 from mini_vllm.runner.parallel.shares import require_even_split, split_model
 from mini_vllm.runner.parallel.workers import Workers
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
-from mini_vllm.seams.lineup import Impl
+from mini_vllm.seams.parts import Impl
 
 
 class TensorParallelModel:
