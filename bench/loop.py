@@ -50,17 +50,17 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> li
 
 
 def measure_loop(
-    todo: Sequence[TimedCommand],
+    commands: Sequence[TimedCommand],
     num_rounds: int = NUM_ROUNDS,
     on_progress: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> list[Measured]:
     """Run all commands in turns; the fastest run counts. Raises `RuntimeError` if one does not complete."""
     best: dict[str, float] = {}
     for number in range(num_rounds):
-        for index, timed in enumerate(todo):
-            on_progress("Measuring runs", number * len(todo) + index, num_rounds * len(todo))
+        for index, timed in enumerate(commands):
+            on_progress("Measuring runs", number * len(commands) + index, num_rounds * len(commands))
             best[timed.name] = min(_run(timed), best.get(timed.name, float("inf")))
-    return [Measured(timed.name, _readable(timed.command), best[timed.name]) for timed in todo]
+    return [Measured(timed.name, _readable(timed.command), best[timed.name]) for timed in commands]
 
 
 def _run(timed: TimedCommand) -> float:

@@ -1,6 +1,7 @@
 """`mini-vllm bench prefix | chunked | preemption`: the gain from a feature on a workload made for it."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,40 +20,20 @@ Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, o
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
 
 
-@friendly
-def bench_prefix(
-    lineup: LineupText = None,
-    rounds: Rounds = 3,
-    threads: Threads = None,
-    quick: Quick = False,
-    as_json: AsJson = False,
-) -> None:
-    """Serve many questions about one document, with and without prefix caching."""
-    run("prefix", lineup, rounds, threads, quick, as_json)
+def feature_command(name: str) -> Callable[..., None]:
+    """Return the command that measures one feature; all take the same options."""
 
+    @friendly
+    def command(
+        lineup: LineupText = None,
+        rounds: Rounds = 3,
+        threads: Threads = None,
+        quick: Quick = False,
+        as_json: AsJson = False,
+    ) -> None:
+        run(name, lineup, rounds, threads, quick, as_json)
 
-@friendly
-def bench_chunked(
-    lineup: LineupText = None,
-    rounds: Rounds = 3,
-    threads: Threads = None,
-    quick: Quick = False,
-    as_json: AsJson = False,
-) -> None:
-    """Serve long documents that arrive while chats decode, with and without chunked prefill."""
-    run("chunked", lineup, rounds, threads, quick, as_json)
-
-
-@friendly
-def bench_preemption(
-    lineup: LineupText = None,
-    rounds: Rounds = 3,
-    threads: Threads = None,
-    quick: Quick = False,
-    as_json: AsJson = False,
-) -> None:
-    """Serve outputs of unknown length in little memory: blocks on demand against memory reserved in advance."""
-    run("preemption", lineup, rounds, threads, quick, as_json)
+    return command
 
 
 def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:

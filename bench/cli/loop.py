@@ -21,9 +21,9 @@ def bench_loop(
 ) -> None:
     """Measure the learner's loop: a new process from its start to its result, on the current files."""
     console = make_console(stderr=as_json)
-    todo = timed_commands([1]) if quick else timed_commands()
+    commands = timed_commands([1]) if quick else timed_commands()
     with reported("Measuring runs") as report:
-        waits = measure_loop(todo, 1 if quick else rounds, report)
+        waits = measure_loop(commands, 1 if quick else rounds, report)
     if as_json:
         typer.echo(json.dumps({"seconds": [asdict(wait) for wait in waits]}))
         return

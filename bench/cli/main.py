@@ -13,7 +13,7 @@ from rich.text import Text
 from bench import long_queue
 from bench import scheduler as measured
 from bench.cli.dial import bench_dial
-from bench.cli.features import bench_chunked, bench_preemption, bench_prefix
+from bench.cli.features import feature_command
 from bench.cli.loop import bench_loop
 from bench.cli.throughput import bench_throughput
 from bench.cli.widget import bench_widget
@@ -31,6 +31,11 @@ from mini_vllm.seams.lineup import Lineup
 VLLM_PER_REQUEST = (7.1, 8.5)
 VLLM_PER_ADMISSION = 107.0
 BAR_LENGTH = 28
+FEATURES = {
+    "prefix": "Serve many questions about one document, with and without prefix caching.",
+    "chunked": "Serve long documents that arrive while chats decode, with and without chunked prefill.",
+    "preemption": "Serve outputs of unknown length in little memory: blocks on demand, or memory reserved in advance.",
+}
 OURS, THEIRS = color(1), color(6)
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine: its speed, its features, its own cost.")
@@ -42,9 +47,8 @@ def bench() -> None:
 
 
 bench_app.command("throughput")(bench_throughput)
-bench_app.command("prefix")(bench_prefix)
-bench_app.command("chunked")(bench_chunked)
-bench_app.command("preemption")(bench_preemption)
+for name, text in FEATURES.items():
+    bench_app.command(name, help=text)(feature_command(name))
 bench_app.command("loop")(bench_loop)
 bench_app.command("widget")(bench_widget)
 bench_app.command("dial")(bench_dial)

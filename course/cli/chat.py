@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,6 +89,8 @@ class Conversation:
         self.messages: list[Message] = []
         self.questions: list[str] = []
         self.num_prompt_tokens: dict[str, int] = {}
+        self.state = RunState(self._run_info())
+        self.num_drawn_steps = 0
 
     def run(self, lines: Iterator[str]) -> None:
         """Answer line by line until the lines or the user end it."""
@@ -110,6 +113,7 @@ class Conversation:
         request_id = str(len(self.questions))
         self.questions.append(question)
         self.num_prompt_tokens[request_id] = len(self._prompt())
+        self.state.info = self._run_info()
         started, first_step = time.perf_counter(), len(self.llm.engine.recorder.steps)
         output = self._answer()
         seconds = time.perf_counter() - started
@@ -132,19 +136,23 @@ class Conversation:
             self.console.print(output.new_text, end="", markup=False, highlight=False, soft_wrap=True)
 
     def _draw(self, live: Live, outputs: list[RequestOutput]) -> None:
+        steps = self.llm.engine.recorder.steps
+        for record in islice(steps, self.num_drawn_steps, None):
+            self.state.advance(record)
+        self.num_drawn_steps = len(steps)
+        self.state.texts |= {output.request_id: output.outputs[0].text for output in outputs}
+        title = f"mini-vLLM chat ({self.llm.lineup})"
+        live.update(render_step(self.state, self.console.width - 1, title), refresh=True)
+
+    def _run_info(self) -> RunInfo:
         scheduler = self.llm.engine.scheduler
-        info = RunInfo(
+        return RunInfo(
             titles={str(number): question for number, question in enumerate(self.questions)},
-            num_prompt_tokens=self.num_prompt_tokens,
+            num_prompt_tokens=dict(self.num_prompt_tokens),
             num_blocks=scheduler.kv.num_usable_blocks,
             block_size=scheduler.kv.block_size,
             token_budget=scheduler.max_num_batched_tokens,
         )
-        state = RunState(info)
-        for record in self.llm.engine.recorder.steps:
-            state.advance(record)
-        state.texts |= {output.request_id: output.outputs[0].text for output in outputs}
-        live.update(render_step(state, self.console.width - 1, f"mini-vLLM chat ({self.llm.lineup})"), refresh=True)
 
     def _prompt(self) -> list[int]:
         return self.llm.engine.tokenizer.apply_chat_template(self.messages)

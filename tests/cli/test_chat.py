@@ -1,12 +1,21 @@
 """A conversation in the terminal: history, cost per turn, commands, and real text from phase 1 on."""
 
 import re
+from copy import copy
+from io import StringIO
+from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+import course.cli.chat
+from course.cli.chat import Conversation
 from course.cli.main import app
+from course.traces.run_state import RunState
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.engine.tokenizer import Message
+from mini_vllm.outputs import RequestOutput
 
 STORY = "Tell me a story about Mina and a kite."
 TURN = re.compile(r"\[(\d+) prompt tokens, (\d+) of them from the cache; (\d+) output tokens in (\d+) steps")
@@ -26,6 +35,42 @@ def test_each_turn_resends_the_conversation_and_finds_it_in_the_cache() -> None:
     assert [prompt for prompt, *_ in turns] == sorted({prompt for prompt, *_ in turns}), "the history grows"
     assert turns[0][1] == 0
     assert all(cached >= turns[number][0] // 16 * 16 for number, (_, cached, *_) in enumerate(turns[1:]))
+
+
+def test_the_answers_are_resent_with_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[tuple[str, str]]] = []
+    chat = LLM.chat
+
+    def watched(self: LLM, messages: list[Message], *rest: Any) -> list[RequestOutput]:
+        sent.append([(message["role"], message["content"]) for message in messages])
+        return chat(self, messages, *rest)
+
+    monkeypatch.setattr(LLM, "chat", watched)
+    shown = talk(STORY, "And then?")
+    assert [[role for role, _ in messages] for messages in sent] == [["user"], ["user", "assistant", "user"]]
+    assert " ".join(sent[1][1][1].split()) in shown
+
+
+def test_the_drawing_follows_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    console = Console(file=StringIO(), force_terminal=True, width=100)
+    config = EngineConfig(max_model_len=256, num_gpu_blocks=20)
+    conversation = Conversation(LLM(config=config, record=True), console, SamplingParams(max_tokens=4), show=True)
+    drawn: list[RunState] = []
+
+    def render(state: RunState, *rest: object) -> str:
+        drawn.append(copy(state))
+        return ""
+
+    monkeypatch.setattr(course.cli.chat, "render_step", render)
+    conversation.run(iter([STORY, "And then?"]))
+    steps = conversation.llm.engine.recorder.steps
+    assert [state.record for state in drawn] == list(steps)
+    assert drawn[-1].info.titles == {"0": STORY, "1": "And then?"}
+    afresh = RunState(drawn[-1].info)
+    for record in steps:
+        afresh.advance(record)
+    assert drawn[-1].num_computed_tokens == afresh.num_computed_tokens
 
 
 def test_a_new_conversation_forgets_the_last_one() -> None:

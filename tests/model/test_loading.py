@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import Gemma3TextConfig, MistralConfig
@@ -54,9 +55,12 @@ def test_bfloat16_is_an_option() -> None:
     assert output.outputs[0].text == "The capital of Norway is Oslo."
 
 
-def test_a_request_with_unusable_logits_ends_alone() -> None:
-    llm = LLM(config=EngineConfig(num_gpu_blocks=64, check_invariants=True), lineup=parse_lineup("solution"))
-    model = llm.engine.runner.model.model  # type: ignore[attr-defined]
+@pytest.mark.parametrize("dense", [False, True], ids=["paged", "dense"])
+def test_a_request_with_unusable_logits_ends_alone(dense: bool) -> None:
+    lineup = parse_lineup("solution:1-5" if dense else "solution")
+    llm = LLM(config=EngineConfig(num_gpu_blocks=64, check_invariants=True), lineup=lineup, dense=dense)
+    runner: Any = llm.engine.runner
+    model = runner.loaded.model if dense else runner.model.model
     plain_forward, spoiled = model.forward, iter([True])
 
     def forward(**kwargs: object) -> object:
