@@ -40,7 +40,7 @@ COMMANDS = {
     "demo": [["-m", "course", "demo"]],
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
-    "test-all": [[*PYTEST, *FIRST_TESTS], [*PYTEST, *OTHER_TESTS], ["-m", "tests.mutants"]],
+    "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
     # end
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [

@@ -101,11 +101,11 @@ def test_a_cpu_build_that_was_asked_for_and_cannot_be_had_is_an_error(
 
 
 def test_test_all_is_test_and_the_rest_and_the_mutants(lab: ModuleType) -> None:
-    first, rest, mutants = lab.COMMANDS["test-all"]
+    first, mutants, rest = lab.COMMANDS["test-all"]
     assert [first] == lab.COMMANDS["test"]
     assert all((ROOT / path).exists() for path in lab.FIRST_TESTS)
     assert rest[-len(lab.OTHER_TESTS) :] == ["tests", "notebooks", *(f"--ignore={path}" for path in lab.FIRST_TESTS)]
-    assert mutants == ["-m", "tests.mutants"]
+    assert mutants == ["-m", "tests.mutants", "--quiet"]
 
 
 def test_an_import_against_a_contract_fails_the_lint(lab: ModuleType, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.mutants.made_by_mutmut import NoMutmutError, require_mutmut
 from tests.mutants.verdict import Verdict
 
 NAME_WIDTH = 72
+LINES_APART = 50
 
 
 def main() -> int:
@@ -79,10 +80,12 @@ def _try_catalog(workers: Harness, options: argparse.Namespace, num_tests: dict[
             score.good[phase, kind] += well
             if not well:
                 score.bad.append((subject, verdict))
-            print(
-                f"{next(numbers):4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
-                flush=True,
-            )
+            number = next(numbers)
+            if not (options.quiet and well and number % LINES_APART):
+                print(
+                    f"{number:4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
+                    flush=True,
+                )
     _summarize(options.phases, subjects, score, time.monotonic() - start)
     return not score.bad
 
@@ -106,6 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--only", default="", metavar="WORDS", help="only names that contain this")
     parser.add_argument("--count", action="store_true", help="count all tests that catch a mutant, not just the first")
+    parser.add_argument("--quiet", action="store_true", help=f"print failures, and every {LINES_APART}th line")
     parser.add_argument(
         "--mutmut",
         nargs="?",
