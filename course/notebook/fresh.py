@@ -1,7 +1,7 @@
 """Run a function in a new Python process, so that what the learner has just saved is what runs.
 
-It also protects the notebook's kernel from endless loops, `sys.exit`, crashes and, without torch, from running out
-of memory.
+It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. A call
+into a starter that does not end is stopped there, and explained.
 
 Functions, arguments and results are pickled: they are the course's own types, and a result may hold any of them.
 Unpickling lets the sender run code, so it is right only where the sender may do so anyway. Here the sender is the
@@ -10,17 +10,21 @@ code, never unpickles.
 """
 
 import base64
+import os
 import pickle
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from course.notebook.interrupt import interruptible
 from course.sandbox.channel import ChannelError, Message, take_stdio
+from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
 from course.sandbox.limits import Limits, limit_resources
+from course.sandbox.time_limit import limited_calls
 from course.sandbox.worker import Worker
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.lineup import Lineup
@@ -55,10 +59,10 @@ def in_fresh_process(function: Callable[..., T], *arguments: object, seconds: fl
     """Return `function(*arguments)`, computed in a new process; what it prints appears here.
 
     `function` must be importable by its name. Raises `FreshError`, with a message for the learner, if it raises,
-    takes longer than `seconds`, or ends the process.
+    takes longer than `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
     """
     ending: CallResult | None = None
-    with Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES) as worker:
+    with interruptible("the run was"), Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES) as worker:
         worker.deadline = time.monotonic() + seconds
         try:
             worker.send({"call": pack((function, arguments))})
@@ -93,9 +97,15 @@ def serve_call() -> None:
     channel = take_stdio(MAX_BYTES)
     function, arguments = unpack(channel.receive()["call"])
     limit_resources(limits_for(arguments))
+
+    def give_up(text: str) -> NoReturn:
+        channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
+        os._exit(1)
+
     try:
-        ending = CallResult(function(*arguments))
-    except (Exception, SystemExit) as error:
+        with limited_calls(give_up=give_up):
+            ending = CallResult(function(*arguments))
+    except (Exception, SystemExit, OutOfTime) as error:
         ending = CallResult(problem=describe(error), unwritten=is_not_written(error))
     sys.stdout.flush()
     channel.send({"ending": pack(ending)})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Self
 
+from course.notebook.interrupt import interruptible
 from course.sandbox.worker import Worker
 from course.starter_status import starter_path
 from mini_vllm.seams.lineup import Lineup
@@ -31,7 +32,10 @@ class GradedTests:
         options = ["-q", "-p", "no:cacheprovider", "--color=no"]
         pytest = [sys.executable, "-m", "pytest", *options, *chosen]
         environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
-        with Worker(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker:
+        with (
+            interruptible("the tests were"),
+            Worker(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker,
+        ):
             if not worker.wait(SECONDS):
                 return cls(command, False, f"The tests did not end within {SECONDS} seconds.")
             return cls(command, worker.status == 0, worker.output)

@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import re
 import sys
 import time
 
 import pytest
 
 from course.notebook.fresh import OUTPUT_BYTES, FreshError, in_fresh_process
+from course.sandbox import time_limit
+from course.starter_status import starter_path
 
 
 def add(a: int, b: int) -> int:
@@ -44,6 +47,14 @@ def grow() -> None:
         held *= 2
 
 
+def loop(body: str) -> None:
+    """Run a loop in a starter's file, with a limit of 0.2 seconds."""
+    time_limit.SECONDS = 0.2
+    time_limit.PAUSE = 0.05
+    source = f"def clamp():\n    turn = 7\n    while turn:\n        {body}\nclamp()"
+    exec(compile(source, str(starter_path(1)), "exec"), {})
+
+
 def refuse() -> None:
     raise ValueError("block_size must be at least 1, got 0")
 
@@ -68,6 +79,19 @@ def test_the_function_runs_in_another_process() -> None:
 def test_an_early_end_is_explained(function: object, words: str) -> None:
     with pytest.raises(FreshError, match=words):
         in_fresh_process(function)  # type: ignore[arg-type]
+
+
+def test_an_endless_loop_is_stopped_and_explained() -> None:
+    with pytest.raises(FreshError) as caught:
+        in_fresh_process(loop, "pass")
+    assert str(caught.value).startswith("Your code was still running after 0.2 seconds.")
+    assert re.search(r"^  labs/phase1_scheduler_step/starter.py:\d, in clamp", str(caught.value), re.MULTILINE)
+    assert "\nHint: what changes from one round" in str(caught.value)
+
+
+def test_a_loop_that_catches_everything_ends_with_a_reason() -> None:
+    with pytest.raises(FreshError, match=r"after 0\.2 seconds, and cannot be stopped: it catches every"):
+        in_fresh_process(loop, "try:\n            while turn: pass\n        except: pass")
 
 
 def test_a_call_that_takes_too_long_is_stopped() -> None:
