@@ -19,9 +19,9 @@ window.start = async (source, state) => { Object.assign(model.state, state);
 
 
 def open_widget(browser: Any, widget: Any, *, dark: bool = False) -> Any:
-    """Return a page with the widget's front end in it."""
+    """Return a page with the widget's front end in it, on a light or a dark system and declared as such."""
     page = browser.new_page(viewport={"width": 800, "height": 900}, color_scheme="dark" if dark else "light")
-    page.set_content(MODEL % widget._css)
+    page.set_content(MODEL % f":root {{ color-scheme: {'dark' if dark else 'light'}; }} {widget._css}")
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])

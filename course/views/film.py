@@ -12,11 +12,14 @@ class Film:
     """Pictures with the same layers in the same places, one per step.
 
     `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
-    `data-request="0"`, `block:17` for `data-block="17"`. Raises `ValueError` if the pictures differ in shape.
+    `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
+    such as `("preemption",)`, at which play can stop; without it there are none. Raises `ValueError` if the pictures
+    differ in shape, or if there are events for another number of pictures.
     """
 
     pictures: Sequence[Picture]
     follow: Sequence[tuple[str, str]] = ()
+    events: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         if not self.pictures:
@@ -25,6 +28,8 @@ class Film:
         for number, picture in enumerate(self.pictures):
             if shape(picture) != first:
                 raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
+        if self.events and len(self.events) != len(self.pictures):
+            raise ValueError(f"there are {len(self.pictures)} pictures, but events of {len(self.events)}")
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -39,12 +44,14 @@ class Film:
         """Return the film for the player.
 
         `svg` is the first picture. `fragments` are the distinct contents of layers and text alternatives. A frame
-        has `changes`, a flat list of the layer number and fragment number of each layer that changed.
+        has `changes`, a flat list of the layer number and fragment number of each layer that changed, and `stop`,
+        the events at which play can stop.
         """
+        events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}
         frames = []
         before: list[int] = []
-        for picture in self.pictures:
+        for picture, happened in zip(self.pictures, events, strict=True):
             now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]
             changed = [i for i, fragment in enumerate(now) if not before or before[i] != fragment]
             frames.append(
@@ -53,6 +60,7 @@ class Film:
                     "title": picture.title,
                     "sentence": picture.sentence,
                     "text_alternative": numbers.setdefault(picture.text_alternative, len(numbers)),
+                    "stop": ", ".join(happened),
                 }
             )
             before = now

@@ -12,6 +12,7 @@ from typing import Any
 from course.views.svg import Markup, element, group, joined, number, rect, tooltip
 
 WIDTH = 720
+LIGHT = ' style="color-scheme:light"'
 FOLDER = Path(__file__).parent
 
 # Where scripts run, the picture moves out of its `<img>` into the page, where tooltips and the notebook's theme work.
@@ -87,10 +88,14 @@ class Picture:
         )
 
     def image(self) -> str:
-        """Return the picture as an HTML `<img>` with its data, shown even where scripts and SVG are not trusted."""
+        """Return the picture as an HTML `<img>` with its data, shown even where scripts and SVG are not trusted.
+
+        Its paper is white in a page that says nothing of colours, also on a dark system. JupyterLab drops the style
+        of what is not trusted, and the picture follows its theme.
+        """
         data = base64.b64encode(self.svg().encode()).decode()
         alt = escape(f"{self.title}. {self.sentence}")
-        return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" width="{number(self.width)}">'
+        return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" width="{number(self.width)}"{LIGHT}>'
 
     def html(self) -> str:
         """Return the picture and its text alternative as self-contained HTML."""

@@ -1,5 +1,9 @@
 // Shows a film: swaps only the layers that change. Python draws every picture.
 
+// Seconds per step at speed 1: time to read a sentence, as long as the whole film takes about half a minute.
+const SLOWEST = 1.2, QUICKEST = 0.3, WHOLE_FILM = 30;
+const SPEEDS = [0.5, 1, 2, 4];
+
 function unfold(film) {
   const now = [];
   return film.frames.map(({ changes }) => {
@@ -20,12 +24,20 @@ function button(text, title, onclick) {
   return made;
 }
 
-function followMenu(choices, onchange) {
-  const menu = make("select", { title: "follow a request or a block", onchange: () => onchange(menu.value) });
-  menu.setAttribute("aria-label", "follow a request or a block");
-  menu.append(make("option", { value: "", textContent: "follow ..." }));
-  for (const [key, name] of choices) menu.append(make("option", { value: key, textContent: name }));
+function choice(title, choices, onchange) {
+  const menu = make("select", { title, onchange: () => onchange(menu.value) });
+  menu.setAttribute("aria-label", title);
+  menu.append(...choices.map(([value, name]) => make("option", { value, textContent: name })));
   return menu;
+}
+
+function followMenu(choices, onchange) {
+  return choice("follow a request or a block", [["", "follow ..."], ...choices], onchange);
+}
+
+function speedMenu(speed, onchange) {
+  const speeds = [...new Set([...SPEEDS, speed])].sort((one, other) => one - other);
+  return choice("speed of play", speeds.map((each) => [each, `speed ${each}`]), (value) => onchange(Number(value)));
 }
 
 function mark(svg, key) {
@@ -49,32 +61,55 @@ function keyOf(target) {
 }
 
 function render({ model, el: root }) {
-  let film, states, svg, layers, shown = [], timer = null;
+  let film, states, svg, layers, shown = [], at = null, timer = null, stoppedBy = "", dragging = false, moving = [];
   const last = () => film.frames.length - 1;
   const save = (name, value) => { model.set(name, value); model.save_changes(); };
   const go = (step) => save("step", Math.max(0, Math.min(last(), step)));
   const move = (by) => go(model.get("step") + by);
   const follow = (key) => save("follow", key === model.get("follow") ? "" : key);
 
-  function stop() {
-    clearInterval(timer);
+  const pace = () => Math.min(SLOWEST, Math.max(QUICKEST, WHOLE_FILM / film.frames.length)) / model.get("speed");
+  function stop(event = "") {
+    clearTimeout(timer);
     timer = null;
+    stoppedBy = event;
     play.textContent = "▶ play";
+  }
+  function wait() {
+    clearTimeout(timer);
+    timer = setTimeout(next, 1000 * pace());
+  }
+  function next() {
+    move(1);
+    const event = stops.checked ? film.frames[model.get("step")].stop : "";
+    if (!event && model.get("step") < last()) return wait();
+    stop(event);
+    show();
   }
   function toggle() {
     if (timer) return stop();
     if (model.get("step") >= last()) go(0);
     play.textContent = "❚❚ pause";
-    timer = setInterval(() => (model.get("step") >= last() ? stop() : move(1)), 1000 / model.get("speed"));
+    wait();
+  }
+  function changeSpeed() {
+    if (timer) wait();
+    speed.value = model.get("speed");
   }
 
   const play = button("▶ play", "play or pause", toggle);
   const range = make("input", { type: "range", min: 0, oninput: () => go(Number(range.value)) });
   range.setAttribute("aria-label", "step");
+  range.onpointerdown = () => { dragging = true; };
+  range.onpointerup = range.onpointercancel = () => { dragging = false; };
+  const stops = make("input", { type: "checkbox" });
+  const stopping = make("label", { className: "mvw-stops" }, stops, "stop at events");
+  const speed = speedMenu(model.get("speed"), (value) => save("speed", value));
+  const options = make("div", { className: "mvw-options" }, speed);
   const place = make("output", { className: "mvw-step" });
   const bar = make("div", { className: "mvw-bar" },
     button("|◀", "first step", () => go(0)), button("◀", "previous step", () => move(-1)), play,
-    button("▶", "next step", () => move(1)), button("▶|", "last step", () => go(last())), range, place);
+    button("▶", "next step", () => move(1)), button("▶|", "last step", () => go(last())), range, place, options);
   const picture = make("div", { className: "mvw-picture" });
   const following = make("div", { className: "mvw-about" });
   const spoken = make("div", { className: "mvw-spoken" });
@@ -96,18 +131,29 @@ function render({ model, el: root }) {
     svg = picture.firstElementChild;
     layers = film.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
     shown = [];
+    at = null;
     range.max = last();
-    menu.remove();
     menu = followMenu(film.follow, (key) => save("follow", key));
-    if (film.follow.length) bar.append(menu);
+    const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
+    stopping.title = `pause where there is one: ${events.join(", ")}`;
+    options.replaceChildren(speed, ...(events.length ? [stopping] : []), ...(film.follow.length ? [menu] : []));
     for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
       part.dataset.lmSuppressShortcuts = "true";
     show();
   }
   function show() {
     const step = Math.max(0, Math.min(last(), model.get("step"))), state = states[step], frame = film.frames[step];
-    state.forEach((fragment, i) => { if (fragment !== shown[i]) layers[i].innerHTML = film.fragments[fragment]; });
+    const swap = () =>
+      state.forEach((fragment, i) => { if (fragment !== shown[i]) layers[i].innerHTML = film.fragments[fragment]; });
+    if (Math.abs(step - at) === 1 && at !== null && !dragging && isMotionWanted())
+      moving = travel(svg, moving, swap, Math.min(TRAVEL, 600 * (timer ? pace() : 1)));
+    else if (step !== at) {
+      for (const animation of moving.splice(0)) animation.cancel();
+      swap();
+    }
+    if (step !== at && timer === null) stoppedBy = "";
     shown = state;
+    at = step;
     svg.setAttribute("aria-label", `${frame.title}. ${frame.sentence}`);
     svg.querySelector("title").textContent = frame.title;
     svg.querySelector("desc").textContent = frame.sentence;
@@ -116,14 +162,15 @@ function render({ model, el: root }) {
     range.value = step;
     range.setAttribute("aria-valuetext", `step ${step} of ${last()}`);
     place.textContent = `step ${step} of ${last()}`;
-    if (!timer) spoken.textContent = frame.sentence;
+    if (!timer) spoken.textContent = stoppedBy ? `Stopped: ${stoppedBy}. ${frame.sentence}` : frame.sentence;
     text.textContent = film.fragments[frame.text_alternative];
     showFollowed();
   }
   function showFollowed() {
     const key = model.get("follow");
     mark(svg, key);
-    following.textContent = key ? about(svg, key) || "not in this step" : "";
+    const stopped = stoppedBy && `stopped: ${stoppedBy}`;
+    following.textContent = key ? about(svg, key) || "not in this step" : stopped;
     root.dataset.follow = key;
     menu.value = key;
   }
@@ -147,7 +194,10 @@ function render({ model, el: root }) {
     event.stopPropagation();
   };
   load();
-  const listeners = { "change:film": load, "change:step": show, "change:follow": showFollowed };
+  changeSpeed();
+  const listeners = {
+    "change:film": load, "change:step": show, "change:follow": showFollowed, "change:speed": changeSpeed,
+  };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
   return () => {
     stop();

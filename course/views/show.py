@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from course.views.widgets import Panel, Player
 
 
-def player(film: Film, step: int = 0, speed: float = 4) -> "Player":
-    """Return the film as a widget: Python can set and watch `step` and `follow`. `speed` in steps per second."""
+def player(film: Film, step: int = 0, speed: float = 1) -> "Player":
+    """Return the film as a widget, of which Python can set and watch `step`, `follow` and `speed` (1: to be read)."""
     from course.views.widgets import Player
 
     return Player(film, step, speed)

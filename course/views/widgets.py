@@ -8,6 +8,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
+from course.views.alone import PLAYER, alone
 from course.views.film import Film
 from course.views.knobs import Knob, checked
 from course.views.picture import Picture, read_asset
@@ -30,6 +31,10 @@ class PictureWidget(anywidget.AnyWidget):
         """Return the picture to show in place of the widget."""
         raise NotImplementedError
 
+    def still(self) -> str:
+        """Return the HTML to show in place of the widget."""
+        return self.picture().html()
+
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
@@ -40,7 +45,7 @@ class PictureWidget(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         formats = self.picture().bundle()
         widget = {name: content for name, content in data.items() if name not in formats} | {"text/plain": ""}
-        picture = formats | {"text/html": f'<div data-place="{self.place}">{formats["text/html"]}</div>'}
+        picture = formats | {"text/html": f'<div data-place="{self.place}">{self.still()}</div>'}
         display(widget, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
         display(picture, raw=True)  # type: ignore[no-untyped-call]
 
@@ -48,25 +53,31 @@ class PictureWidget(anywidget.AnyWidget):
 class Player(PictureWidget):
     """Play, step and scrub through a film; click a request or a block to follow it.
 
-    `step` is the picture shown, `follow` a key such as `request:0` or empty, `speed` in steps per second.
+    `step` is the picture shown, `follow` a key such as `request:0` or empty. At `speed` 1 the sentence of each step
+    can be read: 1.2 s per step of a short film, at least 0.3 s of a long one. In a saved or exported page the film
+    plays without a kernel.
     """
 
-    _esm = read_asset("player.js")
+    _esm = PLAYER
     _css = read_asset("controls.css")
     film = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
     follow = traitlets.Unicode("").tag(sync=True)
-    speed = traitlets.Float(4.0).tag(sync=True)
+    speed = traitlets.Float(1.0).tag(sync=True)
 
-    def __init__(self, film: Film, step: int = 0, speed: float = 4.0) -> None:
+    def __init__(self, film: Film, step: int = 0, speed: float = 1.0) -> None:
         if speed <= 0:
-            raise ValueError(f"speed is {speed}, but it must be more than 0 steps per second")
+            raise ValueError(f"speed is {speed}, but it must be more than 0: 0.5, 1, 2 or 4, for example")
         self.pictures = film
         self.pictures[step]
         super().__init__(film=film.encode(), step=step, speed=speed)
 
     def picture(self) -> Picture:
         return self.pictures[self.step]
+
+    def still(self) -> str:
+        state = {"film": self.film, "step": self.step, "follow": self.follow, "speed": self.speed, "place": ""}
+        return self.picture().html() + alone(state)
 
     @traitlets.validate("step")
     def _within_film(self, proposal: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Widgets where they cannot run: in an exported page without network, and in a notebook that is not trusted yet."""
+"""Widgets without a kernel: in an exported page without network, and in a notebook that is opened again."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +52,17 @@ def offline(browser: Any) -> Iterator[Any]:
     context.close()
 
 
+def assert_a_film_from_step_5(page: Any) -> None:
+    player = page.locator(".mvw:has(svg)")
+    player.wait_for()
+    assert player.get_attribute("data-step") == "5"
+    slider = player.get_by_role("slider", name="step")
+    slider.press("Home")
+    slider.press("ArrowRight")
+    assert player.locator('[data-layer="headline"] text').first.text_content().startswith("step 1 of")
+    assert page.locator(PICTURE).count() == 0
+
+
 def assert_a_picture_of_step_5(page: Any) -> None:
     assert page.locator(PICTURE).count() == 1
     seen = page.locator(PICTURE).first.evaluate(SEEN)
@@ -60,13 +71,32 @@ def assert_a_picture_of_step_5(page: Any) -> None:
     assert seen["colours"] > 8, "not blank"
 
 
-def test_an_exported_page_shows_its_pictures_offline(saved: Path, offline: Any, tmp_path: Path) -> None:
-    make_exporter: Callable[[], HTMLExporter] = HTMLExporter
-    page, _ = make_exporter().from_filename(str(saved))
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    offline.goto((tmp_path / "page.html").as_uri())
+def exported(saved: Path, template: str, folder: Path) -> str:
+    """Export a notebook to HTML, and return the address of the page."""
+    make_exporter: Callable[..., HTMLExporter] = HTMLExporter
+    page, _ = make_exporter(template_name=template).from_filename(str(saved))
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    return (folder / "page.html").as_uri()
+
+
+@pytest.mark.parametrize("template", ["lab", "classic", "basic"])
+def test_an_exported_page_plays_its_films_offline(saved: Path, offline: Any, tmp_path: Path, template: str) -> None:
+    offline.goto(exported(saved, template, tmp_path), wait_until="commit")
+    assert_a_film_from_step_5(offline)
     offline.screenshot(path=tmp_path / "page.png")
-    assert_a_picture_of_step_5(offline)
+
+
+@pytest.mark.parametrize("template", ["lab", "classic", "basic"])
+def test_without_scripts_an_exported_page_shows_its_pictures(
+    saved: Path, browser: Any, tmp_path: Path, template: str
+) -> None:
+    context = browser.new_context(offline=True, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(exported(saved, template, tmp_path))
+    assert page.locator(PICTURE).count() == 1
+    assert "step 5" in page.locator(PICTURE).get_attribute("alt")
+    assert page.locator(PICTURE).bounding_box()["height"] > 300
+    context.close()
 
 
 def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:
@@ -76,12 +106,12 @@ def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener,
     assert_a_picture_of_step_5(screen.page)
 
 
-def test_the_learners_own_notebook_opened_again_shows_its_pictures(saved: Path, opened: Opener, tmp_path: Path) -> None:
+def test_the_learners_own_notebook_opened_again_plays_its_films(saved: Path, opened: Opener, tmp_path: Path) -> None:
     """It is trusted, but its widgets are gone with the kernel that made them."""
     screen = opened(saved=saved)
     assert screen.page.evaluate(TRUSTED)
+    assert_a_film_from_step_5(screen.page)
     screen.page.screenshot(path=tmp_path / "again.png")
-    assert_a_picture_of_step_5(screen.page)
 
 
 def test_beside_a_running_widget_its_picture_is_hidden(opened: Opener) -> None:

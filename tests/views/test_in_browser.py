@@ -83,11 +83,11 @@ def test_a_click_follows_a_request_and_a_second_click_stops(page: Any) -> None:
     digit.click()
     assert page.evaluate("model.state.follow") == "request:0"
     assert page.locator(".mvw-about").text_content() == "it is 0"
-    assert page.get_by_role("combobox").input_value() == "request:0"
+    assert page.get_by_label("follow a request").input_value() == "request:0"
     page.get_by_role("button", name="next step").click()
     assert page.locator(".mvw-about").text_content() == "not in this step"
     assert "mv-dim" in str(page.locator("[data-request]").get_attribute("class"))
-    page.get_by_role("combobox").select_option("request:1")
+    page.get_by_label("follow a request").select_option("request:1")
     assert "mv-followed" in str(page.locator("[data-request]").get_attribute("class"))
     digit.click()
     assert page.evaluate("model.state.follow") == ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
 from course.views.block_life.cycle import counts, cycle_part
@@ -41,7 +42,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
         kept = moves.kept
     follow = [(f"block:{life.block}", f"block {life.block}") for life in lives]
     follow += [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return Film(pictures, follow=follow)
+    return Film(pictures, follow, events_in(recording))
 
 
 def require_known(blocks: Sequence[int], num_blocks: int) -> None:

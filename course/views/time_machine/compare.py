@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.traces.sentences import describe_step
@@ -39,7 +40,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
     pairs = zip(*(side.states(num_steps) for side in sides), strict=True)
     pictures = [picture(step, sides, pair, difference, num_lines) for step, pair in enumerate(pairs)]
     follow = max((choices(run.info) for run in runs), key=len)
-    return Film(pictures, follow)
+    return Film(pictures, follow, events_in(*runs))
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import describe_step
@@ -23,7 +24,7 @@ def time_machine(recording: Recording) -> Film:
     timeline = Timeline(recording.info, histories, num_steps)
     num_lines = most_lines(describe_step(state) for state in states(recording))
     pictures = [picture_of(state, timeline, num_steps, num_lines) for state in states(recording)]
-    return Film(pictures, follow=choices(recording.info))
+    return Film(pictures, choices(recording.info), events_in(recording))
 
 
 def states(recording: Recording) -> Iterator[RunState]:

@@ -1,0 +1,34 @@
+"""The player in a page without a kernel: an exported page, or a saved notebook that is trusted."""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from course.views.picture import read_asset
+
+PLAYER = read_asset("motion.js") + read_asset("player.js")
+# When the still comes into view, the player takes its place. In a notebook that is open it gives the widget, which
+# hides the still, two seconds to appear.
+START = (
+    "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
+    "watch.disconnect();setTimeout(async()=>{if(!still.offsetParent)return;"
+    "const packed=new Blob([Uint8Array.from(atob(data),one=>one.charCodeAt(0))]);"
+    "const stream=packed.stream().pipeThrough(new DecompressionStream('gzip'));"
+    "const{player,css,state}=await new Response(stream).json();"
+    "const all=window.miniVllmPlayers??={};"
+    "const module=await(all[player]??=import(URL.createObjectURL(new Blob([player],{type:'text/javascript'}))));"
+    "module.alone(still,state,css)},document.querySelector('.jp-NotebookPanel')?2000:0)},"
+    "{rootMargin:'600px'}).observe(still))(document.currentScript.parentNode,'%s')"
+)
+
+
+def alone(state: Mapping[str, Any]) -> str:
+    """Return a script that puts the player in place of the still that it stands beside.
+
+    `state` has the player's traits. Film and player are compressed: a script of 20 to 60 kB.
+    """
+    packed = {"player": PLAYER + read_asset("alone.js"), "css": read_asset("controls.css"), "state": dict(state)}
+    data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
+    return f"<script>{START % base64.b64encode(data).decode()}</script>"

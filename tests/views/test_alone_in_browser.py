@@ -1,0 +1,137 @@
+"""A saved or exported player without a kernel: still without scripts, a film with them, on paper of its own."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from course.views.alone import alone
+from course.views.film import Film
+from course.views.widgets import Player
+from tests.views.test_base import counting
+
+# The colour of the paper beside the digit, in a screenshot of the first picture.
+PAPER = """async (screenshot) => { const image = new Image();
+  image.src = "data:image/png;base64," + screenshot;
+  await image.decode();
+  const drawn = document.createElement("canvas").getContext("2d");
+  drawn.drawImage(image, 0, 0);
+  return drawn.getImageData(200, 5, 1, 1).data[0]; }"""
+
+Opened = Callable[..., Any]
+
+
+def saved(film: Film, step: int = 0) -> str:
+    """Return the HTML that a cell with a player is saved with."""
+    shown: list[dict[str, Any]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("course.views.widgets.display", lambda data, **options: shown.append(data))
+        Player(film, step)._ipython_display_()
+    return str(shown[1]["text/html"])
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Opened]:
+    """Open a page offline, with or without scripts, on a light or a dark system."""
+    contexts = []
+
+    def open_page(html: str, *, scripts: bool = True, system: str = "light", head: str = "") -> Any:
+        context = browser.new_context(offline=True, java_script_enabled=scripts, color_scheme=system)
+        contexts.append(context)
+        page = context.new_page()
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(error))
+        page.set_content(f"<!doctype html><head>{head}</head><body>{html}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def digit(page: Any, place: int = 0) -> str:
+    return str(page.locator('[data-layer="digit"] text').nth(place).text_content())
+
+
+def test_a_film_is_scrubbed_played_and_followed_without_a_kernel(opened: Opened) -> None:
+    page = opened(saved(counting(6), step=2))
+    slider = page.get_by_role("slider", name="step")
+    slider.wait_for()
+    assert (page.locator("img").count(), digit(page)) == (0, "2")
+    slider.press("End")
+    assert digit(page) == "5"
+    slider.fill("3")
+    assert digit(page) == "3"
+    page.get_by_label("follow a request").select_option("request:1")
+    assert page.locator(".mvw-about").text_content() == "it is 3"
+    page.get_by_label("speed of play").select_option("4")
+    page.get_by_role("button", name="play or pause").click()
+    page.wait_for_function("document.querySelector('.mvw').dataset.step === '5'")
+    assert page.locator(".mvw details pre").text_content() == "counter: 5"
+    assert page.errors == []
+
+
+def test_players_of_one_page_are_apart_and_load_their_code_once(opened: Opened) -> None:
+    page = opened(saved(counting(6), step=2) + saved(counting(9), step=8))
+    page.locator(".mvw").nth(1).wait_for()
+    page.get_by_role("slider", name="step").first.press("Home")
+    assert (digit(page), digit(page, 1)) == ("0", "8")
+    assert page.evaluate("Object.keys(miniVllmPlayers).length") == 1
+
+
+def test_a_player_out_of_view_or_hidden_by_its_widget_does_not_start(opened: Opened) -> None:
+    far = f'<div style="height:3000px"></div>{saved(counting(3))}'
+    page = opened(f'<div style="display:none">{saved(counting(4))}</div>{far}')
+    page.wait_for_timeout(200)
+    assert page.locator(".mvw").count() == 0
+    page.locator("img").nth(1).scroll_into_view_if_needed()
+    page.locator(".mvw").wait_for()
+    assert page.locator(".mvw").count() == 1
+
+
+def test_without_scripts_it_is_the_still(opened: Opened) -> None:
+    page = opened(saved(counting(6), step=2), scripts=False)
+    assert page.locator("img").get_attribute("alt") == "counter, step 2. The counter shows 2."
+    assert page.locator("details pre").text_content() == "counter: 2"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("system", ["light", "dark"])
+@pytest.mark.parametrize("head", ["", "<style>:root{color-scheme:light}</style>"])
+def test_paper_is_white_in_a_page_that_is(opened: Opened, browser: Any, scripts: bool, system: str, head: str) -> None:
+    """A dark system does not make a white page dark, so nor a picture in it."""
+    page = opened(saved(counting(2)), scripts=scripts, system=system, head=head)
+    shown = page.locator(".mvw svg" if scripts else "img")
+    shown.wait_for()
+    assert paper_of(browser, shown) == 255
+
+
+def test_paper_is_dark_in_a_page_that_declares_it(opened: Opened, browser: Any) -> None:
+    page = opened(saved(counting(2)), head="<style>:root{color-scheme:dark}</style>")
+    page.locator(".mvw svg").wait_for()
+    assert paper_of(browser, page.locator(".mvw svg")) < 50
+
+
+def paper_of(browser: Any, shown: Any) -> int:
+    page = browser.new_page()
+    paper = int(page.evaluate(PAPER, base64.b64encode(shown.screenshot()).decode()))
+    page.close()
+    return paper
+
+
+def test_a_picture_that_is_a_file_follows_the_system(browser: Any, opened: Opened) -> None:
+    data = base64.b64encode(counting(1)[0].svg().encode()).decode()
+    image = f'<img src="data:image/svg+xml;base64,{data}">'
+    papers = [paper_of(browser, opened(image, system=system).locator("img")) for system in ("light", "dark")]
+    assert papers == [255, 17]
+
+
+def test_a_film_is_in_the_script_once_and_compressed() -> None:
+    encoded = counting(200).encode()
+    script = alone({"film": encoded, "step": 0})
+    assert script.count("<script>") == script.count("</script>") == 1
+    assert not re.search(r"https?:", script)
+    assert len(script) < len(json.dumps(encoded)) / 3
