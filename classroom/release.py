@@ -11,7 +11,16 @@ from course.starter_status import touched_functions, touched_in
 from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
 RELEASED = (
-    *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "pyproject.toml", "conftest.py"),
+    *(
+        "LICENSE",
+        "Makefile",
+        ".gitignore",
+        "constraints.txt",
+        "environment.yml",
+        "postBuild",
+        "pyproject.toml",
+        "conftest.py",
+    ),
     *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
 )
@@ -56,6 +65,8 @@ EDITS = {
 # The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
 # which need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
+LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
+ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')
 CODE_WITH_SOLUTIONS = re.compile(r"^ *# with solutions\n.*?^ *# end\n", re.DOTALL | re.MULTILINE)
 WITH_SOLUTIONS = re.compile(r"<!-- with solutions -->\n.*?<!-- end -->\n", re.DOTALL)
 CHECK = r"<!-- check:(?:(?!-->).)*-->"
@@ -163,8 +174,8 @@ def adapted(path: str, content: bytes) -> bytes:
 
 
 def student_notebook(content: bytes) -> bytes:
-    """Return a notebook without outputs, execution counts, and cells that are tagged `with-solutions`."""
-    notebook = json.loads(content)
+    """Return a notebook without outputs, execution counts, cells tagged `with-solutions`, and launch links."""
+    notebook = json.loads(ADDRESS.sub('REPOSITORY = \\\\"\\\\"', LAUNCH_LINKS.sub(r"\1\2", content.decode())))
     notebook["cells"] = [cell for cell in notebook["cells"] if WITH_SOLUTIONS_TAG not in tags_of(cell)]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

@@ -1,0 +1,58 @@
+"""Installation in Google Colab, which brings PyTorch and a notebook of its own. Needs nothing that is not there."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.requirements import Requirement
+
+CHECKOUT = Path(__file__).parents[1]
+NOT_NEEDED = ("jupyterlab",)
+
+
+def install() -> None:
+    """Install the course in this Python. What Colab has in a suitable version stays as it is.
+
+    Raises `subprocess.CalledProcessError` if pip fails.
+    """
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    missing = lacking(project["dependencies"])
+    print(f"Installing the course{' and ' if missing else ''}{', '.join(missing)} ...", flush=True)
+    with TemporaryDirectory() as folder:
+        pins = Path(folder, "constraints.txt")
+        pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
+        if missing:
+            pip("--constraint", str(pins), *missing)
+    pip("--no-deps", "--editable", str(CHECKOUT))
+    print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
+
+
+def lacking(requirements: Iterable[str]) -> list[str]:
+    """Return the requirements that no installed package meets."""
+    wanted = [Requirement(text) for text in requirements]
+    return [str(each) for each in wanted if each.name not in NOT_NEEDED and not is_met(each)]
+
+
+def is_met(requirement: Requirement) -> bool:
+    """Return whether the package is installed in a version that the requirement allows."""
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
+
+
+def pins_for(constraints: str, missing: Iterable[str]) -> list[str]:
+    """Return the pins of the missing packages, and of all that are not installed in any version."""
+    names = {Requirement(text).name for text in missing}
+    pins = [line for line in constraints.splitlines() if line]
+    return [pin for pin in pins if re.split("==", pin)[0] in names or not is_met(Requirement(pin.partition("==")[0]))]
+
+
+def pip(*arguments: str) -> None:
+    """Run pip's install in this Python."""
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *arguments], check=True)
