@@ -9,11 +9,13 @@ from course.grading.results import NOT_CHECKED, Check
 from course.grading.worker import GradingWorker
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
+from course.sandbox.watch import waiting_seconds
 from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup
 from mini_vllm.seams.parts import solutions_exist
 
 SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
 START_SECONDS = 30.0
+MOST_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
 
@@ -55,9 +57,9 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
 
 def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> Check:
     """Do one check in a worker. Raises `StoppedError` when `stop` is set."""
-    seconds = SECONDS[kind]
+    seconds = SECONDS[kind]  # of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
-    patience, found = START_SECONDS + seconds, None
+    patience, found = START_SECONDS + min(waiting_seconds(seconds), MOST_WAITING), None
     with GradingWorker(["-m", "course.grading.job"], order) as worker:
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
             if event["event"] == "done":

@@ -22,7 +22,7 @@ from course.grading.worker import LIMITS
 from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
 from course.sandbox.limits import limit_resources
-from course.sandbox.watch import Watch
+from course.sandbox.watch import Watch, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0
@@ -120,7 +120,7 @@ class GradingPlugin:
         child = os.fork()
         if child == 0:
             self.run_in_child(item, start, seconds)
-        status = wait(child, seconds + GRACE_SECONDS)
+        status = wait(child, seconds)
         if status != SENT:
             trace = self.trace.read_text(encoding="utf-8", errors="replace")
             outcome, message = explain_death(status, trace, seconds)
@@ -165,9 +165,13 @@ class GradingPlugin:
 
 
 def wait(child: int, seconds: float) -> int | None:
-    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed."""
-    deadline, pause = time.monotonic() + seconds, 0.0005
-    while time.monotonic() < deadline:
+    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed.
+
+    A child that switches off its own limit of `seconds` is killed a little later, by the same two clocks.
+    """
+    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
+    deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
+    while time.monotonic() < deadline and time.clock_gettime(cpu_clock) < seconds + GRACE_SECONDS:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from course.grading.alike import mistake_in
 from course.grading.plan import PlannedPhase, PlannedTask
 
 Outcome = Literal["passed", "failed", "not started", "timeout", "crashed", "not run"]
@@ -98,6 +99,12 @@ class PhaseGrade:
         if self.is_untouched:
             return "not started"
         return "passed" if self.is_complete and self.oracle.status != "failed" else "failed"
+
+    def alike(self, shown: TestResult) -> list[TestResult]:
+        """Return the other tests that fail by the mistake of one that is shown."""
+        mistake = mistake_in(shown.message)
+        failed = [test for task in self.tasks for test in task.tests if test.outcome not in ("passed", "not started")]
+        return [test for test in failed if test is not shown and mistake_in(test.message) == mistake]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from course.grading.results import TestResult
 from course.grading.starter_file import complaint_about_file, sha256
 from course.grading.worker import GradingWorker
 from course.sandbox.explain import explain_death, shown_path
+from course.sandbox.watch import waiting_seconds
 from mini_vllm.seams.lineup import CHECKOUT
 
-SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # a very slow machine may need more
+SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time: a very slow one may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST
 SECONDS_PER_PHASE = 150.0
-SILENCE_SECONDS = 60.0
+SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 MOST_WORKERS = 40
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
 OFF = ["cacheprovider", "faulthandler", "debugging"]

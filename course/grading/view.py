@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from course.grading.alike import alike_line
 from course.grading.next_step import beside_next_step, next_step, test_command
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.oracle.divergence import Divergence
@@ -103,6 +104,8 @@ def show_failure(console: Console, phase: PhaseGrade) -> None:
         task, test = failures[0]
         heading(console, f"Phase {phase.plan.number}, task {task.plan.number}: {test.id.rpartition('::')[2]}")
         show_text(console, with_missing_names(phase, test.message))
+        if others := [other.id for other in phase.alike(test)]:
+            console.print(f"  {alike_line(others)}", markup=False, soft_wrap=True)
         console.print(f"  again: {test_command(phase.plan, test.id)}", style="dim", markup=False, soft_wrap=True)
         return
     for name, check in (("beside the reference", phase.oracle), ("in the stack", phase.stack)):

@@ -10,27 +10,16 @@ from typing import Any
 
 import pytest
 
+from course.grading.alike import alike_line, mistake_in
 from course.labtest.reports import phase_of
 
-MOST_NAMES = 6
 TASK = re.compile(r"test_task(\d_\d+)")
-NUMBERS = re.compile(r"-?\d+")
-PLACE = re.compile(r"^  labs/phase\d_\w+/starter\.py:\d+", re.MULTILINE)
 
 
 def is_random(item: pytest.Item) -> bool:
     """Return whether a graded test compares random cases: it is given a seed, or named so."""
     callspec = getattr(item, "callspec", None)
     return (callspec is not None and "seed" in callspec.params) or "_agree" in item.name
-
-
-def mistake_in(text: str) -> str:
-    """Return what two failures have in common if they have one cause: exception and place, or rule and question."""
-    if place := PLACE.search(text):
-        error = next((line for line in text[: place.start()].splitlines()[::-1] if line.strip()), "")
-        return f"{error} {place[0]}"
-    lines = text.strip().splitlines() or [""]
-    return NUMBERS.sub("n", f"{lines[0]} {lines[-1]}")
 
 
 def arrange(reporter: pytest.TerminalReporter) -> None:
@@ -48,8 +37,7 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
             groups.setdefault(key, []).append(report)
     for group in groups.values():
         if len(group) > 1:
-            count = "One more test fails" if len(group) == 2 else f"{len(group) - 1} more tests fail"
-            group[0].sections.append(("alike", f"{count} like this: {_names(group[1:])}"))
+            group[0].sections.append(("alike", alike_line([report.nodeid for report in group[1:]])))
     shown = [group[0] for group in groups.values()]
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
     _count(reporter, "failed alike", [report for group in groups.values() for report in group[1:]])
@@ -61,11 +49,6 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
 def _task(report: Any) -> str:
     found = TASK.search(report.nodeid)
     return found[1] if found else report.nodeid
-
-
-def _names(reports: Sequence[Any]) -> str:
-    names = [report.nodeid.rpartition("::")[2] for report in reports]
-    return ", ".join(names[:MOST_NAMES]) + (" ..." if len(names) > MOST_NAMES else "")
 
 
 def _count(reporter: pytest.TerminalReporter, category: str, reports: Sequence[Any]) -> None:

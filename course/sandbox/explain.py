@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError
+from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError, out_of_time_after
 from course.sandbox.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
+from course.sandbox.watch import ended_for_cpu_time, waiting_seconds
 from mini_vllm.seams.lineup import CHECKOUT
 
 NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
@@ -127,8 +128,16 @@ def place_in(error: BaseException) -> str:
 def explain_death(status: int | None, trace: str, seconds: float) -> tuple[str, str]:
     """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed."""
     where = _place_in_trace(trace)
-    if status is None or trace.startswith("Timeout"):
+    if status is None:
         return "timeout", f"No answer within {seconds:g} seconds. Your code was still busy.{where}"
+    if trace.startswith("Timeout"):
+        waited = f"{waiting_seconds(seconds):g} seconds"
+        return "timeout", f"No answer within {waited}. Your code was still running, or waiting for something.{where}"
+    if ended_for_cpu_time(status):
+        return (
+            "timeout",
+            f"Your code was {out_of_time_after(seconds)()} of CPU time.{where}\nHint: {hint_for(OutOfTime())}",
+        )
     if status < 0:
         try:
             name = signal.Signals(-status).name

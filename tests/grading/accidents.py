@@ -9,6 +9,7 @@ SPIN = "while True: pass"
 SWALLOW = "exec('while True:\\n try:\\n  while True: pass\\n except BaseException:\\n  pass')"
 SEGFAULT = "__import__('ctypes').string_at(0)"
 FLOOD = "print('x' * 10**6)"
+WAITS = "_seen or _seen.append(1) or __import__('time').sleep(1.5)"
 THREAD = "import threading as t, time; t.active_count() > 3 or t.Thread(target=time.sleep, args=(99,)).start()"
 FORGED = """print('{"event": "result", "test": "test_lab.py::x", "outcome": "passed"}\\n68 passed'); return 0"""
 ONE_TEST_ONLY = (
@@ -54,9 +55,18 @@ ACCIDENTS = (
     Accident("BOM and CRLF", 3, lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(), spared=(1, 2, 3, 4)),
     Accident("sys.exit at import", 1, lambda text: f"import sys\nsys.exit(0)\n{text}", "ends the program", error=True),
     Accident("os._exit at import", 2, lambda text: f"import os\nos._exit(0)\n{text}", "exit code 0", error=True),
-    Accident("endless loop at import", 3, lambda text: f"{SPIN}\n{text}", "still busy", error=True),
+    Accident(
+        "endless loop at import", 3, lambda text: f"{SPIN}\n{text}", "still running after 4 seconds of CPU", error=True
+    ),
     Accident("name error at import", 4, lambda text: f"foo\n{text}", "NameError: name 'foo'", error=True),
-    Accident("endless loop", 2, line("usage", SPIN), "No answer within 1 seconds", spared=(1, 2, 3), charged=(4,)),
+    Accident(
+        "endless loop",
+        2,
+        line("usage", SPIN),
+        "still running after 1 second of CPU time",
+        spared=(1, 2, 3),
+        charged=(4,),
+    ),
     Accident(
         "loop that swallows all",
         1,
@@ -108,6 +118,12 @@ ACCIDENTS = (
         spared=(1, 2, 3, 4),
     ),
     Accident("too much memory", 4, line("hit_rate", "bytearray(10**11)"), "MemoryError", spared=(1, 2), charged=(3, 5)),
+    Accident(
+        "waits longer than its CPU time",
+        2,
+        lambda text: with_line(text, "usage", WAITS) + "\n\n_seen: list[int] = []\n",
+        spared=(1, 2, 3, 4),
+    ),
     Accident("waits for input", 1, line("clamp", "input()"), "waits for input", spared=(4,), charged=(1,)),
     Accident("interrupt", 5, line("admits", "raise KeyboardInterrupt"), "KeyboardInterrupt", (1, 2, 3), (4,)),
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.labtest.grouping import mistake_in
+from course.grading.alike import mistake_in
 from tests.grading.checkout import Checkout, solution
 
 
@@ -40,6 +40,11 @@ def test_tests_that_fail_alike_are_named_and_counted(output: str) -> None:
             "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x",
             "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:9, in f: y",
             False,
+        ),
+        (
+            "Your code was still running after 10 seconds.\n  labs/phase1_scheduler_step/starter.py:7, in f: x",
+            "Your code was still running after 1 second.\n  labs/phase1_scheduler_step/starter.py:7, in f: x",
+            True,
         ),
     ],
 )

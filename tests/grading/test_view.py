@@ -67,3 +67,16 @@ def finished(num_phases: int) -> Grade:
 @pytest.mark.parametrize(("num_phases", "leads"), [(4, False), (5, True), (6, True)])
 def test_the_last_line_leads_to_the_notebooks_after_the_phases_that_they_need(num_phases: int, leads: bool) -> None:
     assert ("09 (write a scheduling policy)" in shown(finished(num_phases), 100)[-1 if num_phases < 6 else -2]) == leads
+
+
+def test_failures_with_one_cause_are_named_below_the_first() -> None:
+    crash = "{}\n  labs/phase1_scheduler_step/starter.py:{}, in clamp"
+    messages = {0: crash.format("KeyError: 3", 7), 2: crash.format("KeyError: 4", 7), 3: crash.format("KeyError: 3", 8)}
+    plan = load_plan()[0]
+    task = plan.tasks[0]
+    results = [
+        TestResult(test, "failed" if index in messages else "passed", messages.get(index, ""))
+        for index, test in enumerate(task.tests)
+    ]
+    lines = shown(Grade([PhaseGrade(plan, "", [TaskGrade(task, results)])]), 100)
+    assert f"  One more test fails like this: {task.tests[2].rpartition('::')[2]}" in lines

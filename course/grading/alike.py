@@ -1,0 +1,24 @@
+"""One mistake, one message: which failures have one cause, and a line for those that are not shown."""
+
+import re
+from collections.abc import Sequence
+
+MOST_NAMES = 6
+NUMBERS = re.compile(r"-?\d+")
+PLACE = re.compile(r"^  labs/phase\d_\w+/starter\.py:\d+", re.MULTILINE)
+
+
+def mistake_in(text: str) -> str:
+    """Return what two failures have in common if they have one cause: exception and place, or rule and question."""
+    if place := PLACE.search(text):
+        error = next((line for line in text[: place.start()].splitlines()[::-1] if line.strip()), "")
+        return f"{NUMBERS.split(error)[0]} {place[0]}"
+    lines = text.strip().splitlines() or [""]
+    return NUMBERS.sub("n", f"{lines[0]} {lines[-1]}")
+
+
+def alike_line(tests: Sequence[str]) -> str:
+    """Return a line about tests, given by their ids, that fail like one that is shown."""
+    names = [test.rpartition("::")[2] for test in tests]
+    count = "One more test fails" if len(names) == 1 else f"{len(names)} more tests fail"
+    return f"{count} like this: {', '.join(names[:MOST_NAMES])}" + (" ..." if len(names) > MOST_NAMES else "")

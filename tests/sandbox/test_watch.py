@@ -1,0 +1,65 @@
+"""A watched process ends at its limit of CPU time, and not because it gets little of it."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from course.grading import plugin
+from course.grading.plugin import wait
+from course.sandbox.explain import explain_death
+from course.sandbox.worker import Worker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not every system measures a process's CPU time")
+WATCH = """
+import sys, time
+from pathlib import Path
+from course.sandbox.watch import Watch
+from labs.phase1_scheduler_step import starter
+Watch(Path(sys.argv[1])).start(0.2)
+exec(compile(sys.argv[2], starter.__file__, "exec"))
+"""
+SWALLOW = "def clamp():\n while True:\n  try:\n   while True: pass\n  except BaseException: pass\nclamp()"
+
+
+def run(program: str, trace: Path) -> tuple[int, float]:
+    """Return the exit status of a watched process, and how long it took."""
+    start = time.monotonic()
+    with Worker([sys.executable, "-c", WATCH, str(trace), program], has_channel=False) as child:
+        assert child.wait(100)
+        return child.status, time.monotonic() - start
+
+
+def test_busy_code_that_catches_everything_ends_with_its_line(tmp_path: Path) -> None:
+    status, _ = run(SWALLOW, tmp_path / "trace")
+    assert status == -signal.SIGPROF
+    outcome, message = explain_death(status, (tmp_path / "trace").read_text(encoding="utf-8"), 0.2)
+    assert outcome == "timeout"
+    assert message.startswith("Your code was still running after 0.2 seconds of CPU time.\n  labs/phase1_")
+    assert ", in clamp" in message
+
+
+def test_code_that_gets_little_cpu_time_does_not_end(tmp_path: Path) -> None:
+    assert run("time.sleep(1)", tmp_path / "trace")[0] == 0
+
+
+def test_code_that_waits_ends_after_ten_times_its_seconds(tmp_path: Path) -> None:
+    status, seconds = run("time.sleep(60)", tmp_path / "trace")
+    assert 2 <= seconds < 50
+    outcome, message = explain_death(status, (tmp_path / "trace").read_text(encoding="utf-8"), 0.2)
+    assert outcome == "timeout"
+    assert message.startswith("No answer within 2 seconds. Your code was still running, or waiting")
+
+
+def test_a_child_without_its_own_limit_is_killed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(plugin, "waiting_seconds", lambda seconds: 600)
+    child = os.fork()
+    if child == 0:
+        while time.process_time() < 3:
+            pass
+        os._exit(0)
+    assert wait(child, 0.1) is None
