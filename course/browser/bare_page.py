@@ -18,11 +18,35 @@ window.start = async (source, state) => { Object.assign(model.state, state);
 </script>"""
 
 
-def open_widget(browser: Any, widget: Any, *, dark: bool = False) -> Any:
-    """Return a page with the widget's front end in it, on a light or a dark system and declared as such."""
-    page = browser.new_page(viewport={"width": 800, "height": 900}, color_scheme="dark" if dark else "light")
+ANSWERED = """() => { let known = "";
+  model.save_changes = async () => {
+    const { question, step } = model.state, asked = JSON.stringify(question);
+    if (asked === known) return;
+    known = asked;
+    for (const [name, value] of Object.entries(await answer(question, step ?? null))) model.set(name, value); }; }"""
+
+
+def open_widget(browser: Any, widget: Any, *, dark: bool = False, width: int = 800, is_answered: bool = False) -> Any:
+    """Return a page with the widget's front end in it, on a light or a dark system and declared as such.
+
+    If `is_answered`, the panel in Python answers the page's questions.
+    """
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
     page.set_content(MODEL % f":root {{ color-scheme: {'dark' if dark else 'light'}; }} {widget._css}")
+    if is_answered:
+        page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
+        page.evaluate(ANSWERED)
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])
     return page
+
+
+def answer_of(panel: Any, question: dict[str, Any], step: int | None) -> dict[str, Any]:
+    """Let a panel answer, and return what changed, in the order in which the kernel would send it."""
+    if step is not None:
+        panel.step = step
+    film = getattr(panel, "film", None)
+    panel.question = question
+    news = {"film": panel.film, "step": panel.step} if getattr(panel, "film", None) is not film else {}
+    return json.loads(json.dumps(news | {"answer": panel.answer}))  # type: ignore[no-any-return]

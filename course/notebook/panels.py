@@ -1,51 +1,52 @@
 """Panels of controls over runs of the lab's engine, each run in a new process."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from course.notebook.jobs import WorkloadRun
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
+from course.views.film import Film
 from course.views.knobs import Choice, Knob, Slide, Switch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
-from course.views.show import panel
-from course.views.time_machine import time_machine
+from course.views.show import film_panel
+from course.views.time_machine import pictures, time_machine
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 if TYPE_CHECKING:
-    from course.views.widgets import Panel
+    from course.views.panels import FilmPanel, Panel
 
 T = TypeVar("T")
 MOST_REMEMBERED = 64
-MOST_STEPS = 80
 
 
-def engine_knobs(config: EngineConfig, step: int) -> list[Knob]:
-    """Return a control for each setting of a small engine, set as in `config`, and one for the step."""
+def engine_knobs(config: EngineConfig) -> list[Knob]:
+    """Return a control for each setting of a small engine, set as in `config`."""
     return [
         Slide("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
         Slide("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
         Slide(
             "long_prefill_token_threshold",
-            "long_prefill_token_threshold (0: none)",
-            config.long_prefill_token_threshold, 0, 32, 1, "tokens",
+            "long_prefill_token_threshold",
+            config.long_prefill_token_threshold, 0, 32, 1, "tokens", "none",
         ),
         Slide("max_num_seqs", "max_num_seqs", config.max_num_seqs, 1, 8, 1, "requests"),
         Choice("policy", "policy", config.policy, ("fcfs", "priority")),
         Switch("enable_prefix_caching", "enable_prefix_caching", config.enable_prefix_caching),
         Switch("enable_chunked_prefill", "enable_chunked_prefill", config.enable_chunked_prefill),
-        Slide("step", "look at step", step, 0, MOST_STEPS, 1),
     ]  # fmt: skip
 
 
-def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0) -> "Panel | Notice":
-    """Return one control for each setting over the run of the workload on the fake model.
+def engine_panel(
+    lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0
+) -> "FilmPanel | Notice":
+    """Return one control for each setting over the run of the workload on the fake model, which can be played.
 
-    The sentence below compares a run with the first one.
+    Tiles compare a run with the first one.
     """
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
@@ -53,16 +54,43 @@ def engine_panel(lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfi
     start = first
 
     @lru_cache(MOST_REMEMBERED)
-    def play(chosen: EngineConfig) -> WorkloadRun:
-        return require_result(lab.play(arrivals, chosen))
+    def play(chosen: EngineConfig) -> ComparedRun:
+        return ComparedRun(start, require_result(lab.play(arrivals, chosen)))
 
-    def draw(step: int, **values: Any) -> Picture:
-        run = play(replace(config, **values))
-        film = time_machine(run.recording)
-        picture = film[min(step, len(film) - 1)]
-        return replace(picture, sentence=compared_with(start, run))
+    return film_panel(engine_knobs(config), lambda **values: play(replace(config, **values)), step)
 
-    return panel(engine_knobs(config, step), draw)
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run beside the first one."""
+
+    first: WorkloadRun
+    run: WorkloadRun
+
+    @property
+    def num_steps(self) -> int:
+        """The steps of this run."""
+        return len(self.run.recording.steps)
+
+    @property
+    def comparison(self) -> list[tuple[str, str, str]]:
+        """Each count of the first run and of this one."""
+        pairs = zip(counts(self.first), counts(self.run), strict=True)
+        return [(name, str(was), str(now)) for (name, was), (_, now) in pairs]
+
+    @property
+    def sentence(self) -> str:
+        """Why the run stalled, or whether its answers are those of the first run."""
+        same = self.run.token_ids == self.first.token_ids
+        return self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
+
+    def picture(self, step: int) -> Picture:
+        """Return the picture of one step."""
+        return pictures(self.run.recording, [step])[0]
+
+    def film(self) -> Film:
+        """Return all pictures."""
+        return time_machine(self.run.recording)
 
 
 def bench(lab: Lab) -> "Panel | Notice":
@@ -84,20 +112,12 @@ def require_result(result: T | Notice) -> T:
     return result
 
 
-def compared_with(first: WorkloadRun, run: WorkloadRun) -> str:
-    """Return the counts of a run beside those of the first one, and whether their answers are equal."""
-    pairs = zip(counts(run), counts(first), strict=True)
-    figures = ", ".join(f"{name} {now} (first {then})" for (name, now), (_, then) in pairs)
-    same = "The answers are the same, token for token." if run.token_ids == first.token_ids else "DIFFERENT answers!"
-    return f"{figures}. {run.stalled or same}"
-
-
 def counts(run: WorkloadRun) -> list[tuple[str, int]]:
     """Return the counts of a run."""
     steps = run.recording.steps
     state = run.recording.state(len(steps) - 1)
     return [
-        ("Steps", len(steps)),
+        ("steps", len(steps)),
         ("preemptions", state.num_preemptions),
         ("tokens from the cache", state.num_hit_tokens),
         ("tokens computed", state.num_computed_tokens),

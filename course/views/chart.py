@@ -1,23 +1,21 @@
-"""Parts of a chart: scales, axes, curves, labelled points, and the sheet that holds charts."""
+"""Parts of a chart: scales, axes, curves, labelled points, and the text above and below them."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from course.views import svg
-from course.views.parts import SMALL
-from course.views.picture import Layer, Picture
+from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.typeset import text_width, wrap
 
 Point = tuple[float, float]
-LABEL = 12
+LABEL, TITLE = 12, 15
 TICK_GAP = 6
 SHORT = 150
 """A scale whose ends differ by at most this factor has more ticks than the powers of ten."""
 NEARLY = 1e-9
-MARGIN, SPAN = 10, 700
-MOST_LINES = 4
+MARGIN, LINE, MOST_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
@@ -68,15 +66,25 @@ class PercentScale:
         return self.start + share * (self.end - self.start)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The place of a chart's axes."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
 def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> Markup:
     """Return vertical rules at the ticks, with as many labels below as have room up to the end of the scale."""
     parts, taken = [], -math.inf
     for value in scale.ticks():
-        x, half = scale(value), text_width(as_text(value), SMALL) / 2
+        x, half = scale(value), text_width(as_text(value), LABEL) / 2
         parts.append(svg.line(x, top, x, bottom, class_="mv-rule", stroke_opacity=0.6))
         middle = min(x, scale.end - half)
         if middle - half > taken:
-            parts.append(svg.text(middle, bottom + 14, as_text(value), class_="mv-small mv-faint mv-middle"))
+            parts.append(svg.text(middle, bottom + 14, as_text(value), class_="mv-faint mv-middle"))
             taken = middle + half + TICK_GAP
     parts.append(svg.line(scale.start, bottom, scale.end, bottom, class_="mv-rule"))
     return svg.joined(parts)
@@ -87,7 +95,7 @@ def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Ma
     return svg.joined(
         svg.group(
             svg.line(left, y, right, y, class_="mv-rule", stroke_opacity=0.6),
-            svg.text(left - TICK_GAP, y + 4, label, class_="mv-small mv-faint mv-end"),
+            svg.text(left - TICK_GAP, y + 4, label, class_="mv-faint mv-end"),
         )
         for y, label in places
     )
@@ -112,16 +120,20 @@ def dot(point: Point, color: str, radius: float = 4) -> Markup:
     return svg.element("circle", cx=x, cy=y, r=radius, fill=color, class_="mv-cased")
 
 
-def below_right(point: Point, content: str, left: float, right: float) -> Markup:
-    """Return text below a point on a rising curve, clear of the curve and between `left` and `right`.
+def beside(point: Point, other: float, content: str, left: float, right: float) -> Markup:
+    """Return text at a point of a rising curve, clear of it and of a second curve that is at x = `other` there.
 
-    It is right of the point if there is room, else left of it and above.
+    Below and to the right of both curves, or above and to the left of both, there is none; of the two the side where
+    the point is nearer is taken if there is room between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)
-    if x + 7 + width <= right:
-        return svg.text(x + 7, y + 14, content, class_="mv-strong mv-cased")
-    return above_left(point, content, left)
+    below, above = max(x, other) + 7, min(x, other) - 6
+    look = "mv-strong mv-cased"
+    has_room = below + width <= right
+    if has_room and (x >= other or above - width < left):
+        return svg.text(below, y + 14, content, class_=look)
+    return svg.text(max(above, left + width), y - 8, content, class_=f"{look} mv-end")
 
 
 def above_left(point: Point, content: str, left: float) -> Markup:
@@ -133,22 +145,22 @@ def above_left(point: Point, content: str, left: float) -> Markup:
 
 def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> Markup:
     """Return lines of text, one below the other."""
-    return svg.joined(svg.text(x, y + 16 * n, content, **attributes) for n, content in enumerate(lines))
+    return svg.joined(svg.text(x, y + LINE * n, content, **attributes) for n, content in enumerate(lines))
 
 
-def sheet(
-    title: str, layers: Sequence[Layer], y: float, sentence: str, text_alternative: str, look: str = ""
-) -> Picture:
-    """Return a picture of charts under its title, with the sentence at `y` as its last lines."""
-    lines = wrap(sentence, SPAN, LABEL, MOST_LINES)
-    return Picture(
-        title,
-        y + 16 * MOST_LINES,
-        (
-            Layer("title", svg.text(MARGIN, 22, title, class_="mv-title")),
-            *layers,
-            Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)),
-        ),
-        sentence,
-        text_alternative,
-    )
+def head(title: str, lines: Iterable[str], width: float) -> tuple[Markup, float]:
+    """Return a title with faint lines below it, all wrapped to the width, and the y where the rest may begin."""
+    titles = wrap(title, width - 2 * MARGIN, TITLE, MOST_LINES)
+    faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MOST_LINES)]
+    below = 22 + LINE * len(titles)
+    drawn = [
+        paragraph(MARGIN, 22, titles, class_="mv-title"),
+        paragraph(MARGIN, below + 2, faint, class_="mv-faint"),
+    ]
+    return svg.joined(drawn), below + LINE * len(faint)
+
+
+def foot(sentence: str, y: float, width: float, look: str = "") -> tuple[Layer, float]:
+    """Return the last lines of a picture as a layer, and the height of the picture."""
+    lines = wrap(sentence, width - 2 * MARGIN, LABEL, MOST_LINES)
+    return Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)), y + LINE * len(lines)

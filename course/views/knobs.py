@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Slide:
-    """A number between `low` and `high`. `unit` is shown after it."""
+    """A number between `low` and `high`. `unit` is shown after it; `at_zero`, if there is one, in place of a 0."""
 
     name: str
     label: str
@@ -16,6 +16,7 @@ class Slide:
     high: float
     step: float = 1
     unit: str = ""
+    at_zero: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"kind": "slide"}

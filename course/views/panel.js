@@ -1,11 +1,17 @@
-// Requests a picture from Python when a knob is released. One request at a time is pending; meanwhile a newer
-// one replaces an older one.
+// Knobs over a picture. It is asked for while a knob moves: one question is pending, meanwhile the newest waits.
+// Python draws, or this page with `source`. A panel with a film gets the shown picture first, the film at rest.
+
+const PATIENCE = 1000, REST = 200, GRID = 20, LEAST = 460, MOST = 1080;
+const WAITING = "Waiting for the kernel ...";
+const GONE = "The kernel was restarted or has stopped: run this cell again.";
 
 function make(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
   return made;
 }
+
+const load = (source) => import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
 
 function inputFor(knob, value) {
   if (knob.kind === "slide")
@@ -22,63 +28,96 @@ function valueOf(knob, input) {
   return knob.kind === "switch" ? input.checked : knob.options[input.selectedIndex];
 }
 
-function valueText(knob, value) {
-  return knob.kind === "slide" ? `${value.toLocaleString("en")} ${knob.unit}`.trim() : "";
+function valueText(knob, value, unit = knob.unit) {
+  if (knob.kind !== "slide") return "";
+  return value === 0 && knob.at_zero ? knob.at_zero : `${value.toLocaleString("en")} ${unit}`.trim();
+}
+
+function tile([name, was, now]) {
+  const changed = was !== now;
+  const figure = make("b", { textContent: changed ? `${was} → ${now}` : now });
+  const about = make("span", { textContent: name });
+  return make("div", { className: changed ? "mvw-tile mvw-turned" : "mvw-tile" }, figure, about);
 }
 
 function render({ model, el: root }) {
   const knobs = model.get("knobs"), inputs = {}, outputs = {};
   const controls = make("div", { className: "mvw-controls" });
-  const picture = make("div", { className: "mvw-picture" });
+  const tiles = make("div", { className: "mvw-tiles" });
+  const picture = make("div", { className: "mvw-picture" }), film = make("div", { hidden: true });
   const error = make("div", { className: "mvw-error" }), spoken = make("div", { className: "mvw-spoken" });
+  const waiting = make("div", { className: "mvw-waiting" });
   error.setAttribute("role", "alert");
+  waiting.setAttribute("role", "status");
   spoken.setAttribute("aria-live", "polite");
-  const text = make("pre"), summary = make("summary", { textContent: "As text" });
+  const text = make("pre"), about = make("details", {}, make("summary", { textContent: "As text" }), text);
   root.classList.add("mvw");
-  root.replaceChildren(controls, picture, error, spoken, make("details", {}, summary, text));
+  root.replaceChildren(controls, error, waiting, tiles, picture, film, spoken, about);
   // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
-  let newest = model.get("question").ticket, pending = null, next = null;
+  let newest = model.get("question").ticket, pending = null, next = null, late = Infinity, timer, rest, speech;
+  let width = model.get("answer").width, draw = null, endPlayer = null;
+  let before = null, settled = { ...model.get("question").values }, isTurning = false;
 
   const values = () => Object.fromEntries(knobs.map((knob) => [knob.name, valueOf(knob, inputs[knob.name])]));
   function showValue(knob) {
-    const text = valueText(knob, valueOf(knob, inputs[knob.name]));
-    outputs[knob.name].textContent = text;
-    if (text) inputs[knob.name].setAttribute("aria-valuetext", text);
+    const value = valueOf(knob, inputs[knob.name]), words = valueText(knob, value);
+    outputs[knob.name].textContent = valueText(knob, value, knob.unit?.length < 3 ? knob.unit : "");
+    if (words) inputs[knob.name].setAttribute("aria-valuetext", words);
   }
-  function ask() {
+  function ask({ patience = PATIENCE, whole = false } = {}) {
+    clearTimeout(rest);
     newest += 1;
-    next = { ticket: newest, values: values() };
-    root.classList.add("mvw-busy");
     root.dataset.ticket = newest;
+    next = { ticket: newest, values: values(), before, width, whole };
+    if (draw) return showAnswer(draw(next, model.get("tables")));
+    late = Math.min(late, performance.now() + patience);
     send();
   }
   function send() {
-    if (pending !== null || next === null) return;
+    if (next === null || pending !== null) return;
     pending = next.ticket;
     model.set("question", next);
     next = null;
     model.save_changes();
+    timer ??= setInterval(explain, PATIENCE / 4);
+  }
+  function explain() {
+    const status = model.widget_manager?.kernel?.status, overdue = pending !== null && performance.now() > late;
+    const gone = root.closest(".jupyter-widgets-disconnected") || (overdue && !["busy", undefined].includes(status));
+    waiting.textContent = gone ? GONE : overdue ? WAITING : "";
+    root.classList.toggle("mvw-busy", waiting.textContent !== "");
+    if (pending === null) timer = clearInterval(timer);
   }
   function show() {
     const answer = model.get("answer");
-    if (answer.ticket < pending) return;
+    if (draw || (pending !== null && answer.ticket !== pending)) return;
     pending = null;
-    root.classList.toggle("mvw-busy", next !== null);
+    late = next === null ? Infinity : performance.now() + PATIENCE;
+    explain();
+    showAnswer(answer);
+    send();
+    if (pending === null && answer.has_film) rest = setTimeout(() => ask({ whole: true }), REST);
+  }
+  function showAnswer(answer) {
     root.dataset.answered = answer.ticket;
     error.textContent = answer.error ?? "";
-    if (!answer.error) {
-      picture.innerHTML = answer.svg;
-      spoken.textContent = answer.sentence;
-      text.textContent = answer.text_alternative;
-    }
-    send();
+    if (answer.error) return;
+    const { comparison = [] } = answer;
+    tiles.replaceChildren(...comparison.map(tile));
+    if (comparison.length) tiles.append(make("p", { textContent: answer.sentence }));
+    clearTimeout(speech);
+    speech = setTimeout(() => { spoken.textContent = answer.sentence; }, REST);
+    text.textContent = answer.text_alternative;
+    if (answer.svg) (film.querySelector(".mvw-picture") ?? picture).innerHTML = answer.svg;
   }
   function take() {
     const question = model.get("question");
     if (question.ticket <= newest) return;
     newest = pending = question.ticket;
     next = null;
+    settled = question.values;
+    before = question.before;
     for (const knob of knobs) {
       const input = inputs[knob.name], value = question.values[knob.name];
       if (knob.kind === "slide") input.value = value;
@@ -86,6 +125,24 @@ function render({ model, el: root }) {
       else input.selectedIndex = knob.options.indexOf(value);
       showValue(knob);
     }
+    if (draw) ask();
+  }
+  function turn(knob) {
+    if (!isTurning) before = settled;
+    isTurning = true;
+    showValue(knob);
+    ask();
+  }
+  function release() {
+    isTurning = false;
+    settled = values();
+    if (draw) { model.set("question", next); model.save_changes(); }
+  }
+  function fit() {
+    const room = Math.max(LEAST, Math.min(MOST, GRID * Math.floor(root.clientWidth / GRID)));
+    if (!model.get("reflows") || !root.clientWidth || room === width) return;
+    width = room;
+    if (draw || !model.get("source")) ask({ patience: Infinity });
   }
 
   for (const knob of knobs) {
@@ -93,18 +150,36 @@ function render({ model, el: root }) {
     outputs[knob.name] = make("output");
     input.setAttribute("aria-label", knob.label);
     input.dataset.knob = knob.name;
-    input.oninput = () => showValue(knob);
-    input.onchange = ask;
-    controls.append(make("span", { textContent: knob.label }), input, outputs[knob.name]);
+    input.oninput = () => turn(knob);
+    controls.append(make("label", { className: `mvw-knob mvw-${knob.kind}` },
+      make("span", { textContent: knob.label }), outputs[knob.name], input));
     showValue(knob);
   }
   for (const part of root.querySelectorAll("input, select, summary")) part.dataset.lmSuppressShortcuts = "true";
+  controls.onchange = release;
   show();
-  model.on("change:answer", show);
-  model.on("change:question", take);
+  if (model.get("source"))
+    load(model.get("source")).then((found) => {
+      draw = found.draw;
+      ask();
+    });
+  if (model.get("player"))
+    load(model.get("player")).then((found) => {
+      endPlayer = found.default.render({ model, el: film });
+      film.hidden = false;
+      about.hidden = true;
+      picture.remove();
+    });
+  const listeners = { "change:answer": show, "change:question": take, comm_live_update: explain };
+  for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
+  const watched = new ResizeObserver(fit);
+  watched.observe(root);
   return () => {
-    model.off("change:answer", show);
-    model.off("change:question", take);
+    clearInterval(timer);
+    for (const waiting of [rest, speech]) clearTimeout(waiting);
+    watched.disconnect();
+    endPlayer?.();
+    for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
   };
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 from course.views.svg import Markup, element, group, joined, number, rect, tooltip
 
 WIDTH = 720
+MAX_WIDTH = 1100
 LIGHT = ' style="color-scheme:light"'
 FOLDER = Path(__file__).parent
 
@@ -50,7 +51,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a view returns: at most 720 px wide; `text_alternative` has every fact of it as plain text.
+    """What a view returns: at most 1,100 px wide; `text_alternative` has every fact of it as plain text.
 
     `title` names the picture, `sentence` is its most interesting fact.
     """
@@ -63,8 +64,8 @@ class Picture:
     width: float = WIDTH
 
     def __post_init__(self) -> None:
-        if self.width > WIDTH:
-            raise ValueError(f"width is {self.width}, but a picture is at most {WIDTH} px wide")
+        if self.width > MAX_WIDTH:
+            raise ValueError(f"width is {self.width}, but a picture is at most {MAX_WIDTH} px wide")
         names = [layer.name for layer in self.layers]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")

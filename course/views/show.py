@@ -1,4 +1,4 @@
-"""Two widgets: a film with a slider, and knobs over a picture."""
+"""Three widgets: a film with a slider, knobs over a picture, and knobs over a film."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -8,7 +8,8 @@ from course.views.knobs import Knob
 from course.views.picture import Picture
 
 if TYPE_CHECKING:
-    from course.views.widgets import Panel, Player
+    from course.views.panels import BrowserDrawing, Filmed, FilmPanel, Panel
+    from course.views.widgets import Player
 
 
 def player(film: Film, step: int = 0, speed: float = 1) -> "Player":
@@ -18,8 +19,21 @@ def player(film: Film, step: int = 0, speed: float = 1) -> "Player":
     return Player(film, step, speed)
 
 
-def panel(knobs: Sequence[Knob], draw: Callable[..., Picture]) -> "Panel":
-    """Return knobs over a picture. `draw` gets their values by name."""
-    from course.views.widgets import Panel
+def panel(
+    knobs: Sequence[Knob],
+    draw: Callable[..., Picture],
+    *,
+    reflows: bool = False,
+    in_browser: "BrowserDrawing | None" = None,
+) -> "Panel":
+    """Return knobs over a picture. `draw` gets their values by name, and the `width` if the picture `reflows`."""
+    from course.views.panels import Panel
 
-    return Panel(knobs, draw)
+    return Panel(knobs, draw, reflows=reflows, in_browser=in_browser)
+
+
+def film_panel(knobs: Sequence[Knob], run: Callable[..., "Filmed"], step: int = 0) -> "FilmPanel":
+    """Return knobs over a player. `run` gets their values by name."""
+    from course.views.panels import FilmPanel
+
+    return FilmPanel(knobs, run, step)

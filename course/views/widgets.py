@@ -1,6 +1,6 @@
-"""The two widgets: `Player` shows a film, `Panel` gets its pictures from Python. Only this module needs anywidget."""
+"""The widgets that need anywidget: one that is also a picture, and `Player`, which shows a film."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +10,6 @@ from IPython.display import display
 
 from course.views.alone import PLAYER, alone
 from course.views.film import Film
-from course.views.knobs import Knob, checked
 from course.views.picture import Picture, read_asset
 
 
@@ -65,12 +64,12 @@ class Player(PictureWidget):
     follow = traitlets.Unicode("").tag(sync=True)
     speed = traitlets.Float(1.0).tag(sync=True)
 
-    def __init__(self, film: Film, step: int = 0, speed: float = 1.0) -> None:
+    def __init__(self, film: Film, step: int = 0, speed: float = 1.0, **traits: Any) -> None:
         if speed <= 0:
             raise ValueError(f"speed is {speed}, but it must be more than 0: 0.5, 1, 2 or 4, for example")
         self.pictures = film
         self.pictures[step]
-        super().__init__(film=film.encode(), step=step, speed=speed)
+        super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:
         return self.pictures[self.step]
@@ -84,59 +83,3 @@ class Player(PictureWidget):
         step: int = proposal["value"]
         self.pictures[step]
         return step
-
-
-class Panel(PictureWidget):
-    """Knobs over a picture that Python draws: `draw` gets the knobs' values by name and returns a `Picture`.
-
-    It is called when a knob is released. While it runs, a newer question replaces an older one, so that the next
-    answer is to the last question. The text of a `ValueError` is shown and the picture stays.
-    """
-
-    _esm = read_asset("panel.js")
-    _css = read_asset("controls.css")
-    knobs: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
-    question = traitlets.Dict().tag(sync=True)
-    answer = traitlets.Dict().tag(sync=True)
-
-    def __init__(self, knobs: Sequence[Knob], draw: Callable[..., Picture]) -> None:
-        self.draw, self.known = draw, {knob.name: knob for knob in knobs}
-        values = {knob.name: knob.value for knob in knobs}
-        self._picture = draw(**values)
-        super().__init__(
-            knobs=[knob.as_json() for knob in knobs],
-            question={"ticket": 0, "values": values},
-            answer=as_answer(0, self._picture),
-        )
-        self.observe(self._on_question, names="question")
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The knobs' values, by name."""
-        return dict(self.question["values"])
-
-    def set(self, **values: Any) -> None:
-        """Set knobs from Python. Raises `ValueError` for an unknown knob or a value outside its range."""
-        self.question = {"ticket": self.question["ticket"] + 1, "values": self.values | checked(self.known, values)}
-
-    def picture(self) -> Picture:
-        return self._picture
-
-    def _on_question(self, change: Mapping[str, Any]) -> None:
-        ticket, values = change["new"]["ticket"], change["new"]["values"]
-        try:
-            self._picture = self.draw(**checked(self.known, values))
-        except ValueError as error:
-            self.answer = {"ticket": ticket, "error": str(error)}
-        else:
-            self.answer = as_answer(ticket, self._picture)
-
-
-def as_answer(ticket: int, picture: Picture) -> dict[str, Any]:
-    """Return a picture as the panel's front end expects it."""
-    return {
-        "ticket": ticket,
-        "svg": str(picture.svg()),
-        "sentence": picture.sentence,
-        "text_alternative": picture.text_alternative,
-    }

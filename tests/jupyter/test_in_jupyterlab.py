@@ -126,7 +126,7 @@ PANEL = """
 from course.views.knobs import Slide
 from course.views.picture import Layer, Picture
 from course.views.svg import text
-from course.views.widgets import Panel
+from course.views.panels import Panel
 
 def draw(budget):
     words = f"{budget} tokens a step"

@@ -1,13 +1,12 @@
-"""Controls over the learner's engine: settings, the sentence below, and settings that are refused."""
+"""Controls over the learner's engine: settings, the tiles, the film, and settings that are refused."""
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from course.notebook import Lab, Notice, bench, engine_panel, measure
-from course.notebook.panels import MOST_STEPS, engine_knobs, require_result
-from course.views.widgets import Panel
+from course.notebook.panels import engine_knobs, require_result
+from course.views.panels import FilmPanel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
 
@@ -16,44 +15,83 @@ WORKLOAD = make_workload(seed=0, num_requests=8)
 
 
 @pytest.fixture(scope="module")
-def panel() -> Panel:
+def panel() -> FilmPanel:
     made = engine_panel(Lab(5, "solution"), WORKLOAD, CONFIG, step=6)
-    assert isinstance(made, Panel)
+    assert isinstance(made, FilmPanel)
     return made
 
 
-def test_the_panel_begins_with_the_run_of_its_config(panel: Panel) -> None:
-    assert "step 6 of 27" in panel.draw(**start()).text_alternative
-    assert panel.draw(**start()).sentence.startswith("Steps 28 (first 28), preemptions 2 (first 2)")
+def figures(panel: FilmPanel) -> dict[str, str]:
+    """Return the tiles of the panel's answer by name, each as `first -> now`."""
+    return {name: f"{was} -> {now}" for name, was, now in panel.answer["comparison"]}
 
 
-def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Panel) -> None:
-    panel.set(**start() | {"num_gpu_blocks": 64, "step": MOST_STEPS})
-    assert "preemptions 0 (first 2)" in panel.answer["sentence"]
-    assert panel.answer["sentence"].endswith("The answers are the same, token for token.")
-    assert "Finished, blocks freed: r7." in panel.picture().text_alternative
+def test_the_panel_begins_with_the_run_of_its_config(panel: FilmPanel) -> None:
+    panel.set(**start())
+    assert "step 6 of 27" in panel.picture().text_alternative
+    assert figures(panel)["steps"] == "28 -> 28"
+    assert "steps 28 (first 28), preemptions 2 (first 2)" in panel.picture().text_alternative
+
+
+def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: FilmPanel) -> None:
+    panel.set(**start() | {"num_gpu_blocks": 64})
+    assert figures(panel)["preemptions"] == "2 -> 0"
+    assert panel.answer["sentence"] == "The answers are the same, token for token."
 
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"num_gpu_blocks": 40}, "Steps 27 .* preemptions 0 .* computed 190 "),
-        ({"num_gpu_blocks": 12}, "Steps 50 .* preemptions 8 "),
-        ({"enable_prefix_caching": False}, "preemptions 4 .* from the cache 0 .* computed 252 "),
-        ({"max_num_seqs": 1}, "Steps 79 .* preemptions 0 "),
-        ({"max_num_seqs": 8}, "Steps 28 .* preemptions 2 "),
-        ({"max_num_batched_tokens": 4}, "Steps 55 .* preemptions 0 "),
-        ({"policy": "priority"}, "Steps 31 .* preemptions 2 "),
-        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, "Steps 27 .* computed 211 "),
+        ({"num_gpu_blocks": 40}, {"steps": "27", "preemptions": "0", "tokens computed": "190"}),
+        ({"num_gpu_blocks": 12}, {"steps": "50", "preemptions": "8"}),
+        (
+            {"enable_prefix_caching": False},
+            {"preemptions": "4", "tokens from the cache": "0", "tokens computed": "252"},
+        ),
+        ({"max_num_seqs": 1}, {"steps": "79", "preemptions": "0"}),
+        ({"max_num_seqs": 8}, {"steps": "28", "preemptions": "2"}),
+        ({"max_num_batched_tokens": 4}, {"steps": "55", "preemptions": "0"}),
+        ({"policy": "priority"}, {"steps": "31", "preemptions": "2"}),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 64},
+            {"steps": "27", "tokens computed": "211"},
+        ),
     ],
 )
-def test_the_answers_of_the_tour(panel: Panel, changed: dict[str, object], expected: str) -> None:
-    sentence = panel.draw(**start() | changed).sentence
-    assert re.search(expected, sentence), sentence
-    assert sentence.endswith("The answers are the same, token for token.")
+def test_the_answers_of_the_tour(panel: FilmPanel, changed: dict[str, object], expected: dict[str, str]) -> None:
+    run = panel.run(**start() | changed)
+    now = {name: figure for name, _, figure in run.comparison}
+    assert {name: now[name] for name in expected} == expected
+    assert run.sentence == "The answers are the same, token for token."
 
 
-def test_impossible_settings_are_refused_with_a_message(panel: Panel) -> None:
+def test_one_step_is_drawn_while_a_knob_moves_and_the_film_when_it_rests(panel: FilmPanel) -> None:
+    panel.set(**start())
+    panel.step = 6
+    ask(panel, start() | {"num_gpu_blocks": 64}, whole=False)
+    assert panel.answer["has_film"]
+    assert "step 6 of 26" in panel.answer["text_alternative"]
+    assert len(panel.film["frames"]) == 28, "the film is still the one before"
+    ask(panel, start() | {"num_gpu_blocks": 64}, whole=True)
+    assert len(panel.film["frames"]) == 27
+    assert panel.film["svg"] == panel.pictures[0].svg()
+
+
+def test_a_shorter_run_shows_its_last_step(panel: FilmPanel) -> None:
+    ask(panel, start() | {"max_num_seqs": 1}, whole=True)
+    panel.step = 78
+    ask(panel, start(), whole=False)
+    assert "step 27 of 27" in panel.answer["text_alternative"]
+    ask(panel, start(), whole=True)
+    assert panel.step == 27
+
+
+def ask(panel: FilmPanel, values: dict[str, object], *, whole: bool) -> None:
+    """Ask as the page does."""
+    panel.question = {"ticket": panel.question["ticket"] + 1, "values": values, "width": 720, "whole": whole}
+
+
+def test_impossible_settings_are_refused_with_a_message(panel: FilmPanel) -> None:
     panel.set(**start() | {"enable_chunked_prefill": False})
     assert "max_num_batched_tokens must be at least max_model_len (64)" in panel.answer["error"]
     panel.set(**start() | {"num_gpu_blocks": 8})
@@ -62,7 +100,7 @@ def test_impossible_settings_are_refused_with_a_message(panel: Panel) -> None:
 
 def start() -> dict[str, object]:
     """The initial values of the controls."""
-    return {knob.name: knob.value for knob in engine_knobs(CONFIG, step=6)}
+    return {knob.name: knob.value for knob in engine_knobs(CONFIG)}
 
 
 def test_without_an_engine_there_are_no_knobs(monkeypatch: pytest.MonkeyPatch) -> None:

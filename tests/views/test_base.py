@@ -15,11 +15,12 @@ from course.palette import OKABE_ITO, color, ink_on, label, lap
 from course.views import svg
 from course.views.film import Film
 from course.views.knobs import Choice, Slide, Switch
+from course.views.panels import Panel
 from course.views.picture import Layer, Picture
 from course.views.show import player
 from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
-from course.views.widgets import Panel, Player
+from course.views.widgets import Player
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
@@ -109,8 +110,8 @@ def test_a_picture_needs_no_other_file_and_describes_itself() -> None:
 
 
 def test_a_picture_refuses_what_would_not_fit_or_not_swap() -> None:
-    with pytest.raises(ValueError, match="at most 720"):
-        Picture("x", 10, (), "", "", width=721)
+    with pytest.raises(ValueError, match="at most 1100"):
+        Picture("x", 10, (), "", "", width=1101)
     with pytest.raises(ValueError, match="twice: a"):
         Picture("x", 10, (Layer("a", Markup("")), Layer("a", Markup(""))), "", "")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.views.chart import LogScale, PercentScale, below_right, cloud
+from course.views.chart import LogScale, PercentScale, beside, cloud
 from course.views.figures import digits, memory, round_seconds, seconds
 
 
@@ -30,9 +30,13 @@ def test_percentiles_are_spread_by_the_remaining_share() -> None:
     assert [up(percent) for percent in (0, 90, 99, 99.9, 100)] == pytest.approx([300, 200, 100, 0, 0])
 
 
-def test_text_is_right_aligned_at_the_right_edge() -> None:
-    assert "mv-end" not in below_right((10, 50), "12 ms", 0, 300)
-    assert "mv-end" in below_right((290, 50), "12 ms", 0, 300)
+def test_a_label_is_clear_of_both_curves_and_near_its_point() -> None:
+    assert 'x="17"' in beside((10, 50), 10, "12 ms", 0, 300)
+    assert 'x="207"' in beside((200, 50), 100, "12 ms", 0, 300), "right of its own point, the other is on the left"
+    left = beside((100, 50), 200, "12 ms", 0, 300)
+    assert 'x="94"' in left
+    assert "mv-end" in left, "left of its own point, the other is on the right"
+    assert "mv-end" in beside((290, 50), 290, "12 ms", 0, 300), "there is no room on the right"
     assert cloud([], 2) == ""
 
 

@@ -1,13 +1,18 @@
 """The front ends alone, in a real browser: what a mouse, a keyboard and a screen reader get."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.widgets import Panel, Player
-from tests.views.test_base import KNOBS, budget_picture, counting
+from course.views.film import Film
+from course.views.knobs import Slide
+from course.views.panels import FilmPanel, Panel
+from course.views.picture import Picture
+from course.views.widgets import Player
+from tests.views.test_base import KNOBS, budget_picture, counter, counting
 
 
 @pytest.fixture
@@ -126,21 +131,52 @@ def asked(panel: Any) -> list[Any]:
     return [value for name, value in panel.evaluate("model.sent") if name == "question"]
 
 
-def test_a_knob_sends_its_value_on_release_and_the_newest_value_wins(panel: Any) -> None:
+def test_a_moving_knob_asks_and_the_newest_value_wins(panel: Any) -> None:
     budget = panel.get_by_role("slider", name="token budget")
     panel.get_by_role("combobox", name="policy").select_option("priority")
     assert [q["values"] for q in asked(panel)] == [{"budget": 32, "policy": "priority", "caching": True}]
-    budget.focus()
-    for _ in range(3):
-        panel.keyboard.press("ArrowRight")
-    assert len(asked(panel)) == 1, "one pending request at a time"
-    assert panel.locator("output").first.text_content() == "56 tokens"
-    panel.evaluate(ANSWER, [1, "old"])
-    assert [q["values"]["budget"] for q in asked(panel)] == [32, 56], "40 and 48 were never sent"
-    assert "mvw-busy" in panel.locator("#host").get_attribute("class")
+    box = budget.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    panel.mouse.move(box["x"] + box["width"] / 2, middle)
+    panel.mouse.down()
+    panel.mouse.move(box["x"] + box["width"] - 9, middle, steps=5)
+    assert len(asked(panel)) == 1, "one question is pending at a time"
+    assert budget.get_attribute("aria-valuetext") == "64 tokens"
+    panel.evaluate(ANSWER, [1, "first"])
+    assert panel.locator("svg text").text_content() == "first"
+    assert [q["values"]["budget"] for q in asked(panel)] == [32, 64], "the values in between were never sent"
     panel.evaluate(ANSWER, [asked(panel)[-1]["ticket"], "new"])
-    assert panel.locator("svg text").text_content() == "new"
-    assert "mvw-busy" not in panel.locator("#host").get_attribute("class")
+    assert panel.locator("svg text").text_content() == "new", "the mouse is still down"
+    panel.mouse.up()
+    assert len(asked(panel)) == 2, "the release asks nothing more"
+
+
+def test_a_stale_answer_is_not_drawn(panel: Any) -> None:
+    panel.get_by_role("checkbox").click()
+    panel.evaluate(ANSWER, [0, "stale"])
+    assert "32 fcfs True" in panel.locator("svg text").text_content()
+    panel.evaluate(ANSWER, [1, "asked for"])
+    assert panel.locator("svg text").text_content() == "asked for"
+
+
+def test_a_busy_kernel_and_a_lost_one_are_told_in_words(panel: Any) -> None:
+    status = panel.locator(".mvw-waiting")
+    panel.get_by_role("checkbox").click()
+    assert status.text_content() == "", "an answer within a second needs no words"
+    panel.wait_for_function("document.querySelector('.mvw-waiting').textContent")
+    assert status.text_content() == "Waiting for the kernel ..."
+    panel.evaluate(ANSWER, [1, "at last"])
+    assert status.text_content() == ""
+    panel.evaluate("model.widget_manager = { kernel: { status: 'idle' } }")
+    panel.get_by_role("checkbox").click()
+    panel.wait_for_function("document.querySelector('.mvw-waiting').textContent")
+    assert "The kernel was restarted or has stopped: run this cell again." in status.text_content()
+
+
+def test_a_front_end_that_knows_of_the_restart_is_believed_at_once(panel: Any) -> None:
+    panel.evaluate("document.body.classList.add('jupyter-widgets-disconnected')")
+    panel.evaluate("for (const heard of listeners.comm_live_update) heard()")
+    assert "run this cell again" in panel.locator(".mvw-waiting").text_content()
 
 
 def test_a_refusal_shows_a_message_and_the_picture_stays(panel: Any) -> None:
@@ -155,3 +191,51 @@ def test_knobs_set_from_python_move_on_the_page(panel: Any) -> None:
     assert panel.get_by_role("slider").input_value() == "48"
     assert panel.get_by_role("combobox").evaluate("(menu) => menu.selectedIndex") == 1
     assert not panel.get_by_role("checkbox").is_checked()
+
+
+@dataclass(frozen=True)
+class Count:
+    """A run of as many steps as its knob says."""
+
+    num_steps: int
+
+    @property
+    def comparison(self) -> list[tuple[str, str, str]]:
+        return [("steps", "9", str(self.num_steps)), ("errors", "0", "0")]
+
+    @property
+    def sentence(self) -> str:
+        return f"It counts to {self.num_steps}."
+
+    def picture(self, step: int) -> Picture:
+        return counter(step)
+
+    def film(self) -> Film:
+        return Film([counter(step) for step in range(self.num_steps)])
+
+
+def test_a_player_under_knobs_has_the_steps_of_its_run(browser: Any) -> None:
+    made = FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], Count, step=8)
+    page = open_widget(browser, made)
+    step, knob = (page.get_by_role("slider", name=name, exact=True) for name in ("step", "steps"))
+    step.wait_for()
+    assert (step.get_attribute("max"), step.input_value()) == ("8", "8")
+    assert page.locator(".mvw-turned").count() == 0, "nothing is changed yet"
+    knob.fill("5")
+    answer(page, made)
+    assert page.locator("svg text").text_content() == "4", "the last step of the new run, before its film is there"
+    assert page.locator(".mvw-turned").text_content() == "9 → 5steps"
+    assert "It counts to 5." in page.locator(".mvw-tiles").text_content()
+    page.wait_for_function("model.state.question.whole")
+    answer(page, made)
+    assert (step.get_attribute("max"), step.input_value()) == ("4", "4")
+    step.press("ArrowLeft")
+    assert page.locator("svg text").text_content() == "3"
+    page.close()
+
+
+def answer(page: Any, made: Panel) -> None:
+    """Let Python answer the newest question of the page."""
+    made.question = page.evaluate("model.state.question")
+    news = {name: getattr(made, name) for name in ("film", "step", "answer") if made.has_trait(name)}
+    page.evaluate("(news) => { for (const [name, value] of Object.entries(news)) model.set(name, value); }", news)

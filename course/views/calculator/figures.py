@@ -61,7 +61,7 @@ def table(capacity: Capacity) -> list[tuple[str, str]]:
         ("decode batch", counted(capacity.batch_size, "request") + ", if it fit" * (not capacity.concurrency)),
         ("its step, at least", seconds(decode.seconds)),
         ("decode, at most", per_second(decode)),
-        ("each output, at most", f"{digits(1 / decode.seconds)} tokens/s"),
+        ("each output", f"{digits(1 / decode.seconds)} tokens/s"),
         (f"prefill of {prefill.num_tokens:,}, at least", seconds(prefill.seconds)),
         ("prefill, at most", per_second(prefill)),
     ]
@@ -74,7 +74,7 @@ def per_second(work: Work) -> str:
 
 def roof_text(capacity: Capacity) -> str:
     """Return the speeds that the roofline is made of."""
-    speeds = f"{digits(capacity.bandwidth / 1e12)} TB/s, {digits(capacity.peak_flops / 1e12)} TFLOP/s in bfloat16"
+    speeds = f"{digits(capacity.bandwidth / 1e12)} TB/s, {digits(capacity.peak_flops / 1e12)} TFLOP/s"
     return f"{speeds}, ridge at {digits(capacity.ridge)}"
 
 

@@ -15,8 +15,8 @@ CLOSEST = 5
 """The least distance between two notches, in px; with more requests there are none."""
 
 
-def memory_bar(capacity: Capacity, width: float) -> Markup:
-    """Return the bar with its top at 0, a line of text above it and one below.
+def memory_bar(capacity: Capacity, width: float, columns: int) -> Markup:
+    """Return the bar with its top at 0, a line of text above it and a legend in columns below.
 
     A notch in the part of K and V separates two requests. Parts that do not fit run over the edge.
     """
@@ -31,7 +31,7 @@ def memory_bar(capacity: Capacity, width: float) -> Markup:
             drawn.append(notches(capacity, x, scale))
         x += size * scale
     drawn.append(limits(capacity, scale, width))
-    drawn.append(legend(parts, width))
+    drawn.append(legend(parts, width, columns))
     return svg.joined(drawn)
 
 
@@ -62,11 +62,11 @@ def limits(capacity: Capacity, scale: float, width: float) -> Markup:
     return svg.joined(parts)
 
 
-def legend(parts: list[tuple[str, int]], width: float) -> Markup:
+def legend(parts: list[tuple[str, int]], width: float, columns: int) -> Markup:
     """Return the colour, name and size of each part."""
     drawn = []
     for n, (name, size) in enumerate(parts):
-        x, y = n * width / len(parts), HEIGHT + 12
+        x, y = n % columns * width / columns, HEIGHT + 12 + 20 * (n // columns)
         look: dict[str, svg.Value] = {"fill": COLOURS[name]} if name in COLOURS else {"class_": "mv-panel"}
         drawn += [svg.rect(x, y, 12, 12, rx=2, **look), svg.text(x + 18, y + 10, f"{name} {memory(size)}")]
     return svg.joined(drawn)

@@ -69,7 +69,7 @@ def totals(trial: Trial) -> list[tuple[str, str]]:
         (digits(trial.output_tokens_per_second), "output tokens per second"),
         (digits(trial.tokens_per_step), "tokens per step"),
         (f"{trial.num_steps:,}", "steps"),
-        (f"{100 * share:.0f} %", "peak use of the room for K and V"),
+        (f"{100 * share:.0f} %", "peak use of KV memory"),
     ]
 
 

@@ -106,6 +106,7 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     return rate, requests
 
 
+@lru_cache(maxsize=64)
 def try_setting(setting: Setting, deployment: Deployment) -> Trial:
     """Serve the requests in simulated time. Raises `ValueError` for settings that do not go together."""
     config, cost = deployment.engine_and_cost(setting)

@@ -10,7 +10,7 @@ from course.views.show import panel
 from mini_vllm.seams.interfaces import HashBlock
 
 if TYPE_CHECKING:
-    from course.views.widgets import Panel
+    from course.views.panels import Panel
 
 SALT = "blue"
 

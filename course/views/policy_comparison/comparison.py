@@ -1,6 +1,7 @@
 """The same requests under each policy, served by the lineup's engine in simulated time."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import quantiles
 
 from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, sustainable_rate
@@ -36,7 +37,7 @@ class PolicyComparison:
         experiment = Experiment(self.workload, self.num_requests, gpu=self.gpu, model=self.model)
         return replace(experiment, engine=replace(experiment.engine, num_gpu_blocks=self.num_gpu_blocks))
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Requests per second."""
         sample = make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0)
@@ -51,14 +52,29 @@ class PolicyResult:
     served: Served
     lineup: Lineup
 
+    @cached_property
+    def times_to_first_token(self) -> list[float]:
+        """Seconds from each request's arrival to its first token."""
+        return self.served.times_to_first_token
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, float, frozenset[int] | None], float]:
+        """The percentiles computed so far: an SLO that is dragged asks for the same ones again and again."""
+        return {}
+
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
         """Return a percentile in seconds, over all requests or over a group of their indices."""
-        times = self.served.times_to_first_token
-        return percentiles(times if group is None else [times[i] for i in group], [percent])[0]
+        asked, times = ("first", percent, group), self.times_to_first_token
+        if asked not in self._known:
+            self._known[asked] = percentiles(times if group is None else [times[i] for i in group], [percent])[0]
+        return self._known[asked]
 
     def inter_token_latency(self, percent: float) -> float:
         """Return a percentile in seconds, over all tokens."""
-        return self.served.inter_token_latency([percent])[0]
+        asked = ("between", percent, None)
+        if asked not in self._known:
+            self._known[asked] = self.served.inter_token_latency([percent])[0]
+        return self._known[asked]
 
 
 def compare_policies(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:

@@ -1,11 +1,12 @@
 """A column for each policy: every request as a dot, then the figures as bars on common scales."""
 
-from course.palette import OKABE_ITO
+from collections.abc import Sequence
+
 from course.simulator.served import Slo
 from course.views import svg
-from course.views.chart import LogScale, cloud, paragraph, sheet, x_axis, y_axis
+from course.views.chart import MARGIN, LogScale, cloud, foot, head, x_axis, y_axis
 from course.views.figures import round_seconds
-from course.views.picture import Layer, Picture
+from course.views.picture import WIDTH, Layer, Picture
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, groups
 from course.views.policy_comparison.figures import (
     NAMES,
@@ -20,78 +21,94 @@ from course.views.policy_comparison.figures import (
 )
 from course.views.svg import Markup
 
-LEFT, RIGHT = 10, 710
-COLUMNS, WIDTH = (135, 333, 531), 179
-COLOURS = [OKABE_ITO[number][0] for number in (4, 0, 2)]
-TOP, BOTTOM = 98, 248
-ROW, BAR = 21, 12
-LONGEST_BAR = WIDTH - 78
+COLOUR = "#8E7CC3"
+"""No request has it. A column names its policy, so all three share it."""
+PALE = 0.4
+LABELS, GAP, ROW, BAR, NUMBERS = 146, 16, 18, 11, 58
+TOP, CHART, NARROW = 32, 122, 620
+KEY = "Dots: requests, outlined: urgent. ↓ less is better, ↑ more; full colour: the best; red: starved"
 
 
-def policy_picture(comparison: PolicyComparison, results: list[PolicyResult], slo: Slo) -> Picture:
+def policy_picture(
+    comparison: PolicyComparison, results: list[PolicyResult], slo: Slo, width: float = WIDTH
+) -> Picture:
     """Return the policies side by side."""
     overall, by_group = rows(results, slo), group_rows(results)
-    first = BOTTOM + 48
-    second = first + ROW * len(overall) + 28
+    heading, y = head(title(comparison), circumstances(comparison, slo), width)
+    columns = columns_of(len(results), width)
+    first = y + TOP + CHART + 38
+    second = first + ROW * len(overall) + 26
+    below = KEY if width < NARROW else f"{KEY}. {sentence(results, slo)}"
+    words, height = foot(below, second + ROW * len(by_group) + 18, width)
     layers = [
-        Layer("headline", paragraph(LEFT, 41, circumstances(comparison, slo), class_="mv-faint")),
-        Layer("requests", every_request(results, slo)),
-        Layer("figures", table(overall, [""] * len(results)), y=first),
-        Layer("groups", group_table(by_group, results), y=second),
+        Layer("headline", heading),
+        Layer("requests", every_request(results, slo, columns, width), y=y + TOP),
+        Layer("figures", table(overall, [""] * len(results), columns), y=first),
+        Layer("groups", group_table(by_group, results, columns), y=second),
+        words,
     ]
     text = text_alternative(comparison, results, slo)
-    return sheet(title(comparison), layers, second + ROW * len(by_group) + 26, sentence(results, slo), text)
+    return Picture(title(comparison), height, tuple(layers), sentence(results, slo), text, width)
 
 
-def every_request(results: list[PolicyResult], slo: Slo) -> Markup:
+def columns_of(number: int, width: float) -> list[tuple[float, float]]:
+    """Return where each policy's column begins and ends."""
+    step = (width - 2 * MARGIN - LABELS + GAP) / number
+    return [(MARGIN + LABELS + n * step, MARGIN + LABELS + (n + 1) * step - GAP) for n in range(number)]
+
+
+def every_request(
+    results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]], width: float
+) -> Markup:
     """Return a small chart for each policy: how long a request waited, over the length of its output."""
     urgent = sorted(groups(results)["urgent requests"])
-    waits = [time for result in results for time in result.served.times_to_first_token]
+    waits = [time for result in results for time in result.times_to_first_token]
     lengths = [request.num_output_tokens for request in results[0].served.requests]
-    up = LogScale.around([*waits, slo.time_to_first_token], BOTTOM, TOP)
+    up = LogScale.around([*waits, slo.time_to_first_token], CHART, 0)
     limit = up(slo.time_to_first_token)
     parts = [
-        svg.text(LEFT, TOP - 12, "first token after", class_="mv-small mv-faint"),
-        svg.text(LEFT, BOTTOM + 14, "output tokens", class_="mv-small mv-faint"),
-        svg.text(COLUMNS[0], BOTTOM + 31, "a dot is a request; outlined: urgent", class_="mv-small mv-faint"),
-        svg.text(RIGHT, BOTTOM + 31, f"engine: {results[0].lineup}", class_="mv-small mv-faint mv-end"),
+        svg.text(MARGIN, -12, "first token after", class_="mv-faint"),
+        svg.text(MARGIN, CHART + 14, "output tokens", class_="mv-faint"),
     ]
-    for left, result, colour in zip(COLUMNS, results, COLOURS, strict=True):
-        across = LogScale.around(lengths, left, left + WIDTH)
-        times = result.served.times_to_first_token
-        places = [(across(length), up(time)) for length, time in zip(lengths, times, strict=True)]
+    for (left, right), result in zip(columns, results, strict=True):
+        across = LogScale.around(lengths, left, right)
+        places = [(across(a), up(b)) for a, b in zip(lengths, result.times_to_first_token, strict=True)]
         marked = [places[i] for i in urgent]
         labels = [(up(value), round_seconds(value) if result is results[0] else "") for value in up.ticks()]
         parts += [
-            svg.text(left, TOP - 12, NAMES[result.policy], class_="mv-strong"),
-            x_axis(across, TOP, BOTTOM, lambda value: f"{value:,.0f}"),
-            y_axis(labels, left, left + WIDTH),
-            cloud(places, 2.2, stroke=colour, stroke_opacity=0.75),
+            svg.text(left, -12, NAMES[result.policy], class_="mv-strong"),
+            x_axis(across, 0, CHART, lambda value: f"{value:,.0f}"),
+            y_axis(labels, left, right),
+            cloud(places, 2.2, stroke=COLOUR, stroke_opacity=0.75),
             cloud(marked, 3.2, class_="mv-line"),
-            cloud(marked, 2, stroke=colour),
-            svg.line(left, limit, left + WIDTH, limit, class_="mv-ghost", stroke_width=1.5),
-            svg.text(left + WIDTH, limit - 4, "SLO", class_="mv-small mv-faint mv-end mv-cased"),
+            cloud(marked, 2, stroke=COLOUR),
+            svg.line(left, limit, right, limit, class_="mv-ghost", stroke_width=1.5),
+            svg.text(right, limit - 4, "SLO", class_="mv-faint mv-end mv-cased"),
         ]
     return svg.joined(parts)
 
 
-def group_table(by_group: list[Row], results: list[PolicyResult]) -> Markup:
+def group_table(by_group: list[Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]) -> Markup:
     """Return the bars of the groups; the group that a policy starves most is red."""
     victims = starved(results)
-    heading = svg.text(LEFT, -6, "p95 first token of ...", class_="mv-strong")
-    note = svg.text(RIGHT, -6, "red: starved", class_="mv-small mv-faint mv-end")
-    return svg.joined([heading, note, table(by_group, [victims.get(result.policy, "") for result in results])])
+    heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
+    engine = svg.text(columns[-1][1], -4, f"engine: {results[0].lineup}", class_="mv-faint mv-end")
+    return svg.joined(
+        [heading, engine, table(by_group, [victims.get(result.policy, "") for result in results], columns)]
+    )
 
 
-def table(lines: list[Row], marked: list[str]) -> Markup:
-    """Return a row of bars for each figure; the largest bar of every row has the same length."""
-    parts = []
-    for n, (name, values, texts) in enumerate(lines):
+def table(lines: list[Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> Markup:
+    """Return a row of bars for each figure, with the direction that is better; the best ones are in full colour."""
+    parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
+    for n, line in enumerate(lines):
         y = n * ROW + 14
-        parts.append(svg.text(LEFT, y, name, class_="mv-faint"))
-        for left, value, text, colour, victim in zip(COLUMNS, values, texts, COLOURS, marked, strict=True):
-            length = value / (max(values) or 1.0) * LONGEST_BAR
-            look = "mv-strong mv-alert" if victim == name else "mv-strong"
-            parts.append(svg.rect(left, y - BAR + 2, length, BAR, fill=colour, rx=1))
+        parts.append(svg.text(MARGIN, y, "↑" if line.more_is_better else "↓", class_="mv-faint"))
+        parts.append(svg.text(MARGIN + 12, y, line.name, class_="mv-faint"))
+        for (left, _), value, text, victim in zip(columns, line.values, line.texts, marked, strict=True):
+            length = value / (max(line.values) or 1.0) * longest
+            shade = None if value == line.best else PALE
+            look = "mv-strong mv-alert" if victim == line.name else "mv-strong" if value == line.best else None
+            parts.append(svg.rect(left, y - BAR + 1, length, BAR, fill=COLOUR, rx=1, fill_opacity=shade))
             parts.append(svg.text(left + length + 5, y, text, class_=look))
     return svg.joined(parts)

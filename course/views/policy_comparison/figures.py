@@ -27,6 +27,12 @@ class Row(NamedTuple):
     name: str
     values: list[float]
     texts: list[str]
+    more_is_better: bool = False
+
+    @property
+    def best(self) -> float:
+        """The best value."""
+        return max(self.values) if self.more_is_better else min(self.values)
 
     @property
     def text(self) -> str:
@@ -60,8 +66,10 @@ def rows(results: list[PolicyResult], slo: Slo) -> list[Row]:
         row("preemptions", results, lambda result: result.served.num_preemptions, lambda value: f"{value:,.0f}"),
         row(
             "kept the SLO", results, lambda result: 100 * result.served.share_good(slo), lambda value: f"{value:.0f} %"
+        )._replace(more_is_better=True),
+        row("goodput per second", results, lambda result: result.served.goodput(slo), digits)._replace(
+            more_is_better=True
         ),
-        row("goodput per second", results, lambda result: result.served.goodput(slo), digits),
     ]
 
 

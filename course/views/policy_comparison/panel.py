@@ -8,7 +8,7 @@ from course.simulator.policies import PREDICTION_SIGMA
 from course.simulator.served import Slo
 from course.simulator.workloads import WORKLOADS
 from course.views.knobs import Choice, Slide
-from course.views.picture import Picture
+from course.views.picture import WIDTH, Picture
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
 from course.views.policy_comparison.drawing import policy_picture
 from course.views.show import panel
@@ -16,15 +16,15 @@ from mini_vllm.engine.errors import StalledError
 from mini_vllm.seams.lineup import lineup_from_env
 
 if TYPE_CHECKING:
-    from course.views.widgets import Panel
+    from course.views.panels import Panel
 
 KNOBS = (
     Choice("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
     Slide("load", "load", 150, 50, 200, 10, "%"),
     Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
-    Slide("prediction_sigma", "error of predicted lengths (0: perfect)", PREDICTION_SIGMA, 0, 2, 0.1),
+    Slide("prediction_sigma", "error of predicted lengths", PREDICTION_SIGMA, 0, 2, 0.1, at_zero="perfect"),
     Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
-    Slide("inter_token_latency", "SLO: then from token to token", 50, 5, 100, 5, "ms"),
+    Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
 MOST_REMEMBERED = 64
 
@@ -45,8 +45,14 @@ def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = com
     """
     cached = lru_cache(MOST_REMEMBERED)(compare)
 
-    def draw(time_to_first_token: float, inter_token_latency: float, **values: Any) -> Picture:
-        comparison = PolicyComparison(**values)
-        return policy_picture(comparison, cached(comparison), Slo(time_to_first_token, inter_token_latency / 1e3))
+    def draw(
+        time_to_first_token: float,
+        inter_token_latency: float,
+        width: float = WIDTH,
+        before: object = None,
+        **values: Any,
+    ) -> Picture:
+        comparison, slo = PolicyComparison(**values), Slo(time_to_first_token, inter_token_latency / 1e3)
+        return policy_picture(comparison, cached(comparison), slo, width)
 
-    return panel(KNOBS, draw)
+    return panel(KNOBS, draw, reflows=True)

@@ -1,6 +1,6 @@
 """The time machine: every step of a run as one picture."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from course.traces.events import events_in
 from course.traces.recording import Recording
@@ -20,11 +20,17 @@ from course.views.time_machine.timeline import Timeline
 
 def time_machine(recording: Recording) -> Film:
     """Return a picture of each step: budget, queues, block pool, free queue, and the timeline of the whole run."""
+    every = range(len(recording.steps))
+    return Film(pictures(recording, every), choices(recording.info), events_in(recording))
+
+
+def pictures(recording: Recording, steps: Container[int]) -> list[Picture]:
+    """Return the pictures of some steps, for those who need no whole film."""
     num_steps, histories = len(recording.steps), histories_of(recording)
     timeline = Timeline(recording.info, histories, num_steps)
     num_lines = most_lines(describe_step(state) for state in states(recording))
-    pictures = [picture_of(state, timeline, num_steps, num_lines) for state in states(recording)]
-    return Film(pictures, choices(recording.info), events_in(recording))
+    shown = (state for step, state in enumerate(states(recording)) if step in steps)
+    return [picture_of(state, timeline, num_steps, num_lines) for state in shown]
 
 
 def states(recording: Recording) -> Iterator[RunState]:
