@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import NoReturn
 
 import pytest
@@ -10,6 +11,7 @@ from course.sandbox.errors import OutOfTime
 
 MOST_LINES = 12
 MOST_COLUMNS = 120
+MOST_ENTRIES = 60
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/seams/interfaces.py) and nothing else."
 
@@ -33,6 +35,7 @@ def difference_report(
     """
     if yours == expected:
         return ""
+    yours, expected = _shortened(yours, expected)
     return _report(yours, expected, rule, situation, hint, calls)
 
 
@@ -86,6 +89,22 @@ def as_ints(result: object, function: str) -> list[int]:
             hint="does every path through your function end in a `return`?",
         )
     return [int(number) for number in result]
+
+
+def _shortened(yours: object, expected: object) -> tuple[object, object]:
+    """Return both, with long lists in them cut to the entries around the first one that differs."""
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
+        return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
+    if not (isinstance(yours, list) and isinstance(expected, list)) or max(len(yours), len(expected)) <= MOST_ENTRIES:
+        return yours, expected
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(yours, expected, strict=False)))
+    return _around(same, yours), _around(same, expected)
+
+
+def _around(place: int, entries: list[object]) -> str:
+    first = max(0, place - 3)
+    return f"{len(entries)} entries, from number {first} on: {str(entries[first : place + 6])[1:-1]} ..."
 
 
 def _report(

@@ -1,7 +1,7 @@
 """The order of failures on the screen: one message for one mistake, and the first one last.
 
 Tests count as "alike" if they fail with the same rule and question, or with the same exception at the same line.
-Random cases of a task are shown once its named tests pass.
+Random cases of a phase are shown once none of its named tests fails.
 """
 
 import re
@@ -28,8 +28,8 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     graded = [report for report in failures if phase_of(report.nodeid)]
     if not graded:
         return
-    named_tasks = {_task(report) for report in graded if not report.is_random}
-    later = [report for report in graded if report.is_random and _task(report) in named_tasks]
+    named_phases = {phase_of(report.nodeid) for report in graded if not report.is_random}
+    later = [report for report in graded if report.is_random and phase_of(report.nodeid) in named_phases]
     groups: dict[str, list[Any]] = {}
     for report in graded:
         if report not in later:

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
+from course.labtest.phase4.cases import hash_of
 
 NO_KEYS: tuple[str | None, ...] = (None, None)
 VOCABULARIES = (31, 33, 37, 131, 256, 257, 1000, 1024, 4096, 10_000, 32_000, 32_768, 50_257, 65_536, 65_537, 99_991)
@@ -21,7 +22,7 @@ LARGE_VOCABULARIES = (100_000, 100_003, 128_000, 128_256, 131_072, 151_936, 2**2
 
 def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
     token_ids, keys = [4, 1, 3, 2], ["salt", None]
-    digest = phase4.hash_block(phase4.ROOT_HASH, token_ids, keys)
+    digest = hash_of(phase4, phase4.ROOT_HASH, token_ids, keys)
     expect_equal(
         f"{len(digest)} {type(digest).__name__}" if isinstance(digest, bytes) else f"a {type(digest).__name__}",
         "32 bytes",
@@ -30,7 +31,7 @@ def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
         hint="which method of a hashlib object returns the hash as bytes, and which one as text?",
     )
     expect_equal(
-        phase4.hash_block(phase4.ROOT_HASH, (4, 1, 3, 2), ("salt", None)).hex(),
+        hash_of(phase4, phase4.ROOT_HASH, (4, 1, 3, 2), ("salt", None)).hex(),
         digest.hex(),
         rule="The same content has the same hash, whatever sequence type holds it.",
         situation="first call: tokens and keys as lists; second call: as tuples",
@@ -72,7 +73,7 @@ def test_hash_depends_on(
     one: tuple[list[int], tuple[str | None, ...]],
     other: tuple[list[int], tuple[str | None, ...]],
 ) -> None:
-    first, second = (phase4.hash_block(phase4.ROOT_HASH, tokens, keys) for tokens, keys in (one, other))
+    first, second = (hash_of(phase4, phase4.ROOT_HASH, tokens, keys) for tokens, keys in (one, other))
     expect_equal(
         "equal" if first == second else "different",
         "different",
@@ -102,7 +103,7 @@ def test_no_two_blocks_of_tokens_have_one_hash(phase4: ModuleType) -> None:
     for size in (*VOCABULARIES, *LARGE_VOCABULARIES):  # alike if the tokens are digits of a number to this base
         blocks += [tokens for tokens in ([size, 0], [0, size], [size, 1], [1, size]) if tokens not in blocks]
     check_all_different(
-        {f"hash_block(ROOT_HASH, {tokens})": phase4.hash_block(phase4.ROOT_HASH, tokens) for tokens in blocks},
+        {f"hash_block(ROOT_HASH, {tokens})": hash_of(phase4, phase4.ROOT_HASH, tokens) for tokens in blocks},
         rule="Blocks with different tokens have different hashes.",
         hint="can the tokens be read back from the bytes that you hash?",
     )
@@ -112,7 +113,7 @@ def test_every_token_of_a_block_of_16_counts(phase4: ModuleType) -> None:
     plain = list(range(500, 516))
     blocks = [plain] + [[*plain[:place], 9, *plain[place + 1 :]] for place in range(16)]
     check_all_different(
-        {f"hash_block(ROOT_HASH, {tokens})": phase4.hash_block(phase4.ROOT_HASH, tokens) for tokens in blocks},
+        {f"hash_block(ROOT_HASH, {tokens})": hash_of(phase4, phase4.ROOT_HASH, tokens) for tokens in blocks},
         rule="The hash of a block depends on every token in it, from the first to the last.",
         hint="how many of the 16 tokens go into your bytes?",
     )
@@ -123,12 +124,12 @@ def test_every_byte_of_the_parent_counts(phase4: ModuleType) -> None:
     parents = [bytes(range(32)), *(bytes([*range(place), 99, *range(place + 1, 32)]) for place in range(32))]
     for keys in ((), ("a", None)):
         check_all_different(
-            {f"parent_hash={parent.hex()}, {keys}": phase4.hash_block(parent, [5, 6], keys) for parent in parents},
+            {f"parent_hash={parent.hex()}, {keys}": hash_of(phase4, parent, [5, 6], keys) for parent in parents},
             rule="The hash of a block depends on its whole parent hash, with extra keys and without.",
             hint="K and V of a token depend on all tokens before it: how does the parent's hash come into yours?",
         )
     expect_equal(
-        phase4.hash_block(root, [5, 6]) == phase4.hash_block(phase4.hash_block(root, [5, 6]), [5, 6]),
+        hash_of(phase4, root, [5, 6]) == hash_of(phase4, hash_of(phase4, root, [5, 6]), [5, 6]),
         False,
         rule="Equal tokens behind another parent have another hash.",
         situation="block [5, 6] at the beginning, and behind another block [5, 6]",
@@ -159,14 +160,14 @@ def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
     for mark in ("", *SEPARATORS, *map("".join, product(MARKS, repeat=2)), *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     check_all_different(
-        {f"extra_keys={pair}": phase4.hash_block(phase4.ROOT_HASH, [1, 2], pair) for pair in dict.fromkeys(pairs)},
+        {f"extra_keys={pair}": hash_of(phase4, phase4.ROOT_HASH, [1, 2], pair) for pair in dict.fromkeys(pairs)},
         rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
         hint="can both keys be read back from the bytes that you hash, and None told from a text?",
     )
 
 
 def test_extra_keys_that_are_all_none_do_not_count(phase4: ModuleType) -> None:
-    hashes = {keys: phase4.hash_block(phase4.ROOT_HASH, [1, 2], keys).hex() for keys in ((), (None,), NO_KEYS)}
+    hashes = {keys: hash_of(phase4, phase4.ROOT_HASH, [1, 2], keys).hex() for keys in ((), (None,), NO_KEYS)}
     expect_equal(
         {f"extra_keys={keys}": digest for keys, digest in hashes.items()},
         {f"extra_keys={keys}": hashes[()] for keys in hashes},

@@ -70,7 +70,9 @@ def test_hash_stands_for_the_whole_prefix(phase4: ModuleType) -> None:
         },
         rule="A block's hash stands for all tokens up to the block's end, not for the block alone.",
         situation=f"A has the tokens {ABC}, block size 4",
-        hint="what is the parent of the second block?",
+        hint="what is the parent of each block?"
+        if len(whole) == 3
+        else f"A has {len(whole)} hashes after the update: how many blocks do its 12 known tokens fill?",
     )
 
 

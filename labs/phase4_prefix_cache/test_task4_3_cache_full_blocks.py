@@ -1,6 +1,7 @@
 """Graded tests of task 4.3."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from types import ModuleType
 
 import pytest
@@ -35,13 +36,13 @@ def test_the_blocks_between_the_two_numbers_enter_the_cache(
 
 def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
-    commit(cache, request_of("second", ABC[:8]), [7, 3], 1, 2)
+    commit(cache, request_of("second", ABC[:8]), [2, 3], 0, 2)
     cached = cache.cached_blocks()
     expect_equal(
-        {"cached": cached_ids(cache), "same hash": cached[5] == cached.get(3)},
-        {"cached": [3, 5, 7, 9], "same hash": True},
+        {"cached": cached_ids(cache), "same hash": cached.get(5) == cached.get(3)},
+        {"cached": [2, 3, 5, 7, 9], "same hash": True},
         rule="Two blocks may hold the same content; the cache has both.",
-        situation="A, B, C are in blocks 7, 5, 9; a second request hits A, computes B again and commits it as block 3",
+        situation="A, B, C are in blocks 7, 5, 9; a second request has computed A and B too, and commits them as 2, 3",
         hint="does the second block with a hash replace the first in your map, or join it?",
     )
 
@@ -75,14 +76,16 @@ def test_pin_touches_each_hit_block_once(phase4: ModuleType) -> None:
     pin(cache, request_of("third", [1, 2]), (), idle_pool)
     expect_equal(
         {
-            "touched": sorted(pool.touched),
+            "touched": sorted(pool.touched, key=str),
             "touched without a hit": idle_pool.touched,
             "cached": cached_ids(cache),
         },
         {"touched": [5, 7, 9], "touched without a hit": [], "cached": [5, 7, 9]},
         rule="pin calls `pool.touch` once for each hit block, and the blocks stay in the cache.",
         situation="a request with the hit [7, 5, 9] is admitted, then one without a hit",
-        hint="another request may hold the block already: what does one more holder change?",
+        hint="another request may hold the block already: what does one more holder change?"
+        if all(isinstance(block_id, Integral) for block_id in pool.touched)
+        else "`pool.touch` takes one block id: what did yours give it?",
     )
 
 
@@ -97,12 +100,20 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
     ]:
         pin(cache, request, hit_blocks, RecordingPool())
         rates.append(cache.hit_rate())
+    yours, expected = [float(rate) for rate in rates], [0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42]
+    hint = (
+        "do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or the second "
+        "one of a request?"
+    )
+    if min(yours) < 0:
+        hint = "a rate below 0: which of the numbers that you add up is not set when a request is admitted?"
+    elif all(abs(rate - right) < 0.01 for rate, right in zip(yours, expected, strict=True)):
+        hint = "your rates are nearly the expected ones: where does your code round, or cut to whole numbers?"
     expect_equal(
-        [round(float(rate), 6) for rate in rates],
-        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42)],
+        [round(rate, 6) for rate in yours],
+        [round(rate, 6) for rate in expected],
         rule="hit_rate is hit tokens over all tokens of the requests, counted at each admission; 0.0 before the first.",
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block",
-        hint="do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or the "
-        "second one of a request?",
+        hint=hint,
     )

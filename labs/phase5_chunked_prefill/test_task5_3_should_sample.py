@@ -75,5 +75,7 @@ def test_chunks_add_up_and_only_the_last_samples(
         rule="A long prompt is computed chunk by chunk, and only its last chunk gives a token.",
         situation=f"{num_prompt} prompt and {num_outputs} generated tokens, threshold={threshold or 'off'}, "
         f"budget={budget}; one pair (tokens, samples) per step",
-        hint="do the tokens differ or the samples? Only the last chunk computes the last known token.",
+        hint="your chunks have other lengths: do the tests of task 5.1 pass?"
+        if [num_new for num_new, _ in yours] != chunks
+        else "which of these chunks computes the last known token?",
     )

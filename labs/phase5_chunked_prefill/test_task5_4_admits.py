@@ -48,6 +48,15 @@ def check_guard(
         situation=account,
         hint="which of your operations changes a list in place (append, sort, pop, +=), and whose list is it?",
     )
+    kinds = {name: type(answer).__name__ for name, answer in yours.items()}
+    no_answers = {name: kind for name, kind in kinds.items() if yours[name] != expected and not kind.startswith("bool")}
+    expect_equal(
+        no_answers,
+        dict.fromkeys(no_answers, "bool"),
+        rule="admits returns True or False.",
+        situation=account,
+        hint="what is the value of the expression behind your `return`: a yes or no, or a number?",
+    )
     expect_equal(
         yours,
         dict.fromkeys(policies, expected),

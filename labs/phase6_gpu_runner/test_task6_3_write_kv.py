@@ -5,6 +5,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.batches import as_the_model_gives_it
 from course.labtest.phase6.devices import with_arguments_on_a_device
@@ -28,7 +29,13 @@ def test_write_fills_the_given_slots_in_place(
     situation = f"{dtype} caches of {list(shape)}, slot_mapping {slots}"
     slot_mapping = torch.tensor(slots)
     key, value = map(as_the_model_gives_it, new)
-    with_arguments_on_a_device(lambda: phase6.write_kv(key, value, *caches, slot_mapping), "write_kv", situation)
+    slot_taken_for_block = CrashHint(
+        IndexError,
+        "a slot counts the places of all blocks: which block is it in, and which place of that block (rule 2)?",
+        word=f"for dimension 0 with size {shape[0]}",
+    )
+    with learners_call([situation], [slot_taken_for_block]):
+        with_arguments_on_a_device(lambda: phase6.write_kv(key, value, *caches, slot_mapping), "write_kv", situation)
     wrong = [
         [slot for slot in range(16) if not torch.equal(yours.flatten(0, 1)[slot], right.flatten(0, 1)[slot])]
         for yours, right in zip(caches, expected, strict=True)

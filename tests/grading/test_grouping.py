@@ -5,6 +5,8 @@ import pytest
 from course.grading.alike import mistake_in
 from tests.grading.checkout import Checkout, solution
 
+UNUSABLE = "The test could not go on after this answer of yours (TypeError: int() argument).\n"
+
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -33,7 +35,7 @@ def test_tests_that_fail_alike_are_named_and_counted(output: str) -> None:
         ("The rule.\n\n  a=1\nHint: why?", "Another rule.\n\n  a=1\nHint: why?", False),
         (
             "A.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x\nHint: a",
-            "B.\n\nKeyError: 'A'\n  labs/phase1_scheduler_step/starter.py:7, in f: x\nHint: b",
+            "B.\n\nKeyError: 'B'\n  labs/phase1_scheduler_step/starter.py:7, in f: x\nHint: b",
             True,
         ),
         (
@@ -46,6 +48,12 @@ def test_tests_that_fail_alike_are_named_and_counted(output: str) -> None:
             "Your code was still running after 1 second.\n  labs/phase1_scheduler_step/starter.py:7, in f: x",
             True,
         ),
+        (
+            f"A.\n\n{UNUSABLE}  Cache.look(request=A) -> ([7], 4)",
+            f"B.\n\n{UNUSABLE}  Cache.look(request=B) -> ([], 0)",
+            True,
+        ),
+        (f"A.\n\n{UNUSABLE}  Cache.look(request=A) -> 4", f"A.\n\n{UNUSABLE}  Cache.evict(block_id=4) -> 4", False),
     ],
 )
 def test_alike_is_the_same_rule_and_question_or_the_same_line(one: str, other: str, alike: bool) -> None:

@@ -1,5 +1,6 @@
 """Requests, caches and checked calls that several tasks of phase 4 use."""
 
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
@@ -13,6 +14,8 @@ from mini_vllm.seams.interfaces import BlockPool, PrefixCache
 
 ABC = [11, 12, 13, 14, 21, 22, 23, 24, 31, 32, 33, 34]  # three full blocks of four: A, B and C
 
+BYTES_PER_TOKEN = "a token id may be far over 255 and over 65535: how many bytes does yours have for each?"
+
 CRASH_HINTS = (
     CrashHint(StopIteration, "which entry of your map is empty here, and what should have become of it?"),
     CrashHint(
@@ -20,7 +23,15 @@ CRASH_HINTS = (
         "has the request a hash for each full block at this moment? Which call makes them?",
         inside="cache_full_blocks",
     ),
+    CrashHint(
+        KeyError,
+        "a hash is missing in your map from hash to blocks: which line takes it out while a block with it is left?",
+        inside="evict",
+        word="\\x",  # the key is a hash; a block id is printed as a number
+    ),
     CrashHint(KeyError, "a block need not be in the cache: what if it was never cached?", inside="evict"),
+    CrashHint(ValueError, BYTES_PER_TOKEN, inside="hash_block", word="range(0, 256)"),
+    CrashHint((OverflowError, struct.error), BYTES_PER_TOKEN, inside="hash_block"),
     CrashHint(KeyError, "a hash need not be in the cache: where does a hit end?", inside="find_longest_cache_hit"),
 )
 
@@ -59,6 +70,13 @@ def _values(request: Request | None, lists: Mapping[str, Sequence[int]]) -> dict
     fields = {} if request is None else {f"request.{name}": value for name, value in fields_of(request).items()}
     fields.pop("request.block_hashes", None)
     return fields | {name: list(values) for name, values in lists.items()}
+
+
+def hash_of(phase4: ModuleType, parent: bytes, token_ids: Sequence[int], keys: Sequence[str | None] = ()) -> bytes:
+    """Hash a block."""
+    with learners_call([f"hash_block(parent_hash, {token_ids}, {keys})"], CRASH_HINTS):
+        digest: bytes = phase4.hash_block(parent, token_ids, keys)
+    return digest
 
 
 def hit(cache: PrefixCache, request: Request) -> list[int]:

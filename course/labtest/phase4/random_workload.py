@@ -11,6 +11,8 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.interfaces import PrefixCache
 
+TOUCHED = "`pool.touch` takes one block id: which ones does yours give it?"
+
 
 class RandomWorkload:
     """Requests with shared prefixes arrive, grow and are freed; every answer is compared with the naive one."""
@@ -48,7 +50,7 @@ class RandomWorkload:
         self.log.append(f"pin({request.request_id}, {hit_blocks})")
         pin(self.cache, request, hit_blocks, pool)
         self.naive.count_admission(request, hit_blocks)
-        self.expect(sorted(pool.touched), sorted(hit_blocks), "pin touches each hit block once.", "what is touched?")
+        self.expect(sorted(pool.touched), sorted(hit_blocks), "pin touches each hit block once.", TOUCHED)
         for block_id in hit_blocks:
             self.num_holders[block_id] += 1
         self.live.append(request)

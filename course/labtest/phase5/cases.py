@@ -71,6 +71,8 @@ def check_caps(
     rule, hint = RULE_OF_CAPS, HINT_OF_CAPS[status]
     if not isinstance(yours, Integral):
         rule, hint = "num_new_tokens returns a whole number.", "which operation of yours gives something else?"
+        if yours is None:
+            hint = "does every path through num_new_tokens return a number, the one that refuses too?"
         expect_equal(f"{yours!r}, a {type(yours).__name__}", expected, rule=rule, situation=situation, hint=hint)
     if yours != expected:
         question = Question(request, num_computed, budget, threshold, max_model_len, chunking)

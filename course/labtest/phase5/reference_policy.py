@@ -68,6 +68,12 @@ class FrozenKV:
         return len(self.free_queue)
 
     def block_ids(self, request_id: str) -> list[int]:
+        if not isinstance(request_id, str):
+            pytest.fail(
+                f"kv.block_ids takes the id of a request, a text, and got a {type(request_id).__name__}. The engine "
+                f"would answer with an empty list.\nHint: which attribute of a request is its id?",
+                pytrace=False,
+            )
         return self.tables.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:

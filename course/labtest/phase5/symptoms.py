@@ -3,7 +3,7 @@
 The answer of each mistake is computed only after a test has failed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from course.labtest.phase5.reference_policy import naive_num_new_tokens
@@ -13,6 +13,7 @@ from mini_vllm.seams.interfaces import KVCacheManager
 
 COUNT_FROM_THE_ARGUMENT = "A request needs the tokens that are not computed, counted from the argument."
 ALL_ITS_TOKENS = "A request needs all the tokens that it has, generated ones too."
+NO_MORE_THAN_IT_HAS = "A request gets at most the tokens it has that are not computed."
 ZERO_IS_NO_LIMIT = "A threshold of 0 is no limit."
 THRESHOLD_ALWAYS = "The threshold cuts what one request gets in a step, whatever else is set."
 LAST_POSITION = (
@@ -52,7 +53,7 @@ class Question:
         )
 
 
-def symptom_of_caps(question: Question, yours: object, others: Question) -> tuple[str, str]:
+def symptom_of_caps(question: Question, yours: int, others: Question) -> tuple[str, str]:
     """Return (rule, hint) of the first mistake that gives the number `yours`, else empty texts.
 
     `others` is the same call on the policy with other settings that the test made as well.
@@ -60,6 +61,12 @@ def symptom_of_caps(question: Question, yours: object, others: Question) -> tupl
     for wrong_answer, rule, hint in mistakes(question, others):
         if yours == wrong_answer != question.answer():
             return rule, hint
+    num_uncomputed = question.request.num_tokens - question.num_computed
+    if yours > num_uncomputed:
+        return (
+            NO_MORE_THAN_IT_HAS,
+            f"only {num_uncomputed} of its tokens are not computed: from which numbers is yours made?",
+        )
     return "", ""
 
 
@@ -138,18 +145,31 @@ def hint_of_guard(
     """
     size, num_free = kv.block_size, kv.num_free_blocks
     idle = len(set(hit_blocks) - kv.ref_counts().keys())
-    own = cdiv(request.num_tokens, size) - len(hit_blocks) + idle
+
+    def needed_if(rounded: Callable[[int], int]) -> int:
+        held = len(hit_blocks) - idle + sum(len(kv.block_ids(other.request_id)) for other in running)
+        return sum(rounded(one.num_tokens) for one in (request, *running)) - held + len(running)
+
+    needed = needed_if(lambda num_tokens: cdiv(num_tokens, size))
+    if not hit_blocks and not running:
+        return (
+            f"{request.num_tokens} tokens in blocks of {size}: needed {needed}, free {num_free}. Which of these is "
+            f"another number in your code, or how do you compare them?"
+        )
     missing = sum(cdiv(other.num_tokens, size) - len(kv.block_ids(other.request_id)) for other in running)
-    needed = own + missing + len(running)
-    suspects = {
-        f"{idle} of the hit blocks are free: are they still free when the request has them?": needed - idle,
-        "where do the next tokens of each running request go?": needed - len(running),
-        "which blocks do the running requests still need for the tokens they have?": needed - missing,
-        "how many of the hit blocks need no new block?": needed + len(hit_blocks) - idle,
-    }
-    fitting = [hint for hint, total in suspects.items() if (total <= num_free) == admitted != (needed <= num_free)]
+    rounding = f"how many blocks of {size} does each request fill, its last one perhaps in part?"
+    suspects = [
+        (f"{idle} of the hit blocks are free: are they still free when the request has them?", needed - idle),
+        ("where do the next tokens of each running request go?", needed - len(running)),
+        ("which blocks do the running requests still need for the tokens they have?", needed - missing),
+        ("how many of the hit blocks need no new block?", needed + len(hit_blocks) - idle),
+        (rounding, needed_if(lambda num_tokens: num_tokens // size)),
+        (rounding, needed_if(lambda num_tokens: num_tokens // size + 1)),
+        (rounding, needed_if(lambda num_tokens: round(num_tokens / size))),
+    ]
+    fitting = {hint for hint, total in suspects if (total <= num_free) == admitted != (needed <= num_free)}
     if len(fitting) == 1:
-        return fitting[0]
+        return fitting.pop()
     return (
         "which blocks will be in use when all requests hold their tokens of today, and each running one a block more?"
     )

@@ -32,6 +32,14 @@ ANOTHER_SCALE = "your numbers are those of the scale {used:g}; the argument is {
 QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
 
 
+def hint_of_scale(number: float, scale: float, head_dim: int) -> str:
+    """Return a hint for what a token got whose q.k is 2 with the key of V = 1 and 0 with the key of V = 0."""
+    for used in (1.0, head_dim**-0.5, scale * scale, scale * head_dim**-0.5):
+        if used != scale and math.isclose(number, 1 / (1 + math.exp(-2 * used)), abs_tol=1e-3):
+            return ANOTHER_SCALE.format(used=used, scale=scale) + " By which number do you multiply q.k?"
+    return ""
+
+
 def misplaced(yours: Tensor, expected: Tensor, token: int, head: int) -> str:
     """Return a hint if the vector is the one that another token or head should get."""
     is_same = torch.isclose(expected, yours[token, head].to(expected.dtype), rtol=1e-3, atol=1e-3).all(dim=-1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from course.labtest.phase6.attention_checks import expect_attention, expect_only_read
+from course.labtest.phase6.attention_checks import expect_attention, expect_only_read, expect_same_tensors
 from course.labtest.phase6.attention_symptoms import hint_of_step
 from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
 from mini_vllm.core.cdiv import cdiv
@@ -115,6 +115,7 @@ class AttentionSteps:
         flat = given = naive_flat_batch(batch, self.block_size)
         if all_parts is not None:
             given = all_parts.flat_batch(batch, self.block_size, StepBuffer(torch.device("cpu")))
+            expect_same_tensors(given, flat, text)
         for layer in range(NUM_LAYERS):
             self._layer(layer, chunks, flat, given, text, paged_attention, all_parts)
 

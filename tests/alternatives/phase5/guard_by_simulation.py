@@ -1,4 +1,4 @@
-"""The guard hands out free blocks one by one, until everybody is served or none is left."""
+"""The guard hands out free blocks one by one, until every request is served or none is left."""
 
 from collections.abc import Sequence
 

@@ -156,7 +156,7 @@ def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int
 
 
 def draw_of(seed: int, num_outputs: int) -> float:
-    """Return the draw of a request with this seed that has said so many tokens, rounded."""
+    """Return the draw of a request with this seed that has generated so many tokens, rounded."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
     return round(draw(ScheduledRequest(request, 0, 4 + num_outputs, [], needs_token=True)), 3)

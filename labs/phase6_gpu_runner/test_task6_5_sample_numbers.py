@@ -1,0 +1,126 @@
+"""Graded tests of task 6.5: dtypes, devices, rounding, large vocabularies and random rows."""
+
+import math
+import random
+from types import ModuleType
+
+import pytest
+import torch
+
+from course.labtest.expect import expect_equal
+from course.labtest.phase6.devices import with_arguments_on_a_device
+from course.labtest.phase6.reference_sampler import naive_sample, random_row
+from course.labtest.phase6.sampling_checks import Row, logs, sampled
+from course.labtest.phase6.threads import one_thread as one_thread
+from course.labtest.phase6.whole_numbers import whole_numbers
+from mini_vllm.sampling_params import SamplingParams
+
+
+def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(2000, generator=generator)
+    largest = 1 - 2**-53  # the largest number that random() returns
+    three_best = sorted(logits.topk(3).indices.tolist())
+    yours = sampled(
+        phase6,
+        [
+            (logits.tolist(), SamplingParams(temperature=1.0), largest),
+            (logits.tolist(), SamplingParams(temperature=1.0, top_k=3), largest),
+            (logits.tolist(), SamplingParams(temperature=1.0, top_p=1e-6), largest),
+        ],
+    )
+    expect_equal(
+        {
+            "top_k=3: one of the three likeliest": yours[1] in three_best,
+            "tiny top_p: the likeliest": yours[2],
+        },
+        {
+            "top_k=3: one of the three likeliest": True,
+            "tiny top_p: the likeliest": int(logits.argmax()),
+        },
+        rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
+        situation=f"2000 tokens, draw {largest}; yours chose {yours}",
+        hint="what does your walk return when no sum exceeds the draw?",
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_a_draw_beside_a_probability_is_told_apart(phase6: ModuleType, dtype: torch.dtype) -> None:
+    # float32 rounds these probabilities by more than 1e-10, so that it cannot be on the right side of both draws.
+    params = SamplingParams(temperature=1.0)
+    probabilities = {logit: 1 / (1 + math.exp(-logit)) for logit in (1.0, 2.0, 3.0)}
+    rows = [([logit, 0.0], params, p + off) for logit, p in probabilities.items() for off in (-1e-10, 1e-10)]
+    names = [f"logits {row[0]}, draw {row[2]:.12f}" for row in rows]
+    expect_equal(
+        dict(zip(names, sampled(phase6, rows, dtype), strict=True)),
+        dict(zip(names, [0, 1] * 3, strict=True)),
+        rule="Probabilities, their sums and the draws are float64 numbers, whatever the dtype of the logits.",
+        situation="two tokens; token 0 has the probability "
+        + ", ".join(f"{p:.12f} (logit {logit})" for logit, p in probabilities.items()),
+        hint="in which dtype do you take the softmax and the sums, and which dtype has the number beside them?",
+    )
+
+
+def test_probabilities_of_bfloat16_logits_add_up_in_float64(phase6: ModuleType) -> None:
+    # 4,000 equal logits: in bfloat16, with its 8 significant bits, a sum of probabilities stops growing early.
+    logits, draws = [1.0] * 4000, [0.1, 0.3, 0.5, 0.7, 0.9]
+    params = SamplingParams(temperature=1.0)
+    yours = sampled(phase6, [(logits, params, draw + 1e-5) for draw in draws], torch.bfloat16)
+    rng = random.Random(1)
+    logits = list(dict.fromkeys(torch.tensor([rng.gauss(0, 2) for _ in range(9000)]).bfloat16().tolist()))  # no ties
+    rng.shuffle(logits)
+    settings = [
+        SamplingParams(temperature=t, top_k=k, top_p=p) for t in (0.5, 1.3) for k in (0, 40) for p in (0.5, 1.0)
+    ]
+    expect_equal(
+        len(set(yours)),
+        len(draws),
+        rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
+        situation=f"4000 equal logits in bfloat16, draws {draws}; yours chose {yours}; counted: different tokens",
+        hint="in which dtype does your code add up probabilities?",
+    )
+    chosen = [(logits, params, draw) for params in settings for draw in (0.03, 0.34, 0.62, 0.91)]
+    expected = {index: naive_sample(*row) for index, row in enumerate(chosen)}
+    tokens = dict(enumerate(sampled(phase6, chosen, torch.bfloat16)))
+    clear = {index: token for index, token in expected.items() if token is not None}
+    expect_equal(
+        {f"t={chosen[i][1].temperature} top_k={chosen[i][1].top_k} draw={chosen[i][2]}": tokens[i] for i in clear},
+        {f"t={chosen[i][1].temperature} top_k={chosen[i][1].top_k} draw={chosen[i][2]}": clear[i] for i in clear},
+        rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
+        situation=f"{len(logits)} logits in bfloat16; chosen tokens",
+        hint="in which dtype does your code divide by the temperature, and in which does it add up?",
+    )
+
+
+def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType) -> None:
+    logits = torch.tensor([logs(0.3, 0.05, 0.5, 0.15)] * 3)
+    params = [SamplingParams(temperature=1.0, top_k=3, top_p=0.9), SamplingParams(), SamplingParams(temperature=0.7)]
+    situation = "three rows of four logits"
+    tokens = with_arguments_on_a_device(lambda: phase6.sample(logits, params, [0.5] * 3), "sample", situation)
+    assert len(whole_numbers(tokens, "sample")) == 3
+
+
+@pytest.mark.parametrize(("seed", "vocab_size"), [(0, 5), (1, 12), (2, 40), (3, 40), (4, 300), (5, 3000)])
+def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
+    rng = random.Random(seed)
+    rows, expected = list[Row](), list[int]()
+    while len(rows) < 60:
+        row = random_row(rng, vocab_size)
+        token = naive_sample(*row)
+        if token is not None:
+            rows.append(row)
+            expected.append(token)
+    yours = sampled(phase6, rows)
+    wrong = [index for index in range(60) if yours[index : index + 1] != expected[index : index + 1]]
+    if wrong:
+        logits, params, draw = rows[wrong[0]]
+        likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
+        expect_equal(
+            yours[wrong[0] : wrong[0] + 1],
+            [expected[wrong[0]]],
+            rule="Temperature, top_k, top_p, then the walk: in this order.",
+            situation=f"row {wrong[0]} of 60; temperature={params.temperature} top_k={params.top_k} "
+            f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
+            f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",
+            hint="work this row out by hand: what is kept, and where does the draw fall?",
+        )
