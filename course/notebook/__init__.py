@@ -6,11 +6,14 @@ from course.notebook.measurements import measure
 from course.notebook.notice import Notice, show
 from course.notebook.panels import bench, engine_panel
 from course.notebook.pictures import answers, compare, recorded_workload, same_answers, watch, watch_blocks
+from course.notebook.predictions import Predictions
+from course.notebook.run_facts import hit_in
 from course.notebook.step_text import as_text, each_as_text
 
 __all__ = [
     "Lab",
     "Notice",
+    "Predictions",
     "answers",
     "as_text",
     "bench",
@@ -18,6 +21,7 @@ __all__ = [
     "each_as_text",
     "engine_panel",
     "figures",
+    "hit_in",
     "measure",
     "recorded_workload",
     "same_answers",

@@ -1,4 +1,4 @@
-"""The player in a page without a kernel: an exported page, or a saved notebook that is trusted."""
+"""A widget in a page without a kernel: an exported page, or a saved notebook that is trusted."""
 
 import base64
 import gzip
@@ -9,8 +9,8 @@ from typing import Any
 from course.views.picture import read_asset
 
 PLAYER = read_asset("motion.js") + read_asset("player.js")
-# When the still comes into view, the player takes its place. In a notebook that is open it gives the widget, which
-# hides the still, two seconds to appear.
+# When the still comes into view, the widget takes its place. In a notebook that is open it gives the live widget,
+# which hides the still, two seconds to appear.
 START = (
     "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
     "watch.disconnect();setTimeout(async()=>{if(!still.offsetParent)return;"
@@ -24,11 +24,13 @@ START = (
 )
 
 
-def alone(state: Mapping[str, Any]) -> str:
-    """Return a script that puts the player in place of the still that it stands beside.
+def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "controls.css") -> str:
+    """Return a script that puts a widget in place of the still that it stands beside.
 
-    `state` has the player's traits. Film and player are compressed: a script of 20 to 60 kB.
+    `state` has the widget's traits, `front_end` is its JavaScript, by default the player's, and `css` names its files.
+    All of it is compressed: a film and the player are a script of 20 to 60 kB.
     """
-    packed = {"player": PLAYER + read_asset("alone.js"), "css": read_asset("controls.css"), "state": dict(state)}
+    style = "".join(map(read_asset, css.split()))
+    packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}
     data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
     return f"<script>{START % base64.b64encode(data).decode()}</script>"

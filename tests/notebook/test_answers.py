@@ -22,7 +22,12 @@ ONE_WAY = {  # what a learner writes in cells that ask for it
 EXPECTED = {
     "00_tour": {
         "questions =": ["capital of Norway is Oslo", "went home"],
-        "watch(run": ["step 63 of 114", "so D is preempted", "blocks of A: 1 2 9 12 15 5", "given back: D( \\d+){5}"],
+        "full_pool.reveal(watch(run": [
+            "step 63 of 114",
+            "so D is preempted",
+            "blocks of A: 1 2 9 12 15 5",
+            "given back: D( \\d+){5}",
+        ],
         "for answer in run": ["request 0: 86 tokens, 0 preemptions, 0 ", "request 3: 92 tokens, 1 preemptions"],
         "workload =": ["step 6 of 27", "so r3 is preempted"],
     },
@@ -56,8 +61,8 @@ EXPECTED = {
         "from collections": ["matrix products: 29, operations of all kinds: 1[89]\\d"],
     },
     "07_tuning": {
-        "chunking_dial()": ["token p99: 481 ms", "latency p99: 57.5 ms", "output tokens per second: 5,320"],
-        "calculator()": ["per token: 128 KiB", "2.00 MiB", "28,181", "8,192 tokens: 55", "batch: 295"],
+        "dial.reveal(chunking_dial": ["token p99: 481 ms", "latency p99: 57.5 ms", "output tokens per second: 5,320"],
+        "memory.reveal(calculator": ["per token: 128 KiB", "2.00 MiB", "28,181", "8,192 tokens: 55", "batch: 295"],
         "documents =": [
             "1,000 blocks  TTFT 21.232 .* at once   8 .* 1,431 k",
             "8,000 blocks  TTFT  0.163 .* at once  31 .* 1,425 k",
@@ -77,7 +82,7 @@ EXPECTED = {
             "PRIORITY(?s:.*)step 0 .* C:4p(?s:.*)step 4 .* A:4p(?s:.*)step 16 .* B:4p(?s:.*)step 17 .* B done",
             "shortest(?s:.*)step 0 .* B:4p(?s:.*)step 2 .* C:4p(?s:.*)step 6 .* A:4p(?s:.*)step 17 .* A done",
         ],
-        "bench(lab)": [
+        "three_hundred.reveal(bench": [
             "p50 first token: FCFS 8.14 s, .* shortest-first 214 ms",
             "p95 first token: FCFS 13.5 s, .* shortest-first 30.8 s",
             "urgent requests: .* PRIORITY 516 ms",

@@ -1,0 +1,154 @@
+"""What a question can ask of a run: in which step, how many tokens, which requests."""
+
+import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+from course.notebook.pictures import Recorded
+from course.views.picture import Picture
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+
+T = TypeVar("T")
+
+
+class RunFacts:
+    """The facts of a run, by the names under which its pictures show the requests.
+
+    Raises `LookupError` for what did not happen in the run.
+    """
+
+    def __init__(self, run: Recorded) -> None:
+        self.run, self.recording = run, run.recording
+        recording = self.recording
+        self.ids = {recording.info.label(request_id): request_id for request_id in recording.info.titles}
+        self.end = recording.state(len(recording.steps) - 1)
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.recording.steps)
+
+    @property
+    def last_step(self) -> int:
+        return self.num_steps - 1
+
+    @property
+    def largest_step(self) -> int:
+        """The most tokens of a step."""
+        return max(record["total"] for record in self.recording.steps)
+
+    @property
+    def num_computed(self) -> int:
+        """The tokens that were computed, those computed again among them."""
+        return self.end.num_computed_tokens
+
+    @property
+    def num_recomputed(self) -> int:
+        return self.end.num_recomputed_tokens
+
+    @property
+    def num_hit(self) -> int:
+        """The tokens that were found in the prefix cache."""
+        return self.end.num_hit_tokens
+
+    @property
+    def num_preemptions(self) -> int:
+        return self.end.num_preemptions
+
+    @property
+    def most_at_once(self) -> int:
+        """The most requests in a step."""
+        return max(len(record["scheduled"]) for record in self.recording.steps)
+
+    def tokens(self, step: int) -> int:
+        """Return the tokens that a step computes."""
+        return self.recording.steps[step]["total"]
+
+    def tokens_of(self, request: str, step: int) -> int:
+        """Return the tokens of a request that a step computes."""
+        return sum(share["n"] for share in self._shares(self.recording.steps[step]) if share["id"] == self.ids[request])
+
+    def hit_of(self, request: str) -> int:
+        """Return the tokens of a request that its last admission found in the cache."""
+        return [share.get("hit", 0) for _, share in self._admissions(request)][-1]
+
+    def scheduled(self, step: int) -> list[str]:
+        """Return the requests of a step, in the order of its plan."""
+        return self._names(share["id"] for share in self._shares(self.recording.steps[step]))
+
+    def preempted(self, step: int) -> list[str]:
+        """Return the victims of a step."""
+        return self._names(victim for victim, *_ in self.recording.steps[step]["preempted"])
+
+    def preempted_for(self, step: int) -> list[str]:
+        """Return the requests for which there were victims in a step."""
+        return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
+
+    def first_preemption(self) -> int:
+        """Return the first step with a preemption."""
+        return first(record["step"] for record in self.recording.steps if record["preempted"])
+
+    def admitted(self, request: str) -> int:
+        """Return the step in which a request is admitted."""
+        return first(step for step, _ in self._admissions(request))
+
+    def resumed(self, request: str) -> int:
+        """Return the step in which a request is admitted for the second time."""
+        return first(step for step, share in self._admissions(request) if share["kind"] == "resumed")
+
+    def first_token(self, request: str) -> int:
+        """Return the step in which a request samples its first token."""
+        return first(record["step"] for record in self.recording.steps if self.ids[request] in record["sampled"])
+
+    def finished(self, request: str) -> int:
+        """Return the step in which a request finishes."""
+        ends = (
+            (record["step"], request_id) for record in self.recording.steps for request_id, *_ in record["finished"]
+        )
+        return first(step for step, request_id in ends if request_id == self.ids[request])
+
+    def blocks_of(self, request: str, step: int) -> list[int]:
+        """Return the blocks that a request holds in a step in which it is scheduled."""
+        shares = self._shares(self.recording.steps[step])
+        return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
+
+    def held_together(self, step: int) -> int:
+        """Return how many blocks the requests of a step hold, a shared one counted once."""
+        return len({block for share in self._shares(self.recording.steps[step]) for block in share["blocks"]})
+
+    def left_of(self, owner: str, taker: str) -> int:
+        """Return how many blocks of a request's first step another one does not take in its own first step."""
+        before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
+        return len(set(before) - set(after))
+
+    def holds(self, request: str, num_blocks: int) -> int:
+        """Return the first step in which a request holds that many blocks."""
+        owner = self.ids[request]
+        shares = ((record["step"], share) for record in self.recording.steps for share in self._shares(record))
+        return first(step for step, share in shares if share["id"] == owner and len(share["blocks"]) >= num_blocks)
+
+    def _admissions(self, request: str) -> list[tuple[int, ScheduledRecord]]:
+        return [
+            (record["step"], share)
+            for record in self.recording.steps
+            for share in self._shares(record)
+            if share["id"] == self.ids[request] and share["kind"] != "running"
+        ]
+
+    @staticmethod
+    def _shares(record: StepRecord) -> list[ScheduledRecord]:
+        return record["scheduled"]
+
+    def _names(self, request_ids: Iterable[str]) -> list[str]:
+        return [self.recording.info.label(request_id) for request_id in request_ids]
+
+
+def first(found: Iterable[T]) -> T:
+    """Return the first one. Raises `LookupError` if there is none."""
+    for one in found:
+        return one
+    raise LookupError("it did not happen in this run")
+
+
+def hit_in(chain: Picture, prompt: str) -> int:
+    """Return the tokens of a prompt that a picture of hash chains shows as hits."""
+    return int(first(re.findall(rf"^ *{prompt} finds: hit (\d+)", chain.text_alternative, re.MULTILINE)))

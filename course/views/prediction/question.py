@@ -1,0 +1,62 @@
+"""A question with one right answer, and the check of what is said to it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Answer = float | str | list[str]
+Kind = Literal["number", "choice", "several"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question whose answer is a number, one of the `options`, or several of them.
+
+    `unit` follows a number. `subject` is the heading under which a score counts it. A number is right within
+    `factor` of the true one: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
+    fewer than two options or a factor below 1.
+    """
+
+    text: str
+    subject: str
+    kind: Kind = "number"
+    options: Sequence[str] = ()
+    unit: str = ""
+    factor: float = 1
+
+    def __post_init__(self) -> None:
+        if self.kind != "number" and len(self.options) < 2:
+            raise ValueError(f"{self.text!r} has {len(self.options)} options, but a choice needs at least 2")
+        if self.factor < 1:
+            raise ValueError(f"factor is {self.factor}, but it must be at least 1")
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"options": list(self.options)}
+
+
+def is_answer(question: Question, value: object) -> bool:
+    """Return whether the value can be an answer to the question."""
+    if question.kind == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if question.kind == "choice":
+        return value in question.options
+    return isinstance(value, list) and bool(value) and all(each in question.options for each in value)
+
+
+def checked_answer(question: Question, value: object) -> Answer:
+    """Return the value if it can be an answer to the question. Raises `ValueError` with what can be one."""
+    if is_answer(question, value):
+        return value  # type: ignore[return-value]
+    wanted = "a number" if question.kind == "number" else f"one of {', '.join(question.options)}"
+    wanted = wanted.replace("one of", "a list with some of") if question.kind == "several" else wanted
+    raise ValueError(f"the answer to {question.text!r} is {value!r}, but it must be {wanted}")
+
+
+def in_words(question: Question, answer: Answer) -> str:
+    """Return an answer as it is shown."""
+    if isinstance(answer, list):
+        return ", ".join(answer)
+    if isinstance(answer, str):
+        return answer
+    number = f"{answer:,.3g}" if answer != int(answer) else f"{int(answer):,}"
+    return f"{number} {question.unit}".strip()

@@ -1,0 +1,136 @@
+"""Predictions in a real JupyterLab: locked before the run is seen, kept for the next run of all cells, and exported."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbconvert import HTMLExporter
+
+from tests.jupyter.conftest import Opener
+from tools.jupyter.screen import Screen
+
+RUN = """
+from course.notebook import Lab, Predictions, watch
+from course.workloads.small_workload import make_workload
+
+guess = Predictions("{name}")
+ran = Lab(phase=3, lineup="solution").play(make_workload(1, 4))
+"""
+ASK = """
+steps = guess.ask(
+    "steps",
+    guess.number("How many steps does it take?", lambda run: run.num_steps, "steps"),
+    guess.claim("It takes more than two.", lambda run: run.num_steps > 2),
+)
+steps
+"""
+REVEAL = """
+print("a line that tells the end")
+steps.reveal(watch(ran), ran)
+"""
+PICTURE = ".mvw-picture svg"
+IMAGE = 'img[src^="data:image/svg+xml"]'
+
+
+def cells(name: str) -> tuple[str, ...]:
+    return RUN.format(name=name), ASK, REVEAL, "guess.score()"
+
+
+def seen(page: Any) -> str:
+    """Return the text of the outputs as a reader sees it, on one line."""
+    return " ".join(" ".join(page.locator(".jp-OutputArea").all_inner_texts()).split())
+
+
+def answer(page: Any, number: str) -> None:
+    """Enter a number and "true" and lock them, by keyboard alone."""
+    page.get_by_role("spinbutton", name="How many steps does it take?").focus()
+    page.keyboard.type(number)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+
+
+def assert_closed(page: Any) -> None:
+    page.get_by_role("button", name="Lock my answers").wait_for()
+    assert "The run is folded." in seen(page)
+    assert "tells the end" not in seen(page)
+    assert "it was" not in seen(page)
+    assert "right" not in seen(page).replace("0 of 2 predictions right", "")
+    assert not page.locator(PICTURE).is_visible() if page.locator(PICTURE).count() else True
+
+
+def num_steps(page: Any) -> str:
+    """Return how many steps the player of the run has."""
+    return str(1 + int(page.locator(".mvw-bar input").first.get_attribute("max")))
+
+
+@pytest.fixture
+def screen(opened: Opener) -> Screen:
+    return opened(*cells("first")).run_all()
+
+
+def test_the_run_is_seen_once_the_answers_are_locked_and_they_are_kept(
+    screen: Screen, opened: Opener, course: Path, tmp_path: Path
+) -> None:
+    page = screen.page
+    assert_closed(page)
+    answer(page, "3")
+    page.locator(PICTURE).wait_for()
+    truth = num_steps(page)
+    assert f"you said 3, it was {truth} steps" in seen(page)
+    assert "you said true: right" in seen(page)
+    assert "1 of 2 predictions right" in seen(page)
+    assert "tells the end" in seen(page)
+    assert page.evaluate("document.activeElement.className") == "mvq-note", "the focus is not lost"
+    page.screenshot(path=tmp_path / "locked.png")
+    kept = json.loads((course / "notebooks" / "first.predictions.json").read_text(encoding="utf-8"))
+    assert list(kept["steps"].values()) == [3, "true"]
+    again = opened(*cells("first")).run_all().page
+    again.locator(PICTURE).wait_for()
+    assert f"you said 3, it was {truth} steps" in seen(again)
+    again.get_by_role("button", name="Forget my answers").click()
+    assert_closed(again)
+
+
+def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
+    page = opened(*cells("second")).run_all().page
+    assert_closed(page)
+    page.get_by_role("button", name="Show the run without an answer").click()
+    assert f"it was {num_steps(page)} steps" in seen(page)
+    assert "0 of 2 predictions right, 2 not answered" in seen(page)
+
+
+@pytest.fixture
+def offline(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
+def test_an_exported_page_asks_and_answers_offline(
+    opened: Opener, course: Path, browser: Any, offline: Any, tmp_path: Path
+) -> None:
+    screen = opened(*cells("third")).run_all()
+    screen.page.get_by_role("button", name="Lock my answers").wait_for()
+    truth = num_steps(screen.page)
+    screen.command("docmanager:save")
+    make_exporter: Callable[[], HTMLExporter] = HTMLExporter
+    page, _ = make_exporter().from_filename(str(course / screen.path))
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    offline.goto((tmp_path / "page.html").as_uri())
+    assert_closed(offline)
+    answer(offline, "3")
+    offline.locator(PICTURE).wait_for()
+    assert f"you said 3, it was {truth} steps" in seen(offline)
+    assert "1 of 2 predictions right" in seen(offline)
+    offline.screenshot(path=tmp_path / "page.png")
+    context = browser.new_context(offline=True, java_script_enabled=False)
+    without_scripts = context.new_page()
+    without_scripts.goto((tmp_path / "page.html").as_uri())
+    assert not without_scripts.locator(IMAGE).is_visible()
+    without_scripts.get_by_text("Open when you have answered").click()
+    assert without_scripts.locator(IMAGE).is_visible()
+    assert f"How many steps does it take? {truth} steps" in seen(without_scripts)
+    context.close()

@@ -1,0 +1,146 @@
+"""Questions, what is kept of their answers, and what a page holds before they are given."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course.notebook import Lab, Notice, Predictions, watch
+from course.notebook.jobs import WorkloadRun
+from course.notebook.predictions import Prediction, Revealed
+from course.notebook.run_facts import RunFacts
+from course.views.prediction import Question, checked_answer
+from course.views.prediction.question import in_words
+from course.views.prediction.widgets import Reveal
+from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig
+
+REQUESTS = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4) for name in "ABC"]
+CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
+
+
+@pytest.fixture(scope="module")
+def run() -> WorkloadRun:
+    played = Lab(1, "solution").play(REQUESTS, CONFIG)
+    assert isinstance(played, WorkloadRun)
+    return played
+
+
+@pytest.fixture
+def guess(tmp_path: Path) -> Predictions:
+    return Predictions("notebook", tmp_path)
+
+
+@pytest.fixture
+def asked(guess: Predictions) -> Prediction:
+    return guess.ask(
+        "steps",
+        guess.step("When does C get its first token?", lambda run: run.first_token("C")),
+        guess.several("Which run in step 1?", "ABC", lambda run: run.scheduled(1)),
+        guess.claim("C waits in step 1.", lambda run: "C" not in run.scheduled(1)),
+    )
+
+
+def truths_of(revealed: Any) -> Any:
+    assert isinstance(revealed, Revealed)
+    return revealed.truths
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "problem"),
+    [
+        (Question("How many?", "s"), "three", "it must be a number"),
+        (Question("How many?", "s"), True, "it must be a number"),
+        (Question("Which?", "s", "choice", ("A", "B")), "C", "is 'C', but it must be one of A, B"),
+        (Question("Which?", "s", "several", ("A", "B")), [], "a list with some of A, B"),
+        (Question("Which?", "s", "several", ("A", "B")), ["C"], "a list with some of A, B"),
+    ],
+)
+def test_what_cannot_be_an_answer_is_refused(question: Question, value: object, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        checked_answer(question, value)
+
+
+def test_a_question_without_a_choice_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 1 options, but a choice needs at least 2"):
+        Question("Which?", "s", "choice", ("A",))
+
+
+def test_answers_in_words() -> None:
+    number = Question("How many?", "s", unit="tokens")
+    assert [in_words(number, value) for value in (12_000, 12.0, 1.2345)] == [
+        "12,000 tokens",
+        "12 tokens",
+        "1.23 tokens",
+    ]
+    assert in_words(Question("Which?", "s", "several", ("A", "B")), ["A", "B"]) == "A, B"
+
+
+def test_the_true_answers_are_found_in_the_run(asked: Prediction, run: WorkloadRun, guess: Predictions) -> None:
+    assert truths_of(asked.reveal(watch(run), run)) == [2, ["A", "B"], "true"]
+    other = Lab(1, "solution").play(REQUESTS[:2], CONFIG)
+    assert truths_of(asked.reveal(watch(other), other)) == [None, ["A", "B"], "true"], "there is no C in it"
+    assert truths_of(asked.also(watch(run))) == ()
+
+
+def test_a_notice_is_passed_on(asked: Prediction, run: WorkloadRun) -> None:
+    notice = Notice("missing", "phase 1")
+    assert asked.reveal(notice, run) is notice
+    assert asked.reveal("text", notice) is notice
+    assert asked.also(notice) is notice
+
+
+def test_locked_answers_are_kept_beside_the_notebook(asked: Prediction, guess: Predictions, tmp_path: Path) -> None:
+    widget = asked.ask()
+    assert widget.answers == []
+    assert list(tmp_path.iterdir()) == [], "nothing is written before an answer"
+    widget.answers = [3, ["A"], "true"]
+    kept = json.loads((tmp_path / "notebook.predictions.json").read_text(encoding="utf-8"))
+    assert list(kept["steps"].values()) == [3, ["A"], "true"]
+    again = Predictions("notebook", tmp_path).ask("steps", *asked.asked)
+    assert again.ask().answers == [3, ["A"], "true"]
+    assert Predictions("another", tmp_path).ask("steps", *asked.asked).answers == []
+    widget.answers = []
+    assert again.answers == []
+
+
+def test_a_question_that_has_changed_is_open_again(asked: Prediction, guess: Predictions) -> None:
+    asked.ask().answers = [3, ["A"], "true"]
+    changed = guess.ask("steps", *asked.asked[:2], guess.claim("A waits in step 1.", lambda run: False))
+    assert changed.answers == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"steps": 3}', '{"steps": {"C waits in step 1.": "maybe"}}'])
+def test_a_file_that_says_nothing_is_no_answer(asked: Prediction, tmp_path: Path, content: str) -> None:
+    (tmp_path / "notebook.predictions.json").write_text(content, encoding="utf-8")
+    assert asked.answers == []
+
+
+def test_no_page_shows_an_answer_that_is_not_behind_a_fold(asked: Prediction, run: WorkloadRun) -> None:
+    truths = truths_of(asked.reveal(watch(run), run))
+    widget = Reveal(asked.group, asked.questions, asked.answers, truths)
+    page = re.sub(r"<(style|script).*?</\1>", "", widget.page(), flags=re.DOTALL)
+    assert "<b>A, B</b>" in page, "where no script runs, it can be opened"
+    unfolded = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    assert re.sub(r"<[^>]*>", "", unfolded).strip() == ""
+    state = re.search(r"'([A-Za-z0-9+/=]{99,})'\)", widget.page())
+    assert state is not None
+    packed = json.loads(gzip.decompress(base64.b64decode(state[1])))
+    assert packed["state"]["truths"] == truths, "the script knows it"
+
+
+def test_the_facts_of_a_run(run: WorkloadRun) -> None:
+    facts = RunFacts(run)
+    assert [facts.tokens(step) for step in range(3)] == [8, 9, 10]
+    assert (facts.num_steps, facts.last_step, facts.largest_step, facts.most_at_once) == (6, 5, 10, 3)
+    assert (facts.tokens_of("A", 0), facts.tokens_of("B", 0)) == (8, 0)
+    assert (facts.admitted("C"), facts.first_token("C"), facts.finished("A")) == (2, 2, 3)
+    assert len(facts.blocks_of("A", 0)) == 11
+    with pytest.raises(LookupError, match="did not happen"):
+        facts.first_preemption()
+    with pytest.raises(LookupError):
+        facts.resumed("A")
