@@ -1,7 +1,7 @@
 """The runs of a notebook, as functions that a new process can call."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.traces.recording import Recording
 from course.views.hash_chain import hash_chain, hits_of
@@ -48,7 +48,8 @@ def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup
             run.step()
     except StalledError as error:
         stalled = str(error)
-    recording = Recording.of(run.engine)
+    recording = replace(Recording.of(run.engine), stalled=bool(stalled))
+    recording = recording.with_priorities({request.request_id: request.priority for request in arrivals})
     return WorkloadRun(recording, output_tokens(recording), stalled)
 
 

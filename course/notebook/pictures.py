@@ -30,9 +30,9 @@ def recorded_workload() -> WorkloadRun:
     return WorkloadRun(recording, output_tokens(recording))
 
 
-def watch(run: Recorded | Notice, step: int = 0) -> "Player | Notice":
-    """Return the time machine over a run, at one of its steps."""
-    picture: Player | Notice = show(lambda run: player(time_machine(run.recording), step), run)
+def watch(run: Recorded | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
+    """Return the time machine over a run, at one of its steps; on the scale `time` a step is as wide as its tokens."""
+    picture: Player | Notice = show(lambda run: player(time_machine(run.recording), step, scale=scale), run)
     return picture
 
 
@@ -43,11 +43,17 @@ def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Seq
 
 
 def compare(
-    first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice, names: tuple[str, str], step: int = 0
+    first: WorkloadRun | ChatRun | Notice,
+    second: WorkloadRun | ChatRun | Notice,
+    names: tuple[str, str],
+    step: int = 0,
+    scale: str = "steps",
 ) -> "Player | Notice":
-    """Return two runs of one workload, one below the other, with the first difference marked."""
+    """Return two runs of one workload, one below the other, with the first difference marked; `scale` as in `watch`."""
     picture: Player | Notice = show(
-        lambda one, other: player(compare_recordings(one.recording, other.recording, names), step), first, second
+        lambda one, other: player(compare_recordings(one.recording, other.recording, names), step, scale=scale),
+        first,
+        second,
     )
     return picture
 

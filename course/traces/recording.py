@@ -1,9 +1,9 @@
 """A trace with all that is needed to draw it, from an engine, from a file, or from bare step records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from course.parity.scenario import Scenario
 from course.traces.run_state import RunInfo, RunState, fold
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """All steps of a run from the first one, and its constants.
+    """All steps of a run from the first one, and its constants. `stalled`: no later step could schedule anything.
 
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
 
     info: RunInfo
     steps: Sequence[StepRecord]
+    stalled: bool = False
 
     def __post_init__(self) -> None:
         require_whole(self.steps)
@@ -51,6 +52,24 @@ class Recording:
             token_budget=scheduler.max_num_batched_tokens,
         )
         return cls(info, steps)
+
+    def with_priorities(self, priorities: Mapping[str, int]) -> Self:
+        """Return the recording with the requests' priorities, if they differ."""
+        differ = len(set(priorities.values())) > 1
+        return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
+
+    def with_stuck_step(self) -> Self:
+        """Return a recording that stalled with one more step, in which nothing is scheduled; others as they are."""
+        if not self.stalled or not self.steps:
+            return self
+        last = self.steps[-1]
+        step = last["step"] + 1
+        empty: dict[str, Any] = {key: [] for key in ("added", "aborted", "scheduled", "preempted", "evicted")}
+        ended: dict[str, Any] = {"finished_sent": [], "aborted_before_update": [], "output": [], "finished": []}
+        free = {"free_after_schedule": last["free_after_update"], "free_after_update": last["free_after_update"]}
+        none: dict[str, Any] = {"total": 0, "sampled": {}, "drafts_given": {}, "update_of": step}
+        stuck = {**last, "step": step, **empty, **ended, **free, **none, "detail": {**last["detail"], "stuck": True}}
+        return replace(self, steps=[*self.steps, cast(StepRecord, stuck)], stalled=False)
 
     @classmethod
     def read(cls, path: Path | str, name: str | None = None) -> Self:

@@ -14,7 +14,7 @@ class RunInfo:
     """The constants of a run.
 
     `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
-    the blocks that requests can hold, without the null block.
+    the blocks that requests can hold, without the null block. `priorities` are empty if the run has only one.
     """
 
     titles: dict[str, str]
@@ -23,6 +23,12 @@ class RunInfo:
     block_size: int
     token_budget: int
     prefix_caching: bool = True
+    priorities: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What memory is counted in: blocks, or slots where a block is one slot."""
+        return "block" if self.block_size > 1 else "slot"
 
     def index(self, request_id: str) -> int:
         """Return the number of a request, which determines its colour and label."""
@@ -136,6 +142,15 @@ class RunState:
         """Return the block tables at the end of the step, without finished requests."""
         running = {request_id for request_id, *_ in self.record["running_after"]} if self.record else set()
         return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
+
+    def num_used_slots(self) -> dict[int, int]:
+        """Return how many slots of each held block have K and V once the step is computed."""
+        used: dict[int, int] = {}
+        for request_id, table in self.tables.items():
+            for place, block_id in enumerate(table):
+                reach = self.computed.get(request_id, 0) - place * self.info.block_size
+                used[block_id] = max(used.get(block_id, 0), min(self.info.block_size, max(0, reach)))
+        return used
 
     def ref_counts(self) -> dict[int, int]:
         """Return the number of holders of each held block while the step was computed."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from course.traces.run_state import RunState
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 MOST_SENTENCES = 3
@@ -12,8 +13,30 @@ def describe_step(state: RunState) -> str:
     """Return the most interesting events of the current step, rare ones first, in at most three sentences."""
     if (record := state.record) is None:
         return "No step yet."
+    if is_stuck(record):
+        return stuck(state, record)
     events = [*preempted(state, record), *admitted(state, record), *chunks(state, record), *finished(state, record)]
     return " ".join((events or ordinary(state, record))[:MOST_SENTENCES])
+
+
+def is_stuck(record: StepRecord) -> bool:
+    """Return whether nothing can be scheduled in this step and in no later one."""
+    return bool(record.get("detail", {}).get("stuck"))
+
+
+def stuck(state: RunState, record: StepRecord) -> str:
+    """Return why no request can be scheduled any more."""
+    unit, free = state.info.unit, record["free_after_schedule"]
+    needs = [f"{state.info.label(i)} needs {num_missing(state, i)} more" for i, *_ in record["running_after"]]
+    waiting = f" {labels(state, record['waiting_after'])} cannot be admitted." if record["waiting_after"] else ""
+    named = f"{free} of {state.info.num_blocks} {unit}s are free"
+    return f"Stuck: nothing can move. {named}, and {', '.join(needs)} to go on.{waiting}"
+
+
+def num_missing(state: RunState, request_id: str) -> int:
+    """Return how many blocks a running request lacks for its next token."""
+    num_needed = cdiv(state.computed.get(request_id, 0) + 1, state.info.block_size)
+    return max(0, num_needed - len(state.tables.get(request_id, [])))
 
 
 def labels(state: RunState, request_ids: Iterable[str]) -> str:

@@ -14,12 +14,14 @@ class Film:
     `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
     such as `("preemption",)`, at which play can stop; without it there are none. Raises `ValueError` if the pictures
-    differ in shape, or if there are events for another number of pictures.
+    differ in shape, or if there are events for another number of pictures. `has_time`: the pictures can be shown on
+    the scale `time` too.
     """
 
     pictures: Sequence[Picture]
     follow: Sequence[tuple[str, str]] = ()
     events: Sequence[Sequence[str]] = ()
+    has_time: bool = False
 
     def __post_init__(self) -> None:
         if not self.pictures:
@@ -70,6 +72,7 @@ class Film:
             "fragments": list(numbers),
             "frames": frames,
             "follow": [list(item) for item in self.follow],
+            "has_time": self.has_time,
         }
 
 

@@ -44,9 +44,12 @@ def page(
     return Picture(title, whole.height, tuple(whole.layers), sentence, text_alternative)
 
 
-def heading(name: str, title: str, y: float, caption: str = "") -> Layer:
-    """Return the title of a part, in the margin on the left, and a small caption below it."""
-    small = [svg.text(12, y + 14, caption, class_="mv-small mv-faint")] if caption else []
+def heading(name: str, title: str, y: float, *captions: str) -> Layer:
+    """Return the title of a part, in the margin on the left, and small captions below it."""
+    small = [
+        svg.text(12, y + 14 * line, caption, class_="mv-small mv-faint")
+        for line, caption in enumerate(filter(None, captions), start=1)
+    ]
     return Layer(f"{name}-heading", svg.joined([svg.text(12, y, title, class_="mv-strong"), *small]))
 
 

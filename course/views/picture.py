@@ -53,7 +53,8 @@ class Layer:
 class Picture:
     """What a view returns: at most 1,100 px wide; `text_alternative` has every fact of it as plain text.
 
-    `title` names the picture, `sentence` is its most interesting fact.
+    `title` names the picture, `sentence` is its most interesting fact. On the scale `time` the parts with the class
+    `mv-in-time` are shown in place of those with `mv-in-steps`.
     """
 
     title: str
@@ -62,6 +63,7 @@ class Picture:
     sentence: str
     text_alternative: str
     width: float = WIDTH
+    scale: str = "steps"
 
     def __post_init__(self) -> None:
         if self.width > MAX_WIDTH:
@@ -83,7 +85,7 @@ class Picture:
             viewBox=f"0 0 {number(self.width)} {number(self.height)}",
             width=self.width,
             height=self.height,
-            class_="mv",
+            class_="mv mv-time" if self.scale == "time" else "mv",
             role="img",
             aria_label=f"{self.title}. {self.sentence}",
         )

@@ -105,6 +105,8 @@ function render({ model, el: root }) {
   const stops = make("input", { type: "checkbox" });
   const stopping = make("label", { className: "mvw-stops" }, stops, "stop at events");
   const speed = speedMenu(model.get("speed"), (value) => save("speed", value));
+  const scales = button("", "a step as wide as its tokens",
+    () => save("scale", model.get("scale") === "time" ? "steps" : "time"));
   const options = make("div", { className: "mvw-options" }, speed);
   const place = make("output", { className: "mvw-step" });
   const bar = make("div", { className: "mvw-bar" },
@@ -136,7 +138,9 @@ function render({ model, el: root }) {
     menu = followMenu(film.follow, (key) => save("follow", key));
     const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
     stopping.title = `pause where there is one: ${events.join(", ")}`;
-    options.replaceChildren(speed, ...(events.length ? [stopping] : []), ...(film.follow.length ? [menu] : []));
+    options.replaceChildren(...(film.has_time ? [scales] : []), speed, ...(events.length ? [stopping] : []),
+      ...(film.follow.length ? [menu] : []));
+    showScale();
     for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
       part.dataset.lmSuppressShortcuts = "true";
     show();
@@ -165,6 +169,13 @@ function render({ model, el: root }) {
     if (!timer) spoken.textContent = stoppedBy ? `Stopped: ${stoppedBy}. ${frame.sentence}` : frame.sentence;
     text.textContent = film.fragments[frame.text_alternative];
     showFollowed();
+  }
+  function showScale() {
+    const inTime = film.has_time && model.get("scale") === "time";
+    svg.classList.toggle("mv-time", inTime);
+    scales.textContent = inTime ? "in time" : "in steps";
+    scales.title = inTime ? "make all steps equally wide" : "make a step as wide as its tokens";
+    scales.setAttribute("aria-pressed", inTime);
   }
   function showFollowed() {
     const key = model.get("follow");
@@ -197,6 +208,7 @@ function render({ model, el: root }) {
   changeSpeed();
   const listeners = {
     "change:film": load, "change:step": show, "change:follow": showFollowed, "change:speed": changeSpeed,
+    "change:scale": showScale,
   };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
   return () => {

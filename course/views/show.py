@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 
-def player(film: Film, step: int = 0, speed: float = 1) -> "Player":
-    """Return the film as a widget, of which Python can set and watch `step`, `follow` and `speed` (1: to be read)."""
+def player(film: Film, step: int = 0, speed: float = 1, scale: str = "steps") -> "Player":
+    """Return the film as a widget, of which Python can set and watch `step`, `follow`, `speed` and `scale`.
+
+    At speed 1 it can be read. On the scale `time` a step is as wide as its tokens.
+    """
     from course.views.widgets import Player
 
-    return Player(film, step, speed)
+    return Player(film, step, speed, scale=scale)
 
 
 def panel(

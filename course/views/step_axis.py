@@ -1,47 +1,105 @@
-"""The steps of a run from left to right: their numbers, the cursor, and columns that a click goes to."""
+"""The steps of a run from left to right, equally wide or as wide as their tokens: numbers, cursor, columns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
 
 from course.views import svg
 from course.views.parts import SPAN
 from course.views.svg import Markup
+from course.views.typeset import text_width
 
-MOST_STEP_WIDTH = 22
-AXIS = 16
-LEAST_APART = 28
+MOST_STEP_WIDTH = 44
+LEAST_STEP_WIDTH = 1.5
+AXIS = 18
+NUMBER = 12
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
 
 @dataclass(frozen=True)
-class StepAxis:
-    """The places of `num_steps` steps."""
+class TimeScale:
+    """How wide a step of some tokens is, in px: in proportion to them, but never less than `least`."""
 
-    num_steps: int
+    per_token: float
+    least: float
+
+    @classmethod
+    def fitting(cls, runs: Sequence[Sequence[int]], room: float = SPAN) -> Self:
+        """Return the largest scale on which each run fits; a run is the numbers of tokens of its steps."""
+        least = min(LEAST_STEP_WIDTH, room / max(1, *map(len, runs)))
+        return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
+
+    @staticmethod
+    def _per_token(ascending: Sequence[int], least: float, room: float) -> float:
+        scale = room / max(1, sum(ascending))
+        for place, tokens in enumerate(ascending):
+            if tokens * scale >= least:
+                break
+            scale = max(0.0, room - (place + 1) * least) / max(1, sum(ascending[place + 1 :]))
+        return scale
+
+    def width(self, num_tokens: int) -> float:
+        """Return the width of a step."""
+        return max(self.least, num_tokens * self.per_token)
+
+
+@dataclass(frozen=True)
+class StepAxis:
+    """The places of the steps: step `k` lies between `edges[k]` and `edges[k + 1]`, in px."""
+
+    edges: Sequence[float]
+    is_even: bool = False
+
+    @classmethod
+    def even(cls, num_steps: int, room: float = SPAN) -> Self:
+        """Return equally wide steps."""
+        width = min(MOST_STEP_WIDTH, room / max(1, num_steps))
+        return cls([width * step for step in range(num_steps + 1)], is_even=True)
+
+    @classmethod
+    def in_time(cls, num_tokens: Sequence[int], scale: TimeScale, num_steps: int) -> Self:
+        """Return steps as wide as their tokens, and steps without width up to `num_steps`."""
+        widths = list(map(scale.width, num_tokens))
+        return cls([*accumulate(widths, initial=0.0), *[sum(widths)] * (num_steps - len(num_tokens))])
 
     @property
-    def width(self) -> float:
-        """The width of a step, in px."""
-        return min(MOST_STEP_WIDTH, SPAN / max(1, self.num_steps))
+    def num_steps(self) -> int:
+        return len(self.edges) - 1
 
-    def x(self, step: float) -> float:
-        """Return the left edge of a step."""
-        return step * self.width
+    def x(self, step: int) -> float:
+        """Return the left edge of a step, or the right edge of the step before it."""
+        return self.edges[step]
+
+    def width(self, step: int) -> float:
+        """Return the width of a step."""
+        return self.edges[step + 1] - self.edges[step]
+
+    def middle(self, step: int) -> float:
+        """Return the middle of a step."""
+        return (self.edges[step] + self.edges[step + 1]) / 2
 
     def numbers(self) -> Markup:
-        """Return the numbers of as many steps as have room."""
-        every = next(interval for interval in INTERVALS if interval * self.width >= LEAST_APART)
-        return svg.joined(
-            svg.text(self.x(step + 0.5), 12, str(step), class_="mv-middle mv-small mv-faint")
-            for step in range(0, self.num_steps, every)
-        )
+        """Return the numbers of the steps that have room: of equal steps, the multiples of a round number."""
+        every, drawn, end = 1, list[Markup](), 0.0
+        if self.is_even and self.num_steps:
+            widest = text_width(str(self.num_steps), NUMBER) + 4
+            every = next(interval for interval in INTERVALS if interval * self.width(0) >= widest)
+        for step in range(0, self.num_steps, every):
+            half = text_width(str(step), NUMBER) / 2
+            if self.middle(step) - half >= end and self.width(step):
+                drawn.append(svg.text(self.middle(step), 12, str(step), class_="mv-middle mv-small mv-faint"))
+                end = self.middle(step) + half
+        return svg.joined(drawn)
 
-    def cursor(self, step: int, height: float) -> Markup:
-        """Return the frame around a step."""
-        return svg.rect(self.x(step) - 1, -3, self.width + 2, height + 6, rx=2, class_="mv-changed", data_id="cursor")
+    def cursor(self, step: int, height: float, identity: str = "cursor") -> Markup:
+        """Return the frame around a step; `identity` is under what name it moves."""
+        x, width = self.x(step) - 1, self.width(step) + 2
+        return svg.rect(x, -3, width, height + 6, rx=2, class_="mv-changed", data_id=identity)
 
     def columns(self, y: float, height: float) -> Markup:
         """Return an invisible column over each step; a click on it goes to the step."""
         columns = [
-            svg.rect(self.x(step), y, self.width, height, data_go_to=str(step)) for step in range(self.num_steps)
+            svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in range(self.num_steps)
         ]
         return svg.group(*columns, fill="transparent", class_="mv-link")

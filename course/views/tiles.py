@@ -1,5 +1,7 @@
 """The tile of a request in every picture: its colour, its label, and marks where colours repeat."""
 
+from collections.abc import Sequence
+
 from course.palette import color, ink_on, lap
 from course.views import svg
 from course.views.svg import Markup, Value
@@ -40,4 +42,20 @@ def marks(index: int, x: float, y: float, width: float, height: float) -> Markup
     return svg.joined(
         svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
         for place in range(num_dashes)
+    )
+
+
+def striped(indices: Sequence[int], x: float, y: float, width: float, height: float) -> Markup:
+    """Return a box with a band in the colour of each request that holds it, framed if they are several."""
+    shown = indices[:MOST_MARKS]
+    band = height / len(shown)
+    bands = [svg.rect(x, y + place * band, width, band, fill=color(index)) for place, index in enumerate(shown)]
+    if len(shown) > 1:
+        frame = svg.rect(x + 0.75, y + 0.75, width - 1.5, height - 1.5, class_="mv-line mv-shared", stroke_width=1.5)
+        return svg.joined([*bands, frame])
+    return svg.joined(
+        [
+            svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(shown[0])),
+            marks(shown[0], x, y, width, height),
+        ]
     )

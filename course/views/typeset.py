@@ -1,8 +1,10 @@
 """Text that must fit: SVG cannot wrap, so widths are estimated from above for common fonts."""
 
+import re
 import textwrap
 
 WIDE = set("mwMW@%—…")
+NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 
 
@@ -22,6 +24,8 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
 
 
 def wrap(content: str, room: float, size: float, most_lines: int) -> list[str]:
-    """Return the text as lines that fit in `room`; text beyond `most_lines` becomes an ellipsis."""
-    columns = max(10, int(room / (size * 0.58)))
-    return textwrap.wrap(content, columns, max_lines=most_lines, placeholder=" …")
+    """Return the text as lines that fit in `room`, lists of numbers unbroken; beyond `most_lines` is an ellipsis."""
+    columns = max(10, int(room / (size * 0.54)))
+    kept = re.sub(r"(?<=\d) (?=\d)", NO_BREAK, content)
+    lines = textwrap.wrap(kept, columns, max_lines=most_lines, placeholder=" …")
+    return [line.replace(NO_BREAK, " ") for line in lines]

@@ -1,6 +1,7 @@
 """The widgets that need anywidget: one that is also a picture, and `Player`, which shows a film."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +54,8 @@ class Player(PictureWidget):
     """Play, step and scrub through a film; click a request or a block to follow it.
 
     `step` is the picture shown, `follow` a key such as `request:0` or empty. At `speed` 1 the sentence of each step
-    can be read: 1.2 s per step of a short film, at least 0.3 s of a long one. In a saved or exported page the film
+    can be read: 1.2 s per step of a short film, at least 0.3 s of a long one. `scale` says what the widths of a
+    timeline's steps are: equal (`steps`), or their tokens (`time`). In a saved or exported page the film
     plays without a kernel.
     """
 
@@ -63,6 +65,7 @@ class Player(PictureWidget):
     step = traitlets.Int(0).tag(sync=True)
     follow = traitlets.Unicode("").tag(sync=True)
     speed = traitlets.Float(1.0).tag(sync=True)
+    scale = traitlets.Enum(["steps", "time"], "steps").tag(sync=True)
 
     def __init__(self, film: Film, step: int = 0, speed: float = 1.0, **traits: Any) -> None:
         if speed <= 0:
@@ -72,11 +75,11 @@ class Player(PictureWidget):
         super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:
-        return self.pictures[self.step]
+        return replace(self.pictures[self.step], scale=self.scale)
 
     def still(self) -> str:
-        state = {"film": self.film, "step": self.step, "follow": self.follow, "speed": self.speed, "place": ""}
-        return self.picture().html() + alone(state)
+        state = {name: getattr(self, name) for name in ("film", "step", "follow", "speed", "scale")}
+        return self.picture().html() + alone(state | {"place": ""})
 
     @traitlets.validate("step")
     def _within_film(self, proposal: Mapping[str, Any]) -> int:

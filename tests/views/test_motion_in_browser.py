@@ -13,6 +13,7 @@ from course.views.time_machine import compare, time_machine
 from tests.views.runs import observed, small
 from tests.views.test_base import counter
 
+MOVING_IN = '[data-side="{}-"] [data-id]:not([data-id="cursor-time"])'
 PREEMPTION = 6
 PLACES = """(selector) => [...document.querySelectorAll(selector)].map((part) => {
   const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })"""
@@ -94,7 +95,7 @@ def test_two_runs_in_one_picture_keep_their_elements_apart(browser: Any) -> None
     boundary = place(page, '[data-layer="second-headline"]')[1]
     for step in range(1, 6):
         step_to(page, step)
-        upper, lower = (page.evaluate(PLACES, f'[data-side="{side}-"] [data-id]') for side in ("first", "second"))
+        upper, lower = (page.evaluate(PLACES, MOVING_IN.format(side)) for side in ("first", "second"))
         assert 0 < max(y for _, y in upper) < boundary < min(y for _, y in lower), "at the first moment of the motion"
     page.close()
 

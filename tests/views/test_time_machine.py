@@ -15,7 +15,7 @@ from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
 from course.views.time_machine.difference import Difference, first_difference
 from course.views.time_machine.machine import histories_of, states
-from course.views.time_machine.pool import SIDES, grid_for
+from course.views.time_machine.memory import CELLS, Shelf
 from mini_vllm.core.step_record import StepRecord
 from tests.views.runs import in_a_huge_pool, large, observed, small
 
@@ -72,7 +72,9 @@ def test_a_step_that_was_counted_by_hand() -> None:
     assert texts(layer(picture, "free-caption")) == ["r3 gave back 20 19 18 17 16 12: last block of a table first"]
     assert [texts(layer(picture, f"free-{place}")) for place in range(4)] == [["17"], ["16"], ["12"], []]
     assert tooltip_of(layer(picture, "block-4")) == "block 4: shared by r1, r2"
-    assert tooltip_of(layer(picture, "block-18")) == ("block 18: held by r2, taken in this step, old content lost")
+    assert tooltip_of(layer(picture, "block-18")) == (
+        "block 18: held by r2, 1 of 4 slots used, taken in this step, old content lost"
+    )
     assert tooltip_of(layer(picture, "block-12")) == "block 12: free, still holds content of r3"
     assert tooltip_of(layer(picture, "head-3")) == (
         "r3: preempted, 0 of 22 tokens computed, blocks none, preempted in step 6, first token in step 3"
@@ -91,13 +93,15 @@ def test_the_drawing_of_every_step_equals_its_record(recording: Recording) -> No
         waiting = [label for label in texts(parts["waiting"]) if label != "none"]
         assert waiting == [info.label(request_id) for request_id in record["waiting_after"]]
         held = {block for share in record["scheduled"] for block in share["blocks"]}
-        drawn = [tooltip_of(parts[f"block-{block}"]) for block in range(info.num_blocks + 1)]
+        shown = [int(name.removeprefix("block-")) for name in parts if name.startswith("block-")]
+        drawn = {block: tooltip_of(parts[f"block-{block}"]) for block in shown}
         assert {block for block in held if "held by" in drawn[block] or "shared by" in drawn[block]} == held
-        assert sum(": free" in words for words in drawn) == record["free_after_schedule"]
+        num_hidden = info.num_blocks - len(shown)
+        assert sum(": free" in words for words in drawn.values()) + num_hidden == record["free_after_schedule"]
         taken = {block for share in record["scheduled"] for block in share["new_blocks"]}
-        assert {block for block, words in enumerate(drawn) if "taken in this step" in words} == taken
-        assert {block for block, words in enumerate(drawn) if "old content lost" in words} == set(record["evicted"])
-        assert drawn[0] == "block 0: the null block, never handed out"
+        assert {block for block, words in drawn.items() if "taken in this step" in words} == taken
+        assert {block for block, words in drawn.items() if "old content lost" in words} == set(record["evicted"])
+        assert shown[0] == 1, "the null block is never handed out"
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed()], ids=str)
@@ -110,7 +114,7 @@ def test_the_text_holds_the_facts_of_the_record(recording: Recording) -> None:
         for share in record["scheduled"]:
             kind = "decode" if state.is_decode(share) else "prefill"
             assert f"{info.label(share['id'])} {share['n']} {kind}" in described["token budget"]
-            assert numbers(described[f"blocks of {info.label(share['id'])}"]) == share["blocks"]
+            assert numbers(described[f"{info.unit}s of {info.label(share['id'])}"]) == share["blocks"]
         assert numbers(described["free queue, next first"]) == state.pool.free_queue
         assert numbers(described["just taken"]) == state.pool.taken
         assert numbers(described["old content lost"]) == record["evicted"]
@@ -130,11 +134,13 @@ def test_prefill_is_hatched_and_decode_is_solid_in_the_requests_colour() -> None
             assert next(drawn.iter(f"{SVG}rect")).get("fill") == color(recording.info.index(share["id"]))
 
 
-def test_shared_blocks_have_two_borders_and_the_colours_of_their_holders() -> None:
+def test_shared_blocks_have_a_band_in_the_colour_of_each_holder() -> None:
     picture = time_machine(observed())[6]
-    boxes = list(layer(picture, "block-4").iter(f"{SVG}rect"))
-    assert [box.get("fill") for box in boxes[:2]] == [color(1), color(2)]
-    assert [box.get("class") for box in boxes[2:]] == ["mv-line", "mv-paper mv-shared"]
+    for name, place in (("block-4", 0), ("table-1", 1), ("table-2", 1)):
+        fills = [part.get("fill") for part in layer(picture, name).iter()]
+        bands = [fill for fill in fills if fill in (color(1), color(2))][place:]
+        assert bands[:2] == [color(1), color(2)], name
+        assert any("mv-shared" in str(part.get("class")) for part in layer(picture, name).iter())
 
 
 def test_the_timeline_holds_every_event_of_the_run() -> None:
@@ -205,18 +211,22 @@ def test_sixty_steps_of_a_large_pool_stay_under_a_megabyte() -> None:
     assert len(json.dumps(film.encode())) < 1_000_000
 
 
-@pytest.mark.parametrize("num_blocks", [2, 21, 64, 201, 900, 5000, 60000])
-def test_a_pool_of_any_size_fits(num_blocks: int) -> None:
-    grid = grid_for(num_blocks)
-    assert grid.side in SIDES
-    assert grid.columns * grid.side <= 596
-    assert grid.height <= 225
-    assert grid.num_cells * grid.per_cell >= num_blocks
+@pytest.mark.parametrize("num_blocks", [20, 64, 200, 900, 5000, 60000])
+@pytest.mark.parametrize("most_lines", [1, 2])
+def test_a_pool_of_any_size_fits(num_blocks: int, most_lines: int) -> None:
+    shelf = Shelf.fitting([in_a_huge_pool(small(), num_blocks)], most_lines)
+    assert shelf.cell in CELLS
+    assert shelf.height <= most_lines * shelf.line
+    assert max(shelf.place(slot)[0] for slot in range(shelf.num_slots)) + shelf.cell <= 596
+    shown = shelf.blocks(4, num_blocks)
+    assert max(block for record in small().steps for share in record["scheduled"] for block in share["blocks"]) in shown
 
 
-def test_a_huge_pool_is_drawn_with_several_blocks_in_a_cell() -> None:
+def test_a_huge_pool_shows_the_blocks_that_are_used_and_counts_the_others() -> None:
     film = time_machine(in_a_huge_pool(small()))
-    assert "1 in 4 shown" in film[0].svg()
+    (title, *captions) = texts(layer(film[0], "pool-heading"))
+    shown = [name for name in layers(film[0]) if name.startswith("block-")]
+    assert (title, captions) == ("5,000 blocks", ["of 4 slots", f"{len(shown)} shown"])
     drawn = {part.get("data-about") for part in tree(film[0]).iter()}
     assert {key for key, _ in film.follow} <= drawn
 
@@ -251,13 +261,20 @@ def test_runs_are_compared_and_the_first_difference_is_marked() -> None:
     assert difference == Difference(0, "scheduled")
     assert (
         film[0].sentence
-        == "caching on and caching off diverge here: the first difference is in the scheduled requests."
+        == "caching on and caching off diverge here: the first difference is in the scheduled requests. "
+        "caching on: r2 is admitted: 12 of its 24 tokens are in the prefix cache. Admitted: r0, r1. "
+        "r1 computes a chunk, up to token 12 of 20. "
+        "caching off: Admitted: r0, r1, r2. r1 computes a chunk, up to token 12 of 20."
     )
-    assert film[1].sentence == "caching on and caching off diverged in step 0, in the scheduled requests."
+    verdict = "caching on and caching off diverged in step 0, in the scheduled requests. caching on: "
+    assert film[1].sentence.startswith(verdict)
     assert tree(film[0]).findall(f".//{SVG}path[@class='mv-alert-line mv-difference']")
     assert "caching off\nstep 0 of" in film[0].text_alternative
     blocks = [layer(film[2], f"{prefix}-block-4") for prefix in ("first", "second")]
-    assert [tooltip_of(block) for block in blocks] == ["block 4: shared by r1, r2", "block 4: held by r1"]
+    assert [tooltip_of(block) for block in blocks] == [
+        "block 4: shared by r1, r2",
+        "block 4: held by r1",
+    ]
     bars = [texts for name in ("first", "second") for texts in layer(film[2], f"{name}-pool-heading-differs")]
     assert len(bars) == 2
 

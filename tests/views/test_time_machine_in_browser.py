@@ -85,7 +85,7 @@ def test_a_block_is_followed_through_the_steps(machine: Any) -> None:
     assert machine.locator(".mvw-about").text_content() == "block 18: held by r3"
     machine.get_by_role("button", name="next step").click()
     assert machine.locator(".mvw-about").text_content() == (
-        "block 18: held by r2, taken in this step, old content lost"
+        "block 18: held by r2, 1 of 4 slots used, taken in this step, old content lost"
     )
     assert machine.locator('[data-about="block:17"].mv-dim').count() == 1
     machine.locator(".mvw").focus()
@@ -104,9 +104,26 @@ def test_a_request_is_followed_and_others_fade(machine: Any) -> None:
 
 
 def test_a_click_on_the_timeline_jumps_there(machine: Any) -> None:
-    machine.locator('[data-go-to="17"]').click()
+    machine.locator('.mv-in-steps [data-go-to="17"]').click()
     assert machine.evaluate("model.state.step") == 17
     assert machine.locator('[data-layer="headline"] text').first.text_content() == "step 17 of 27"
+
+
+def test_the_scale_is_switched_by_keyboard_and_remembered(machine: Any) -> None:
+    switch = machine.get_by_role("button", name="a step as wide as its tokens")
+    steps, time = (machine.locator(f'[data-layer="timeline-rows{end}"]').first for end in ("", "-time"))
+    in_steps = machine.locator('.mv-in-steps [data-go-to="1"]').bounding_box()["width"]
+    switch.focus()
+    machine.keyboard.press("Enter")
+    assert machine.evaluate("model.state.scale") == "time"
+    assert switch.get_attribute("aria-pressed") == "true"
+    assert machine.evaluate("model.saved") >= 1, "the kernel keeps it"
+    first, last = (machine.locator(f'.mv-in-time [data-go-to="{step}"]').bounding_box()["width"] for step in (1, 25))
+    assert first > 3 * last, "step 1 computes 24 tokens, step 25 one"
+    assert (steps.locator("rect").first.is_visible(), time.locator("rect").first.is_visible()) == (False, True)
+    machine.keyboard.press("Enter")
+    assert machine.locator('.mv-in-steps [data-go-to="1"]').bounding_box()["width"] == in_steps
+    assert machine.evaluate("model.state.scale") == "steps"
 
 
 def test_dark_pages_get_dark_paper_and_readable_ink(browser: Any) -> None:

@@ -10,7 +10,7 @@ from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
-from course.views.time_machine.free_queue import CELL, HIGH, SLOTS, WIDE, both_ends, free_block, gap, outline, row
+from course.views.time_machine.free_queue import CELL, HIGH, PLACES, WIDE, both_ends, free_block, gap, outline, row
 from course.views.typeset import text_width
 
 FIRST = 24
@@ -32,7 +32,7 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str]) -> Pa
         free_block(info, block, moves.kept.get(block), came.get(block)) if block is not None else gap(moves.after)
         for block in both_ends(moves.after)
     ]
-    end = max(LEAST_END, min(len(moves.while_planned), SLOTS) * WIDE - 5)
+    end = max(LEAST_END, min(len(moves.while_planned), PLACES) * WIDE - 5)
     ends = [
         svg.text(0, 12, "head: handed out next", class_="mv-small mv-faint"),
         svg.text(end, 12, "tail: given back last", class_="mv-small mv-faint mv-end"),

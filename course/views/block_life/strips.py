@@ -30,7 +30,7 @@ class Strips:
     """The lines of some blocks: drawn once, because only the cursor and the tooltips change."""
 
     def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int) -> None:
-        self.info, self.lives, self.steps = info, lives, StepAxis(num_steps)
+        self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps)
         self.row = 26 if len(lives) <= 4 else 18 if len(lives) <= 12 else 14
         self.height = max(LEAST_HIGH, self.row * len(lives))
         self.rows = svg.joined([self._row(place, life) for place, life in enumerate(lives)])
@@ -68,7 +68,8 @@ class Strips:
         return svg.group(*parts, transform=move, data_block=str(life.block), class_="mv-link")
 
     def _span(self, span: Span) -> Markup:
-        x, width, high = self.steps.x(span.first), self.steps.x(span.last + 1 - span.first), self.row - 4
+        x, high = self.steps.x(span.first), self.row - 4
+        width = self.steps.x(span.last + 1) - x
         indices = [self.info.index(i) for i in span.holders or [span.owner] if i is not None]
         names = " ".join(map(str, indices))
         if not span.holders:

@@ -1,6 +1,11 @@
-"""The token budget of a step: how many tokens each request got."""
+"""The token budget of a step: what each request got, what was taken back from it, and what the cache spared it."""
 
+from collections.abc import Sequence
+
+from course.palette import color
+from course.traces.recording import Recording
 from course.traces.run_state import RunState
+from course.traces.sentences import is_stuck
 from course.views import svg
 from course.views.parts import LEFT, RIGHT, SPAN, Part, heading, legend
 from course.views.picture import Layer
@@ -11,43 +16,134 @@ from course.views.typeset import text_width
 
 BAR = SPAN - 84
 HIGH = 26
-LEAST = 4
-SAMPLES = [
-    (svg.group(svg.hatch(0, 0, 14, 10, 5), svg.rect(0, 0, 14, 10), class_="mv-line"), "prefill"),
-    (svg.rect(0, 0, 14, 10, class_="mv-ink", opacity=0.7), "decode"),
-]
+LOW = 18
+LEAST = 13.0
+PREFILL = (svg.group(svg.hatch(0, 0, 14, 10, 5), svg.rect(0, 0, 14, 10), class_="mv-line"), "prefill")
+DECODE = (svg.rect(0, 0, 14, 10, class_="mv-ink", opacity=0.7), "decode")
+CROSSED = svg.path("M0 0L14 10M0 10L14 0", class_="mv-alert-line", stroke_width=1.5)
+UNDONE = (svg.joined([svg.rect(0.5, 0.5, 13, 9, class_="mv-line"), CROSSED]), "plan undone")
+HIT = (svg.rect(1, 1, 12, 8, class_="mv-line", stroke_width=2, stroke_dasharray="3 2"), "in the cache, not computed")
 
 
-def budget_part(state: RunState, *, with_legend: bool = True) -> Part:
-    """Return the bar: each share in order, prefill hatched, decode solid, the unused rest empty."""
+def with_hits(runs: Sequence[Recording]) -> bool:
+    """Return whether any request of some runs finds tokens in the prefix cache."""
+    return any(share.get("hit") for run in runs for record in run.steps for share in record["scheduled"])
+
+
+def budget_part(state: RunState, *, hits: bool, with_legend: bool = True) -> Part:
+    """Return the bar: each share in order, undone plans crossed out, the unused rest empty; `hits` get a line below."""
     assert state.record is not None
-    total, budget = state.record["total"], state.info.token_budget
-    shares, spent, x = [], 0, 0.0
-    for share in state.record["scheduled"]:
-        spent += share["n"]
-        end = min(float(BAR), max(x + LEAST, BAR * spent / budget))
-        shares.append(one_share(state, share["id"], share["n"], state.is_decode(share), x, end - x))
-        x = end
+    record, info = state.record, state.info
+    undone = [(victim, num_tokens) for victim, _, num_tokens in record["preempted"] if num_tokens]
+    found = [(share["id"], share["hit"]) for share in record["scheduled"] if share.get("hit")]
+    amounts = [*(share["n"] for share in record["scheduled"]), *(num_tokens for _, num_tokens in undone)]
+    widths = fitted(amounts, info.token_budget)
+    drawn, x = list[Markup](), 0.0
+    for share, width in zip(record["scheduled"], widths, strict=False):
+        drawn.append(one_share(state, share["id"], share["n"], state.is_decode(share), x, width))
+        x += width
+    for (victim, num_tokens), width in zip(undone, widths[len(record["scheduled"]) :], strict=True):
+        drawn.append(undone_share(state, victim, num_tokens, x, width))
+        x += width
+    told = f"undone: {', '.join(f'{info.label(victim)} {num_tokens}' for victim, num_tokens in undone)}"
+    if undone and x + text_width(told, 12) + 8 <= BAR:
+        drawn.append(svg.text(x + 6, HIGH / 2 + 4, told, class_="mv-faint"))
+    if is_stuck(record):
+        drawn.append(stuck_frame())
     layers = [
         heading("budget", "token budget", HIGH / 2 + 4),
         Layer("budget-ground", svg.rect(0, 0, BAR, HIGH, rx=3, class_="mv-panel"), x=LEFT),
-        Layer("budget", svg.joined(shares), x=LEFT),
-        Layer("budget-figure", svg.text(RIGHT, HIGH / 2 + 4, f"{total} of {budget}", class_="mv-end")),
+        Layer("budget", svg.joined(drawn), x=LEFT),
+        Layer(
+            "budget-figure", svg.text(RIGHT, HIGH / 2 + 4, f"{record['total']} of {info.token_budget}", class_="mv-end")
+        ),
     ]
+    height = HIGH + 4
+    if hits:
+        layers.append(Layer("budget-hits", hit_shares(state, found), LEFT, height))
+        height += LOW + 4
     if not with_legend:
-        return Part(layers, HIGH + 12)
-    return Part([*layers, Layer("budget-legend", legend(SAMPLES), x=LEFT, y=HIGH + 6)], HIGH + 28)
+        return Part(layers, height + 8)
+    samples = [PREFILL, DECODE, UNDONE, *([HIT] if hits else [])]
+    return Part([*layers, Layer("budget-legend", legend(samples), LEFT, height + 2)], height + 24)
+
+
+def fitted(amounts: Sequence[int], budget: int) -> list[float]:
+    """Return widths in proportion to the budget, but at least as wide as a letter while the bar has room for it."""
+    scale, least = BAR / max(budget, sum(amounts), 1), min(LEAST, BAR / max(1, len(amounts)))
+    widths = [max(least, scale * amount) for amount in amounts]
+    excess = sum(widths) - BAR
+    if excess <= 0:
+        return widths
+    wide = sum(width - least for width in widths)
+    return [least + (width - least) * (1 - excess / wide) for width in widths] if wide else widths
 
 
 def one_share(state: RunState, request_id: str, num_tokens: int, decode: bool, x: float, width: float) -> Markup:
     """Return one request's share, with its label and tokens as far as they fit."""
     index, label = state.info.index(request_id), state.info.label(request_id)
-    full, kind = f"{label} {num_tokens}", "decode" if decode else "prefill"
-    shown = full if text_width(full, 12, bold=True) + 6 <= width else label
+    kind = "decode" if decode else "prefill"
     return svg.group(
         svg.tooltip(f"{label}: {counted(num_tokens, 'token')}, {kind}"),
-        tile(index, shown, x + 0.5, 0, width - 1, HIGH, hatched=not decode),
+        tile(index, longest((f"{label} {num_tokens}", label), width), x + 0.5, 0, width - 1, HIGH, hatched=not decode),
         data_request=str(index),
         data_kind=kind,
         class_="mv-link",
+    )
+
+
+def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> Markup:
+    """Return the crossed-out share of a victim whose tokens went back to the budget."""
+    index, label = state.info.index(victim), state.info.label(victim)
+    name = longest((f"{label} {num_tokens}", label), width)
+    cross = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"
+    frame = f"stroke:{color(index)};stroke-width:2"
+    return svg.group(
+        svg.tooltip(f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"),
+        svg.rect(x + 1.5, 1, width - 3, HIGH - 2, rx=3, class_="mv-paper", style=frame),
+        svg.text(x + width / 2, HIGH / 2 + 4, name, class_="mv-middle"),
+        svg.path(cross, class_="mv-alert-line mv-undone", stroke_width=2),
+        data_request=str(index),
+        data_kind="undone",
+        class_="mv-link",
+    )
+
+
+def hit_shares(state: RunState, found: Sequence[tuple[str, int]]) -> Markup:
+    """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
+    if not found:
+        return svg.text(0, LOW / 2 + 4, "no tokens from the prefix cache", class_="mv-small mv-faint")
+    parts, x = list[Markup](), 0.0
+    for (request_id, num_tokens), width in zip(
+        found, fitted([n for _, n in found], state.info.token_budget), strict=True
+    ):
+        index, label = state.info.index(request_id), state.info.label(request_id)
+        name = longest((f"{label} {num_tokens} in the cache", f"{label} {num_tokens}", label), width)
+        frame = f"stroke:{color(index)};stroke-width:2"
+        parts.append(
+            svg.group(
+                svg.tooltip(f"{label}: {counted(num_tokens, 'token')} found in the prefix cache, not computed"),
+                svg.rect(x + 1.5, 1, width - 3, LOW - 2, rx=3, class_="mv-paper", style=frame, stroke_dasharray="4 2"),
+                svg.text(x + width / 2, LOW / 2 + 4, name, class_="mv-middle"),
+                data_request=str(index),
+                data_kind="hit",
+                class_="mv-link",
+            )
+        )
+        x += width
+    return svg.joined(parts)
+
+
+def longest(names: Sequence[str], width: float) -> str:
+    """Return the first name that fits, or none."""
+    return next((name for name in names if text_width(name, 12, bold=True) + 4 <= width), "")
+
+
+def stuck_frame() -> Markup:
+    """Return the red frame of a step in which nothing can move."""
+    return svg.joined(
+        [
+            svg.rect(1, 1, BAR - 2, HIGH - 2, rx=3, class_="mv-alert-line mv-stuck", stroke_width=2),
+            svg.text(BAR / 2, HIGH / 2 + 4, "stuck: nothing can move", class_="mv-middle mv-strong mv-alert"),
+        ]
     )

@@ -1,7 +1,7 @@
 """Two runs of one workload, one below the other, step by step, with the first difference marked."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from course.traces.events import events_in
 from course.traces.recording import Recording
@@ -12,10 +12,18 @@ from course.views.film import Film
 from course.views.parts import Part, headline_part, most_lines, page, stacked
 from course.views.picture import Layer, Picture
 from course.views.svg import Markup
-from course.views.time_machine.budget import budget_part
+from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.difference import Difference, first_difference
-from course.views.time_machine.machine import choices, counts, headline, histories_of, states, text_alternative
-from course.views.time_machine.pool import pool_part
+from course.views.time_machine.machine import (
+    axes_of,
+    choices,
+    counts,
+    headline,
+    histories_of,
+    states,
+    text_alternative,
+)
+from course.views.time_machine.memory import Shelf, memory_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.timeline import Timeline
 
@@ -30,17 +38,40 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
     """
     if names[0] == names[1]:
         raise ValueError(f"both runs are called {names[0]!r}; give them different names")
-    runs = with_common_titles(first, second)
+    runs = with_common_titles(first.with_stuck_step(), second.with_stuck_step())
     num_steps = max(len(run.steps) for run in runs)
-    difference = first_difference(first.steps, second.steps)
+    difference = first_difference(runs[0].steps, runs[1].steps)
     mark = difference.step if difference else None
-    lines = [Timeline(run.info, histories_of(run), num_steps, mark) for run in runs]
+    histories = [histories_of(run) for run in runs]
+    axes = axes_of([history.num_tokens for history in histories], num_steps)
+    parts = zip(runs, histories, axes, strict=True)
+    lines = [Timeline(run.info, history, places, mark) for run, history, places in parts]
+    shared = Shared(names, difference, Shelf.fitting(runs, most_lines=1), with_hits(runs))
     sides = [Side(name, run, line) for name, run, line in zip(names, runs, lines, strict=True)]
-    num_lines = most_lines(sentence(difference, step, names) for step in range(num_steps))
-    pairs = zip(*(side.states(num_steps) for side in sides), strict=True)
-    pictures = [picture(step, sides, pair, difference, num_lines) for step, pair in enumerate(pairs)]
-    follow = max((choices(run.info) for run in runs), key=len)
-    return Film(pictures, follow, events_in(*runs))
+    pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
+    num_lines = most_lines(shared.sentence(step, pair) for step, *pair in pairs)
+    pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
+    pictures = [picture(step, sides, pair, shared, num_lines) for step, *pair in pairs]
+    follow = max((choices(run.info, shared.shelf) for run in runs), key=len)
+    return Film(pictures, follow, events_in(*runs), has_time=True)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What both runs share in all pictures: names, the first difference, the scale of memory, a line for hits."""
+
+    names: tuple[str, str]
+    difference: Difference | None
+    shelf: Shelf
+    hits: bool
+
+    def sentence(self, step: int, pair: Sequence[RunState]) -> str:
+        """Return how the runs compare up to a step, and what happens in each where this differs."""
+        events = [describe_step(state) for state in pair]
+        if self.difference is None or step < self.difference.step:
+            return verdict(self.difference, step, self.names)
+        told = [f"{name}: {event}" for name, event in zip(self.names, events, strict=True)]
+        return " ".join([verdict(self.difference, step, self.names), *told])
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
@@ -75,24 +106,22 @@ class Side:
         return f"{self.name}\n{text_alternative(state, self.timeline.histories, self.last + 1)}"
 
 
-def picture(
-    step: int, sides: list[Side], pair: tuple[RunState, ...], difference: Difference | None, num_lines: int
-) -> Picture:
+def picture(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: Shared, num_lines: int) -> Picture:
     """Return both runs in one step."""
     parts = []
     for place, (side, state) in enumerate(zip(sides, pair, strict=True)):
         last = place == 1
-        drawn = [budget_part(state, with_legend=last), queues_part(state), pool_part(state, with_legend=last)]
+        drawn = [budget_part(state, hits=shared.hits, with_legend=last), queues_part(state)]
+        drawn.append(memory_part(state, shared.shelf, with_legend=last))
         marked = [with_bar(part, mark) for part, mark in zip(drawn, differing(*pair), strict=True)]
         head = headline_part(side.headline(state, step), counts(state))
         timeline = side.timeline.part(state, step, with_legend=last)
         parts.append(stacked([head, *marked, timeline], prefix=PREFIXES[place]))
-    names = (sides[0].name, sides[1].name)
-    verdict = sentence(difference, step, names)
     events = [f"{side.name}: {describe_step(state)}" for side, state in zip(sides, pair, strict=True)]
     texts = [side.text_alternative(state) for side, state in zip(sides, pair, strict=True)]
-    text = "\n\n".join(["\n".join([verdict, *events]), *texts])
-    return page(f"{names[0]} and {names[1]}, step {step}", parts, verdict, text, num_lines)
+    text = "\n\n".join(["\n".join([verdict(shared.difference, step, shared.names), *events]), *texts])
+    title = f"{shared.names[0]} and {shared.names[1]}, step {step}"
+    return page(title, parts, shared.sentence(step, pair), text, num_lines)
 
 
 def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
@@ -112,7 +141,7 @@ def with_bar(part: Part, marked: bool) -> Part:
     return Part([*part.layers, Layer(f"{part.layers[0].name}-differs", bar)], part.height)
 
 
-def sentence(difference: Difference | None, step: int, names: tuple[str, str]) -> str:
+def verdict(difference: Difference | None, step: int, names: tuple[str, str]) -> str:
     """Return how the two runs compare up to a step."""
     both = f"{names[0]} and {names[1]}"
     if difference is None:

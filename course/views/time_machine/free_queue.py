@@ -11,8 +11,8 @@ from course.views.svg import Markup
 from course.views.text import spaced
 from course.views.typeset import shorten
 
-SLOTS = 20
-WIDE = SPAN / SLOTS
+PLACES = 20
+WIDE = SPAN / PLACES
 HIGH = 22
 CELL = WIDE - 5
 
@@ -30,7 +30,7 @@ def free_queue_part(state: RunState) -> Part:
     given = [f"{info.label(i)} gave back {spaced(blocks)}" for i, blocks in state.pool.freed if blocks]
     caption = "left: next to be handed out; right: last given back"
     if given:
-        caption = shorten(f"{'; '.join(given)}: last block of a table first", SPAN, 10.5)
+        caption = shorten(f"{'; '.join(given)}: last {info.unit} of a table first", SPAN, 10.5)
     return Part(
         [
             heading("free-queue", "free queue", HIGH / 2 + 4, "after the step"),
@@ -43,21 +43,22 @@ def free_queue_part(state: RunState) -> Part:
 
 def row(name: str, cells: Sequence[Markup], y: float = 0) -> list[Layer]:
     """Return a layer for each place of the queue; places without a block are empty."""
-    padded = [*cells, *[Markup("")] * (SLOTS - len(cells))]
+    padded = [*cells, *[Markup("")] * (PLACES - len(cells))]
     return [Layer(f"{name}-{place}", cell, LEFT + place * WIDE, y) for place, cell in enumerate(padded)]
 
 
 def both_ends(queue: Sequence[int]) -> list[int | None]:
     """Return the blocks that fit in the row; None stands for the middle of a long queue, or for an empty queue."""
-    if len(queue) <= SLOTS:
+    if len(queue) <= PLACES:
         return list(queue) or [None]
-    return [*queue[: SLOTS // 2], None, *queue[1 - SLOTS // 2 :]]
+    return [*queue[: PLACES // 2], None, *queue[1 - PLACES // 2 :]]
 
 
 def gap(queue: Sequence[int]) -> Markup:
-    """Return the number of blocks that are not shown."""
-    text = f"+{len(queue) - SLOTS + 1}" if queue else "empty"
-    return svg.text(CELL / 2, HIGH / 2 + 4, text, class_="mv-middle mv-small mv-faint")
+    """Return the number of blocks that are not shown, or that there are none."""
+    if not queue:
+        return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
+    return svg.text(CELL / 2, HIGH / 2 + 4, f"+{len(queue) - PLACES + 1}", class_="mv-middle mv-small mv-faint")
 
 
 def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None) -> Markup:
@@ -66,7 +67,7 @@ def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None) 
     new = f", given back by {info.label(giver)} in this step" if giver is not None else ""
     style = f"stroke:{color(info.index(owner))};stroke-width:2" if owner is not None else None
     return svg.group(
-        svg.tooltip(f"block {block}: free{kept}{new}"),
+        svg.tooltip(f"{info.unit} {block}: free{kept}{new}"),
         svg.rect(1, 1, CELL - 2, HIGH - 2, rx=3, class_="mv-panel", style=style, stroke_dasharray="3 2"),
         *([outline()] if giver is not None else []),
         svg.text(CELL / 2, HIGH / 2 + 4, str(block), class_="mv-middle"),

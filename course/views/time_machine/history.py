@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from course.traces.run_state import RunState
+from course.traces.run_state import RunInfo, RunState
+from course.traces.sentences import is_stuck
 from mini_vllm.core.step_record import StepRecord
 
 
@@ -15,16 +16,39 @@ class Span:
     first: int
     last: int
 
+    @property
+    def computes(self) -> bool:
+        """Whether the request computed tokens."""
+        return self.kind in ("prefill", "decode")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Steps `first` to `last`, at whose end a request got a token: its first one, or the next one.
+
+    `num_tokens` are the tokens that these steps computed, of all requests.
+    """
+
+    first: int
+    last: int
+    num_tokens: int
+    is_first: bool
+
 
 @dataclass
 class RequestHistory:
-    """One request over a run. `hits` are (step, tokens), `end` is (step, reason)."""
+    """One request over a run. `tokens` are the steps that gave it one, `hits` (step, tokens), `end` (step, reason)."""
 
     spans: list[Span] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
     hits: list[tuple[int, int]] = field(default_factory=list)
-    first_token: int | None = None
+    tokens: list[int] = field(default_factory=list)
     end: tuple[int, str] | None = None
+
+    @property
+    def first_token(self) -> int | None:
+        """The step that gave the first token."""
+        return self.tokens[0] if self.tokens else None
 
     def add(self, kind: str, step: int) -> None:
         """Extend the last span, or begin a new one."""
@@ -32,6 +56,14 @@ class RequestHistory:
             self.spans[-1].last = step
         else:
             self.spans.append(Span(kind, step, step))
+
+    def waits(self, num_tokens: Sequence[int]) -> list[Wait]:
+        """Return the wait for each token. `num_tokens` are the tokens that each step computed."""
+        starts = [self.spans[0].first if self.spans else 0, *(step + 1 for step in self.tokens)]
+        return [
+            Wait(start, step, sum(num_tokens[start : step + 1]), is_first=step == self.first_token)
+            for start, step in zip(starts, self.tokens, strict=False)
+        ]
 
     def text(self, state: RunState, request_id: str, blocks: str = "") -> str:
         """Return the request's status in the current step, its tokens, its `blocks`, and its events so far."""
@@ -49,21 +81,32 @@ class RequestHistory:
 
 
 class Histories:
-    """The histories of all requests of a run, filled step by step."""
+    """The histories of all requests of a run, filled step by step; the tokens that each step computed; a stuck step."""
 
     def __init__(self, request_ids: Sequence[str]) -> None:
         self.of = {request_id: RequestHistory() for request_id in request_ids}
+        self.num_tokens: list[int] = []
+        self.stuck: int | None = None
         self._arrived: set[str] = set()
 
     def arrived(self, step: int) -> list[str]:
         """Return the requests that have arrived by `step`."""
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
+    def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
+        """Return the tokens computed before each request's first token, or in its longest wait for a next one."""
+        waits = [(i, [w for w in history.waits(self.num_tokens) if w.last <= step]) for i, history in self.of.items()]
+        longest = [(i, max((w.num_tokens for w in found if w.is_first == first), default=0)) for i, found in waits]
+        return ", ".join(f"{info.label(i)} {num_tokens}" for i, num_tokens in longest if num_tokens)
+
     def add(self, state: RunState) -> None:
         """Add the state's current step."""
         record = state.record
         assert record is not None
         self._arrived |= set(record["added"])
+        self.num_tokens.append(record["total"])
+        if is_stuck(record):
+            self.stuck = record["step"]
         for request_id in self._arrived:
             history, kind = self.of[request_id], state.status(request_id)
             if history.end is None and kind != "done":
@@ -78,8 +121,8 @@ class Histories:
             if share.get("hit"):
                 self.of[share["id"]].hits.append((step, share["hit"]))
         for request_id, token_ids in record["output"]:
-            if token_ids and self.of[request_id].first_token is None:
-                self.of[request_id].first_token = step
+            if token_ids:
+                self.of[request_id].tokens.append(step)
         for request_id, reason in state.finished.items():
             if request_id in self.of and self.of[request_id].end is None:
                 self.of[request_id].end = (step, reason)

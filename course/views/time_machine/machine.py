@@ -1,6 +1,7 @@
 """The time machine: every step of a run as one picture."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from course.traces.events import events_in
 from course.traces.recording import Recording
@@ -9,28 +10,39 @@ from course.traces.sentences import describe_step
 from course.views.film import Film
 from course.views.parts import headline_part, most_lines, page
 from course.views.picture import Picture
-from course.views.text import facts, ranges, spaced
-from course.views.time_machine.budget import budget_part
+from course.views.step_axis import StepAxis, TimeScale
+from course.views.text import counted, facts, ranges, spaced
+from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.history import Histories
-from course.views.time_machine.pool import grid_for, pool_part
+from course.views.time_machine.memory import Shelf, memory_part
 from course.views.time_machine.queues import queues_part
+from course.views.time_machine.tables import num_rows, tables_part
 from course.views.time_machine.timeline import Timeline
 
 
 def time_machine(recording: Recording) -> Film:
     """Return a picture of each step: budget, queues, block pool, free queue, and the timeline of the whole run."""
-    every = range(len(recording.steps))
-    return Film(pictures(recording, every), choices(recording.info), events_in(recording))
+    recording = recording.with_stuck_step()
+    drawn = pictures(recording, range(len(recording.steps)))
+    return Film(drawn, choices(recording.info, Shelf.fitting([recording])), events_in(recording), has_time=True)
 
 
 def pictures(recording: Recording, steps: Container[int]) -> list[Picture]:
     """Return the pictures of some steps, for those who need no whole film."""
-    num_steps, histories = len(recording.steps), histories_of(recording)
-    timeline = Timeline(recording.info, histories, num_steps)
+    recording = recording.with_stuck_step()
+    histories, num_steps = histories_of(recording), len(recording.steps)
+    timeline = Timeline(recording.info, histories, axes_of([histories.num_tokens], num_steps)[0])
+    frame = Frame(timeline, Shelf.fitting([recording]), with_hits([recording]), num_rows(recording), num_steps)
     num_lines = most_lines(describe_step(state) for state in states(recording))
     shown = (state for step, state in enumerate(states(recording)) if step in steps)
-    return [picture_of(state, timeline, num_steps, num_lines) for state in shown]
+    return [frame.picture(state, num_lines) for state in shown]
+
+
+def axes_of(runs: Sequence[Sequence[int]], num_steps: int) -> list[dict[str, StepAxis]]:
+    """Return the axes of each run, in steps and in time, on one scale; a run is the tokens of its steps."""
+    scale = TimeScale.fitting(runs)
+    return [{"steps": StepAxis.even(num_steps), "time": StepAxis.in_time(run, scale, num_steps)} for run in runs]
 
 
 def states(recording: Recording) -> Iterator[RunState]:
@@ -49,24 +61,36 @@ def histories_of(recording: Recording) -> Histories:
     return histories
 
 
-def choices(info: RunInfo) -> list[tuple[str, str]]:
+def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
     """Return what can be followed: the requests, then the blocks."""
     requests = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    per_cell = grid_for(info.num_blocks + 1).per_cell
-    blocks = range(per_cell, info.num_blocks + 1, per_cell)
-    return requests + [(f"block:{block}", f"block {block}") for block in blocks]
+    blocks = shelf.blocks(info.block_size, info.num_blocks)
+    return requests + [(f"block:{block}", f"{info.unit} {block}") for block in blocks]
 
 
-def picture_of(state: RunState, timeline: Timeline, num_steps: int, num_lines: int) -> Picture:
-    """Return the picture of the state's current step, with room for a sentence of `num_lines` lines."""
-    assert state.record is not None
-    parts = [
-        headline_part(headline(state, num_steps), counts(state)),
-        *(budget_part(state), queues_part(state), pool_part(state), free_queue_part(state)),
-        timeline.part(state, state.record["step"]),
-    ]
-    text = text_alternative(state, timeline.histories, num_steps)
-    return page(f"Time machine, {headline(state, num_steps)}", parts, describe_step(state), text, num_lines)
+@dataclass(frozen=True)
+class Frame:
+    """What all pictures of a film share: the timeline, the places of the memory, and which parts there are."""
+
+    timeline: Timeline
+    shelf: Shelf
+    hits: bool
+    table_rows: int
+    num_steps: int
+
+    def picture(self, state: RunState, num_lines: int) -> Picture:
+        """Return the picture of the state's current step, with room for a sentence of `num_lines` lines."""
+        assert state.record is not None
+        title = headline(state, self.num_steps)
+        parts = [headline_part(title, counts(state)), budget_part(state, hits=self.hits), queues_part(state)]
+        parts.append(memory_part(state, self.shelf))
+        if self.table_rows:
+            parts.append(tables_part(state, self.table_rows))
+        if state.info.block_size > 1:
+            parts.append(free_queue_part(state))
+        parts.append(self.timeline.part(state, state.record["step"]))
+        text = text_alternative(state, self.timeline.histories, self.num_steps)
+        return page(f"Time machine, {title}", parts, describe_step(state), text, num_lines)
 
 
 def headline(state: RunState, num_steps: int) -> str:
@@ -96,21 +120,39 @@ def text_alternative(state: RunState, histories: Histories, num_steps: int) -> s
         f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}"
         for share in record["scheduled"]
     ]
+    unit, used = info.unit, state.num_used_slots()
+    undone = [f"{info.label(i)} {num_tokens}" for i, _, num_tokens in record["preempted"] if num_tokens]
+    hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
+    reserved = {
+        i: len(table) * info.block_size - sum(used[block] for block in table) for i, table in state.tables.items()
+    }
+    ranked = sorted(info.priorities.items(), key=lambda item: item[1])
+    priorities = ", ".join(f"{info.label(i)} {priority}" for i, priority in ranked)
+    rare = [("plan undone", ", ".join(undone)), ("in the prefix cache, not computed", ", ".join(hits))]
+    rare.append(("priorities, most urgent first", priorities))
     shared = [f"{block} ({labels(holders[block])})" for block in sorted(holders) if len(holders[block]) > 1]
     return facts(
         [
             (headline(state, num_steps), counts(state)),
             ("what happened", describe_step(state)),
             ("token budget", f"{record['total']} of {info.token_budget}: {', '.join(shares) or 'none'}"),
+            *[fact for fact in rare if fact[1]],
             ("running", labels(request_id for request_id, *_ in record["running_after"])),
             ("waiting", labels(record["waiting_after"])),
-            *[(f"blocks of {info.label(i)}", ranges(state.tables[i])) for i in info.titles if state.tables.get(i)],
-            ("shared blocks", ", ".join(shared)),
+            ("memory", f"{counted(info.num_blocks, unit)}{f' of {info.block_size} slots' * (info.block_size > 1)}"),
+            *[(f"{unit}s of {info.label(i)}", ranges(state.tables[i])) for i in info.titles if state.tables.get(i)],
+            ("slots reserved, not used", ", ".join(f"{info.label(i)} {n}" for i, n in reserved.items() if n)),
+            (f"shared {unit}s", ", ".join(shared)),
             ("just taken", ranges(state.pool.taken)),
             ("old content lost", ranges(record["evicted"])),
             ("free, content kept", ranges(sorted(state.cached() - holders.keys()))),
             ("given back", "; ".join(f"{info.label(i)} {ranges(blocks)}" for i, blocks in state.pool.freed if blocks)),
             ("free queue, next first", ranges(state.pool.free_queue)),
+            ("tokens computed before the first token", histories.waits(info, record["step"], first=True)),
+            (
+                "tokens computed in the longest wait for a next token",
+                histories.waits(info, record["step"], first=False),
+            ),
             *[(info.label(i), histories.of[i].text(state, i)) for i in histories.arrived(record["step"])],
         ]
     )

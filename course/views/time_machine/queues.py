@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from course.traces.run_state import RunState
+from course.traces.sentences import is_stuck
 from course.views import svg
 from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
 from course.views.typeset import text_width
+from mini_vllm.core.step_record import StepRecord
 
 HIGH = 20
 GAP = 6
@@ -17,15 +19,14 @@ ROW = 27
 
 def queues_part(state: RunState) -> Part:
     """Return running and waiting requests, a row each. Requests that joined in this step are outlined."""
-    assert state.record is not None
-    record = state.record
+    record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
     victims = {victim for victim, *_ in record["preempted"]}
     layers = [
         heading("running", "running", HIGH / 2 + 4),
         Layer("running", chips(state, running, joined), x=LEFT),
-        heading("waiting", "waiting", ROW + HIGH / 2 + 4, "both after the step"),
+        heading("waiting", "waiting", ROW + HIGH / 2 + 4, "after the step"),
         Layer("waiting", chips(state, record["waiting_after"], victims | set(record["added"])), x=LEFT, y=ROW),
     ]
     return Part(layers, 2 * ROW + 12)
@@ -35,19 +36,21 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
     """Return requests as labels on their colours, as many as fit, and the number of the others."""
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
-    x, parts = 0.0, []
+    x, parts, stuck = 0.0, list[Markup](), is_stuck(record_of(state))
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)
-        width = max(28, text_width(label, 12, bold=True) + 10)
+        name = f"{label}{priority_of(state, request_id)}"
+        width = max(28, text_width(name, 12, bold=True) + 10)
         if x + width > SPAN - 84:
             parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
             break
-        outline = svg.rect(x - 1, -1, width + 2, HIGH + 2, rx=4, class_="mv-changed") if request_id in new else None
+        look = "mv-alert-line" if stuck else "mv-changed"
+        frame = svg.rect(x - 1, -1, width + 2, HIGH + 2, rx=4, class_=look, stroke_width=2.5)
         parts.append(
             svg.group(
-                svg.tooltip(f"{label}: {state.status(request_id)}"),
-                tile(index, label, x, 0, width, HIGH),
-                *([outline] if outline else []),
+                svg.tooltip(f"{name}: {'stuck' if stuck else state.status(request_id)}"),
+                tile(index, name, x, 0, width, HIGH),
+                *([frame] if stuck or request_id in new else []),
                 data_id=f"request:{index}",
                 data_request=str(index),
                 class_="mv-link",
@@ -55,3 +58,15 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
         )
         x += width + GAP
     return svg.joined(parts)
+
+
+def priority_of(state: RunState, request_id: str) -> str:
+    """Return a request's priority for its tile, if requests differ in it; a lower one is more urgent."""
+    priority = state.info.priorities.get(request_id)
+    return "" if priority is None else f", priority {priority}"
+
+
+def record_of(state: RunState) -> StepRecord:
+    """Return the record of the state's current step."""
+    assert state.record is not None
+    return state.record

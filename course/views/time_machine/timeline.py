@@ -1,4 +1,6 @@
-"""The whole run on one line per request, with the current step marked."""
+"""The whole run on one line per request, with the current step marked: in steps, and in time."""
+
+from collections.abc import Mapping
 
 from course.palette import color, ink_on
 from course.traces.run_state import RunInfo, RunState
@@ -7,12 +9,16 @@ from course.views.parts import LEFT, Part, heading, legend
 from course.views.picture import Layer
 from course.views.step_axis import AXIS, StepAxis
 from course.views.svg import Markup
-from course.views.text import spaced
-from course.views.tiles import tile
-from course.views.time_machine.history import Histories, RequestHistory, Span
+from course.views.text import counted, ranges
+from course.views.tiles import on_tile, tile
+from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
+from course.views.typeset import text_width
 
 MOST_ROWS = 32
 TOP = 6
+LEAST_ROW_WITH_TEXT = 20
+LEAST_TICKS_APART = 3
+LEAST_STUCK = 4
 SAMPLES = [
     (svg.line(0, 5, 14, 5, class_="mv-line", opacity=0.55), "waiting"),
     (svg.line(0, 5, 14, 5, class_="mv-line", stroke_dasharray="2 3", opacity=0.55), "skipped"),
@@ -21,44 +27,50 @@ SAMPLES = [
     (svg.path("M3 1l8 8m0 -8l-8 8", class_="mv-alert-line", stroke_width=2.5), "preempted"),
     (svg.line(7, 0, 7, 10, class_="mv-line", stroke_width=2), "finished"),
 ]
+DIFFERENCE = (svg.path("M2 1h10l-5 8z", class_="mv-alert"), "they part")
 
 
 class Timeline:
-    """The rows of all requests: drawn once, because only the cursor and the row heads change."""
+    """The rows of all requests: drawn once for each scale, because only the cursor and the row heads change."""
 
-    def __init__(self, info: RunInfo, histories: Histories, num_steps: int, mark: int | None = None) -> None:
-        """`mark` is a step to point out, such as the first difference from another run."""
-        self.info, self.histories, self.steps = info, histories, StepAxis(num_steps)
+    def __init__(
+        self, info: RunInfo, histories: Histories, axes: Mapping[str, StepAxis], mark: int | None = None
+    ) -> None:
+        """`axes` are the places of the steps, by scale. `mark` is a step to point out: the first difference."""
+        self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:MOST_ROWS]
         self.row = 22 if len(self.shown) <= 12 else 17 if len(self.shown) <= 20 else 13
         self.height = self.row * len(self.shown)
-        self.rows = svg.joined([self._row(place, request_id) for place, request_id in enumerate(self.shown)])
-        self.axis, self.columns = self._axis(mark), self.steps.columns(-3, self.height + 3 + AXIS)
+        self.rows = {scale: self._rows(scale) for scale in axes}
         num_hidden = len(info.titles) - len(self.shown)
-        hidden = f"{num_hidden} more requests" if num_hidden else ""
-        self.caption = hidden or ("red: first difference" if mark is not None else "")
+        self.caption = f"{num_hidden} more requests" if num_hidden else ""
 
     def part(self, state: RunState, step: int, *, with_legend: bool = True) -> Part:
         """Return the timeline with its cursor on `step`."""
         below = self.height + TOP
-        layers = [
-            *[self._head(place, request_id, state) for place, request_id in enumerate(self.shown)],
-            Layer("timeline-rows", self.rows, x=LEFT, y=TOP),
-            Layer("timeline-axis", self.axis, x=LEFT, y=below),
-            Layer("timeline-cursor", self.steps.cursor(step, self.height), x=LEFT, y=TOP),
-            Layer("timeline-columns", self.columns, x=LEFT, y=TOP),
-            heading("timeline", "step", below + 12, self.caption),
-        ]
+        layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
+        for scale, axis in self.axes.items():
+            shown, end = f"mv-in-{scale}", "" if scale == "steps" else f"-{scale}"
+            cursor = axis.cursor(step, self.height, f"cursor{end}")
+            layers += [
+                Layer(f"timeline-rows{end}", svg.group(self.rows[scale], class_=shown), x=LEFT, y=TOP),
+                Layer(f"timeline-axis{end}", svg.group(self._axis(axis), class_=shown), x=LEFT, y=below),
+                Layer(f"timeline-cursor{end}", svg.group(cursor, class_=shown), x=LEFT, y=TOP),
+                Layer(f"timeline-mark{end}", svg.group(self._mark(axis), class_=shown), x=LEFT, y=TOP),
+                Layer(f"timeline-columns{end}", svg.group(self._columns(axis), class_=shown), x=LEFT, y=TOP),
+            ]
+        layers.append(heading("timeline", "step", below + 12, self.caption))
         if not with_legend:
             return Part(layers, below + AXIS + 14)
-        return Part([*layers, Layer("timeline-legend", legend(SAMPLES), x=LEFT, y=below + AXIS + 6)], below + AXIS + 24)
+        samples = [*SAMPLES, *([DIFFERENCE] if self.mark is not None else [])]
+        return Part([*layers, Layer("timeline-legend", legend(samples), x=LEFT, y=below + AXIS + 6)], below + AXIS + 24)
 
     def _head(self, place: int, request_id: str, state: RunState) -> Layer:
         index, label = self.info.index(request_id), self.info.label(request_id)
         high, y = self.row, TOP + place * self.row
         reached, known = state.computed.get(request_id, 0), state.num_tokens(request_id)
-        table = spaced(state.tables.get(request_id, [])) or "none"
-        text = self.histories.of[request_id].text(state, request_id, f"blocks {table}")
+        table = ranges(state.tables.get(request_id, [])) or "none"
+        text = self.histories.of[request_id].text(state, request_id, f"{self.info.unit}s {table}")
         title = "" if self.info.titles[request_id] in (request_id, label) else f" ({self.info.titles[request_id]})"
         drawn = svg.group(
             svg.tooltip(f"{label}: {text}{title}"),
@@ -70,41 +82,86 @@ class Timeline:
         )
         return Layer(f"head-{place}", drawn, x=12, y=y, data={"about": f"request:{index}"})
 
-    def _row(self, place: int, request_id: str) -> Markup:
-        index, history = self.info.index(request_id), self.histories.of[request_id]
-        parts = [self._span(span, index) for span in history.spans] + self._events(history)
+    def _rows(self, scale: str) -> Markup:
+        rows = [self._row(place, request_id, scale) for place, request_id in enumerate(self.shown)]
+        return svg.joined([*rows, *self._stuck(self.axes[scale])])
+
+    def _stuck(self, axis: StepAxis) -> list[Markup]:
+        """Return the word over the step in which nothing can move, if there is one."""
+        if self.histories.stuck is None:
+            return []
+        x, width = axis.x(self.histories.stuck), max(LEAST_STUCK, axis.width(self.histories.stuck))
+        ground = svg.rect(x, 0, width, self.height, class_="mv-alert mv-stuck", opacity=0.18)
+        return [ground, svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased")]
+
+    def _row(self, place: int, request_id: str, scale: str) -> Markup:
+        index, history, axis = self.info.index(request_id), self.histories.of[request_id], self.axes[scale]
+        parts = [self._span(axis, span, index) for span in history.spans]
+        if scale == "time":
+            parts += [self._wait(axis, history, wait, index) for wait in history.waits(self.histories.num_tokens)]
+        parts += self._events(axis, history)
         return svg.group(*parts, transform=f"translate(0,{svg.number(place * self.row)})", data_request=str(index))
 
-    def _span(self, span: Span, index: int) -> Markup:
-        high, x, end = self.row, self.steps.x(span.first), self.steps.x(span.last + 1)
-        if span.kind in ("waiting", "skipped"):
+    def _span(self, axis: StepAxis, span: Span, index: int) -> Markup:
+        high, x, end = self.row, axis.x(span.first), axis.x(span.last + 1)
+        if not span.computes:
             dashes = "2 3" if span.kind == "skipped" else None
             return svg.line(x, high / 2, end, high / 2, class_="mv-line", stroke_dasharray=dashes, opacity=0.55)
         bar = svg.rect(x, 3, end - x, high - 6, fill=color(index))
         hatched = svg.hatch(x, 3, end - x, high - 6, 5, stroke=ink_on(index))
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
-    def _events(self, history: RequestHistory) -> list[Markup]:
+    def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
+        """Return the end of a wait as a tick, and where there is room its tokens, between arrows if it computes."""
+        x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
+        if end - x < LEAST_TICKS_APART:
+            return Markup("")
+        tick = svg.line(end, 3, end, self.row - 3, class_="mv-token", style="stroke:var(--mv-paper)", stroke_width=1.5)
+        tokens = counted(wait.num_tokens, "token")
+        names = (f"first after {tokens}", tokens) if wait.is_first else (f"{tokens} to the next", tokens)
+        computing = (span.first for span in history.spans if span.last >= wait.first and span.computes)
+        start = max(x, axis.x(next(computing, wait.last)))
+        left, right = max((x, start), (start, end), key=lambda part: part[1] - part[0])
+        name = next((name for name in names if text_width(name, 12, bold=True) + 36 <= right - left), "")
+        if not name or self.row < LEAST_ROW_WITH_TEXT:
+            return tick
+        half, centre, y = text_width(name, 12, bold=True) / 2, (left + right) / 2, middle + 4.3
+        if right == start:
+            named = [svg.text(centre, y, name, class_="mv-middle mv-strong mv-cased")]
+        else:
+            arrow = f"M{left + 7:.1f} {middle - 4:g}l-4 4l4 4m-4 -4H{centre - half:.1f}"
+            arrow += f"M{centre + half:.1f} {middle:g}H{right - 3:.1f}m-4 -4l4 4l-4 4"
+            drawn = svg.path(arrow, fill="none", stroke=ink_on(index), stroke_width=1.5)
+            ground = svg.rect(centre - half, 3, 2 * half, self.row - 6, fill=color(index))
+            named = [ground, drawn, on_tile(index, centre, y, name, 12)]
+        about = svg.tooltip(f"steps {wait.first} to {wait.last} computed {tokens}")
+        return svg.group(about, tick, *named, class_="mv-wait")
+
+    def _events(self, axis: StepAxis, history: RequestHistory) -> list[Markup]:
         half = self.row / 2
-        parts = [
-            svg.path(f"M{self.steps.x(step):.1f} 1.5l5 0l-5 7z", class_="mv-ink mv-hit") for step, _ in history.hits
-        ]
+        parts = [svg.path(f"M{axis.x(step):.1f} 1.5l5 0l-5 7z", class_="mv-ink mv-hit") for step, _ in history.hits]
         if history.first_token is not None:
-            x, style = self.steps.x(history.first_token + 1) - 1, "stroke:var(--mv-ink)"
+            x, style = axis.x(history.first_token + 1) - 1, "stroke:var(--mv-ink)"
             parts.append(svg.element("circle", cx=x, cy=half, r=3.2, class_="mv-paper mv-first", style=style))
         for step in history.preemptions:
-            x, r = self.steps.x(step + 0.5), min(4.0, half - 2)
+            x, r = axis.middle(step), min(4.0, half - 2)
             cross = f"M{x - r:.1f} {half - r:.1f}l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}"
             parts.append(svg.path(cross, class_="mv-alert-line mv-preempted", stroke_width=2.5))
         if history.end is not None:
-            x, kind = self.steps.x(history.end[0] + 1), "alert-line" if history.end[1] == "abort" else "line"
+            x, kind = axis.x(history.end[0] + 1), "alert-line" if history.end[1] == "abort" else "line"
             parts.append(svg.line(x, 1, x, self.row - 2, class_=f"mv-{kind} mv-end-of-request", stroke_width=2))
         return parts
 
-    def _axis(self, mark: int | None) -> Markup:
-        rule = svg.line(0, 0, self.steps.x(self.steps.num_steps), 0, class_="mv-rule")
-        if mark is None:
-            return svg.joined([rule, self.steps.numbers()])
-        x, top = self.steps.x(mark), -self.height - 4
-        marked = svg.line(x, top, x, 4, class_="mv-alert-line mv-difference", stroke_width=2)
-        return svg.joined([rule, self.steps.numbers(), marked])
+    def _axis(self, axis: StepAxis) -> Markup:
+        return svg.joined([svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule"), axis.numbers()])
+
+    def _columns(self, axis: StepAxis) -> Markup:
+        return axis.columns(-3, self.height + 3 + AXIS)
+
+    def _mark(self, axis: StepAxis) -> Markup:
+        """Return a red line in front of the marked step and a flag on it: above the cursor, which may be there."""
+        if self.mark is None:
+            return Markup("")
+        x = axis.x(self.mark)
+        line = svg.line(x, -4, x, self.height + 4, class_="mv-alert-line mv-difference", stroke_width=2)
+        return svg.joined([line, svg.path(f"M{x - 5:.1f} -9h10l-5 8z", class_="mv-alert")])
