@@ -132,7 +132,7 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and report.failed and phase_of(item.nodeid):
         marked: Any = report
         marked.is_random = is_random(item)
-        late = isinstance(call.excinfo.value, OutOfTime)
+        late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
         item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
         retell(report, item, call.excinfo.value)
     return report
