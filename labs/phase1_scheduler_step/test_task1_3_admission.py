@@ -149,7 +149,7 @@ def test_hits_are_looked_up_anew_in_every_step(phase1: ModuleType) -> None:
         running="[]",
         waiting="[A 0/11]",
     )
-    scene.chunks.not_admitted = frozenset()
+    scene.admit_from_now_on()
     check_next_step(
         phase1,
         scene,

@@ -19,7 +19,7 @@ def test_a_new_pool_hands_out_from_block_1(phase2: ModuleType) -> None:
         harness.check_handed_out(
             "A new pool hands out its blocks in the order of their ids. Block 0 is the null block and never handed "
             "out. Each block that is handed out is evicted from the prefix cache.",
-            "which blocks go into the free queue at the start?",
+            "which blocks go into the free queue at the start, and in which order?",
             num_blocks,
             block_ids,
         )

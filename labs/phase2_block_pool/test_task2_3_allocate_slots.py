@@ -41,7 +41,7 @@ def test_a_prompt_takes_its_blocks_rounded_up(
     blocks = list(range(1, num_blocks + 1))
     harness.check(
         "A new request gets tokens / block_size blocks, rounded up, from the front of the free queue.",
-        f"how many blocks of {block_size} tokens do {num_tokens} tokens fill or begin?",
+        f"how many blocks of {block_size} does a prompt of length {num_tokens} fill or begin?",
         returned=blocks,
         tables={"A": blocks},
         num_free=6 - num_blocks,

@@ -10,13 +10,19 @@ from course.labtest.phase2.cases import NUM_STATES, SEEDS, manager_differs
 from course.labtest.phase2.manager_harness import ManagerHarness
 from course.labtest.support import make_request
 
+FITS_TOGETHER = "All or none: the new blocks and the free hit blocks must fit in the free queue together."
+
 
 def test_a_refused_request_is_admitted_later_with_its_hit(phase2: ModuleType) -> None:
     harness = ManagerHarness(phase2, 5)
     request = make_request("A", 40)
     harness.allocate(request, 13, hits=[2, 3])
     harness.check(
-        "4 new blocks and 2 free hits do not fit in 5.", "how many leave the free queue?", returned=None, num_free=5
+        FITS_TOGETHER,
+        "13 new tokens need 4 blocks, 2 hit blocks are free, and 5 blocks lie in the free queue. How many would leave "
+        "it?",
+        returned=None,
+        num_free=5,
     )
     harness.allocate(request, 9, hits=[2, 3])
     harness.check(
@@ -77,7 +83,12 @@ def test_of_a_mixed_hit_only_the_free_part_counts(phase2: ModuleType) -> None:
     harness = ManagerHarness(phase2, 5)
     harness.allocate(make_request("A", 4), 4)
     harness.allocate(make_request("B", 30), 13, hits=[1, 2])
-    harness.check("1 free hit and 4 new blocks do not fit in 4.", "which hit block is free?", returned=None, num_free=4)
+    harness.check(
+        FITS_TOGETHER,
+        "13 new tokens need 4 blocks, and 4 blocks lie in the free queue. Which hit block would leave it, too?",
+        returned=None,
+        num_free=4,
+    )
     harness.allocate(make_request("B", 30), 12, hits=[1, 2])
     harness.check(
         "Of the hit only block 2 is free: 1 and 3 new ones fit in 4.",

@@ -5,17 +5,13 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
-from course.labtest.phase3.cases import NUM_STATES, SEEDS, runner, waiter
+from course.labtest.expect import expect_equal, fail_with_smallest
+from course.labtest.phase3.cases import NUM_STATES, SEEDS, runner
 from course.labtest.phase3.doubles import ScriptedKV
-from course.labtest.phase3.reference_model import PlainRequest, PlainRoom
-from course.labtest.phase3.room_harness import RoomHarness, own_blocks
-from course.labtest.strict_queue import StrictQueue
-from course.labtest.support import make_request
+from course.labtest.phase3.random_room import room_differs
+from course.labtest.phase3.room_harness import RoomHarness
 from mini_vllm.config import Policy
-from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import RequestQueue
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
@@ -44,6 +40,22 @@ def test_a_request_that_has_joined_running_since_can_be_a_victim(phase3: ModuleT
     )
 
 
+def test_two_objects_have_a_policy_each(phase3: ModuleType) -> None:
+    by_rank, by_place = phase3.RecomputePreemption("priority"), phase3.RecomputePreemption("fcfs")
+    for preemption, policy, victim in ((by_rank, "priority", "B"), (by_place, "fcfs", "C")):
+        running = [runner("A", 4, 0), runner("B", 4, 2), runner("C", 4, 1)]
+        running[0].all_token_ids += range(4)
+        harness = RoomHarness(running, num_blocks=3)
+        answer = harness.make_room(preemption, running[0], 2, f", policy {policy}; the objects for both policies exist")
+        harness.check(
+            "Each object of your class has the policy that it was made with.",
+            "where does your class keep the policy: in the object, or where all of its objects share it?",
+            answer,
+            make_room=True,
+            preempted=[(victim, "A", 0)],
+        )
+
+
 def test_an_empty_list_ends_the_preemptions(phase3: ModuleType) -> None:
     running = [runner(name) for name in "ABC"]
     harness = RoomHarness(running, num_blocks=0, tables={}, kv=ScriptedKV([None, []]))
@@ -59,136 +71,8 @@ def test_an_empty_list_ends_the_preemptions(phase3: ModuleType) -> None:
     )
 
 
-def _room_differs(phase3: ModuleType, policy: Policy, rng: random.Random) -> str:
-    """Let running requests ask for memory over three steps; return the report of the first call that differs."""
-    harness, model = _random_room(phase3, policy, rng)
-    preemption = phase3.RecomputePreemption(policy)
-    other_policy: Policy = "priority" if policy == "fcfs" else "fcfs"
-    phase3.RecomputePreemption(other_policy)
-    for _ in range(3):
-        harness.step = SchedulerOutput(rng.randint(5, 30))
-        model.plan, model.budget, model.preempted = [], harness.step.token_budget, []
-        for request in tuple(harness.running):
-            name, amount = request.request_id, min(request.num_tokens - request.num_computed_tokens, 9)
-            if name not in model.running or amount == 0 or model.budget < amount:
-                continue
-            if not model.take(name, amount):
-                report, served = _one_call_differs(harness, model, preemption, request, amount)
-                if report:
-                    return report
-                if not served:
-                    break
-            else:
-                harness.kv.allocate_slots(request, amount)
-            model.plan.append((name, amount))
-            model.budget -= amount
-            harness.step.num_scheduled_tokens[name] = amount
-            harness.step.token_budget -= amount
-        for name, amount in model.plan:
-            _advance(harness.requests[name], amount)
-            model.advance(name, amount)
-        _admit(harness, model)
-    return ""
-
-
-def _one_call_differs(
-    harness: RoomHarness, model: PlainRoom, preemption: object, request: Request, amount: int
-) -> tuple[str, bool]:
-    model.freed.clear()
-    note = f", policy {model.policy} (an object for the other policy was made since)"
-    answer = harness.make_room(preemption, request, amount, note)
-    served = model.make_room(request.request_id, amount)
-    yours, expected = harness.outcome(answer), model.outcome(served)
-    if yours == expected:
-        return "", served
-    rule, hint = harness.symptom(yours, expected) or (
-        "A random call of make_room does not follow the rules in the handout.",
-        "which request is the first victim, and what has changed before memory is asked again?",
-    )
-    return difference_report(
-        yours, expected, rule=rule, situation=list(harness.before), hint=hint, calls=harness.kv.calls
-    ), served
-
-
-def _admit(harness: RoomHarness, model: PlainRoom) -> None:
-    """Admit the first waiting request if memory has room for a part of it."""
-    if model.waiting and model.take(model.waiting[0], 1):
-        request = harness.waiting.pop_request()
-        model.admit(request.request_id)
-        request.admit(0)
-        harness.running.append(request)
-        harness.kv.allocate_slots(request, 1)
-        _advance(request, 1)
-        model.advance(request.request_id, 1)
-
-
-def _advance(request: Request, amount: int) -> None:
-    """Count tokens as computed; a request that has caught up gets one token more."""
-    request.num_computed_tokens += amount
-    if request.num_computed_tokens == request.num_tokens:
-        request.all_token_ids.append(7)
-
-
-def _random_room(phase3: ModuleType, policy: Policy, rng: random.Random) -> tuple[RoomHarness, PlainRoom]:
-    """Return running requests in a memory with little room, some of them sharing their first blocks."""
-    names = rng.sample("ABCDEFGH", rng.randint(2, 8))
-    num_running = rng.randint(1, min(6, len(names)))
-    block_size = rng.choice((1, 2, 4))
-    running = [_random_runner(rng, name) for name in names[:num_running]]
-    waiting = [waiter(name, rng.randint(0, 2), rng.choice((0.0, 1.5))) for name in names[num_running:]]
-    tables = own_blocks(running, block_size)
-    for table, other in zip(list(tables.values())[1:], tables.values(), strict=False):
-        if rng.random() < 0.3:
-            num_shared = rng.randint(0, min(len(table), len(other)))
-            table[:num_shared] = other[:num_shared]
-    held = sorted({block_id for table in tables.values() for block_id in table})
-    new_id = {block_id: index for index, block_id in enumerate(held, start=1)}
-    tables = {name: [new_id[block_id] for block_id in table] for name, table in tables.items()}
-    num_blocks = len(held) + rng.choice((0, 0, 1, 2))
-    queue: RequestQueue = StrictQueue()
-    if policy == "priority":
-        queue = phase3.PriorityRequestQueue()
-    for request in waiting:
-        queue.add_request(request)
-    harness = RoomHarness(running, num_blocks, block_size=block_size, tables=tables, queue=queue)
-    model = PlainRoom(
-        policy,
-        block_size,
-        num_blocks,
-        {
-            name: PlainRequest(
-                r.priority, r.arrival_time, r.num_tokens, r.num_computed_tokens, r.status.name, r.num_preemptions
-            )
-            for name, r in harness.requests.items()
-        },
-        [r.request_id for r in running],
-        [r.request_id for r in waiting],
-        {name: list(table) for name, table in tables.items()},
-    )
-    if policy == "priority":
-        model.waiting.sort(key=lambda name: (model.requests[name].priority, model.requests[name].arrival_time, name))
-    return harness, model
-
-
-def _random_runner(rng: random.Random, name: str) -> Request:
-    num_output = rng.choice((0, 0, 1, 3))
-    num_prompt = rng.randint(2, 12)
-    num_tokens = num_prompt + num_output
-    num_computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-    request = make_request(
-        name,
-        num_prompt,
-        num_computed_tokens=num_computed,
-        num_output_tokens=num_output,
-        priority=rng.randint(0, 2),
-        arrival_time=rng.choice((0.0, 1.25, 1.75)),
-    )
-    request.num_preemptions = rng.choice((0, 0, 2))
-    return request
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_make_room_agrees_with_a_slow_model(phase3: ModuleType, policy: Policy, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([_room_differs(phase3, policy, rng) for _ in range(NUM_STATES)])
+    fail_with_smallest([room_differs(phase3, policy, rng) for _ in range(NUM_STATES)])

@@ -34,9 +34,9 @@ def folder(checkout: Checkout, phase: int) -> str:
 def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str) -> str:
     """Put a line into a function of the solved starter; return the output with the first failure of the phase."""
     checkout.starter(phase).write_text(with_line(solution(phase), function, line), encoding="utf-8")
-    said = checkout.pytest(folder(checkout, phase), "-q", "-x", *options)
-    assert not OURS.search(said), said
-    return said
+    output = checkout.pytest(folder(checkout, phase), "-q", "-x", *options)
+    assert not OURS.search(output), output
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -50,63 +50,63 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 @pytest.mark.parametrize("phase", PHASES)
 def test_an_endless_loop_is_ended_and_shown(endless: dict[int, str], phase: int) -> None:
-    said = endless[phase]
-    assert "Your code was still running after 1 second." in said
+    output = endless[phase]
+    assert "Your code was still running after 1 second." in output
     place = rf"^  labs/phase{phase}_\w+/starter.py:\d+, in .*: {re.escape(LOOP)}\n  there: turn = 7$"
-    assert re.search(place, said, re.MULTILINE)
-    assert "Hint: what changes from one round of this loop to the next" in said
-    assert "1 failed" in said
-    assert not OURS.search(said), said
+    assert re.search(place, output, re.MULTILINE)
+    assert "Hint: what changes from one round of this loop to the next" in output
+    assert "1 failed" in output
+    assert not OURS.search(output), output
 
 
 @pytest.mark.parametrize("options", [("--timeout-method=thread",), ("-n", "1")], ids=["by a thread", "xdist"])
 def test_the_limit_holds_everywhere(checkout: Checkout, options: tuple[str, ...]) -> None:
-    said = fail(checkout, 2, "popleft", LOOP, "--timeout=1", "-k", POPLEFT, *options)
-    assert "Your code was still running after 1 second." in said
-    assert "in FreeKVCacheBlockQueue.popleft: while id(None): turn = 7" in said
-    assert "queue = FreeKVCacheBlockQueue(blocks [7, 3, 5])" in said
+    output = fail(checkout, 2, "popleft", LOOP, "--timeout=1", "-k", POPLEFT, *options)
+    assert "Your code was still running after 1 second." in output
+    assert "in FreeKVCacheBlockQueue.popleft: while id(None): turn = 7" in output
+    assert "queue = FreeKVCacheBlockQueue(blocks [7, 3, 5])" in output
 
 
 def test_a_loop_that_cannot_be_stopped_ends_pytest_with_a_message(checkout: Checkout) -> None:
     line = "import time; time.sleep(60)"
     checkout.starter(5).write_text(with_line(solution(5), "should_sample", line), encoding="utf-8")
-    said = checkout.pytest(folder(checkout, 5), "-x", "--timeout=1", "--timeout-method=thread", "-m", "task5_3")
-    assert "your code was still running after 10 seconds, and cannot be stopped" in said
+    output = checkout.pytest(folder(checkout, 5), "-x", "--timeout=1", "--timeout-method=thread", "-m", "task5_3")
+    assert "your code was still running after 10 seconds, and cannot be stopped" in output
 
 
 def test_without_an_option_the_course_sets_the_limit(checkout: Checkout) -> None:
     program = "import time; t = time.process_time()\n        while time.process_time() < t + 11: turn = 7"
-    said = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "10-0-4")
-    assert "still running after 10 seconds" in said
+    output = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "10-0-4")
+    assert "still running after 10 seconds" in output
 
 
 def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
     checkout.starter(3).write_text("while True: pass\n", encoding="utf-8")
-    said = checkout.pytest(folder(checkout, 3), "-q", "--timeout=1", "-m", "task3_3")
-    assert said.count("labs/phase3_preemption/starter.py cannot be imported.") == 1
-    assert "still running after 1 second" in said
-    assert not OURS.search(said), said
+    output = checkout.pytest(folder(checkout, 3), "-q", "--timeout=1", "-m", "task3_3")
+    assert output.count("labs/phase3_preemption/starter.py cannot be imported.") == 1
+    assert "still running after 1 second" in output
+    assert not OURS.search(output), output
 
 
 def test_a_syntax_error_is_reported_once(checkout: Checkout) -> None:
     checkout.starter(3).write_text("x = 1\ndef broken(:\n", encoding="utf-8")
-    said = checkout.pytest(folder(checkout, 3), "-q")
-    assert said.count("labs/phase3_preemption/starter.py has a syntax error in line 2") == 1
-    assert "not loaded" in said.splitlines()[-1]
-    assert not OURS.search(said), said
+    output = checkout.pytest(folder(checkout, 3), "-q")
+    assert output.count("labs/phase3_preemption/starter.py has a syntax error in line 2") == 1
+    assert "not loaded" in output.splitlines()[-1]
+    assert not OURS.search(output), output
 
 
 def test_a_recursion_is_explained(checkout: Checkout) -> None:
-    said = fail(checkout, 4, "hit_rate", "return self.hit_rate()")
-    assert "The calls never came to an end (RecursionError)." in said
-    assert said.count("return self.hit_rate()") == 1
+    output = fail(checkout, 4, "hit_rate", "return self.hit_rate()")
+    assert "The calls never came to an end (RecursionError)." in output
+    assert output.count("return self.hit_rate()") == 1
 
 
 @pytest.mark.skipif(not VM_STATUS.is_file(), reason="memory is limited where Linux tells how much is used")
 def test_a_list_that_grows_without_end_is_explained(checkout: Checkout) -> None:
-    said = fail(checkout, 4, "hit_rate", "grows = [0]\n        while True: grows *= 2")
-    assert "Your code took more memory than a test may have (MemoryError)." in said
-    assert "while True: grows *= 2" in said
+    output = fail(checkout, 4, "hit_rate", "grows = [0]\n        while True: grows *= 2")
+    assert "Your code took more memory than a test may have (MemoryError)." in output
+    assert "while True: grows *= 2" in output
 
 
 ANSWERS = {
@@ -131,27 +131,27 @@ def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 @pytest.mark.parametrize("index", range(len(ANSWERS)), ids=[f"{name}: {line}" for _, name, line in ANSWERS])
 def test_what_cannot_be_used_is_shown_without_our_code(unusable: list[str], index: int) -> None:
-    said = unusable[index]
-    assert list(ANSWERS.values())[index] in said, said
-    assert "\nHint: " in said
-    assert not OURS.search(said), said
+    output = unusable[index]
+    assert list(ANSWERS.values())[index] in output, output
+    assert "\nHint: " in output
+    assert not OURS.search(output), output
 
 
 def test_a_wrong_signature_is_shown_with_the_right_one(checkout: Checkout) -> None:
     wrong = solution(1).replace("budget: int, threshold: int) -> int", "budget: int) -> int")
     checkout.starter(1).write_text(wrong, encoding="utf-8")
-    said = checkout.pytest(folder(checkout, 1), "-q", "-m", "task1_1")
-    assert "expected: clamp(num_new, budget, threshold)" in said
-    assert not OURS.search(said), said
+    output = checkout.pytest(folder(checkout, 1), "-q", "-m", "task1_1")
+    assert "expected: clamp(num_new, budget, threshold)" in output
+    assert not OURS.search(output), output
 
 
 def test_an_untouched_task_is_one_line_per_test(checkout: Checkout) -> None:
-    said = checkout.pytest("labs/phase2_block_pool", "-m", "task2_1")
-    lines = said.splitlines()
+    output = checkout.pytest("labs/phase2_block_pool", "-m", "task2_1")
+    lines = output.splitlines()
     told = [line for line in lines if line.startswith("Phase 2, task 1: make the free queue   (test_")]
     assert len(told) > 10
-    assert "FAILURES" not in said
-    assert not OURS.search(said), said
+    assert "FAILURES" not in output
+    assert not OURS.search(output), output
     assert "next: Phase 2, task 1: make the free queue" in lines
     assert "      the task and its hints: labs/phase2_block_pool/README.md" in lines
     assert "      then: LAB_IMPL=starter pytest labs/phase2_block_pool -m task2_1" in lines

@@ -6,6 +6,7 @@ import pytest
 
 from tests.grading.checkout import Checkout, solution
 from tests.grading.forked import forked
+from tests.grading.mistakes import MORE_MISTAKES
 from tests.grading.wrong_shapes import OURS
 from tests.mutants.diffs import without_comments
 
@@ -104,7 +105,7 @@ MISTAKES = {
         ("self.max_model_len - 1 - num", "self.max_model_len - num"),
         "0 are computed. How many may follow until 31 are?",
     ),
-    "the last position as a cap for everybody": (
+    "the last position as a cap for every request": (
         5,
         (
             "            return min(num_granted, self.max_model_len",
@@ -137,6 +138,7 @@ MISTAKES = {
         (" + len(idle_hits)", ""),
         "of the hit blocks are free: are they still free when the request has them?",
     ),
+    **MORE_MISTAKES,
 }
 
 
@@ -149,13 +151,13 @@ def mistaken(name: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The output with the first failure, for each mistake."""
     checkout = Checkout(tmp_path_factory.mktemp("course"))
     return dict(zip(MISTAKES, forked(checkout, [mistaken(name) for name in MISTAKES], "-x"), strict=True))
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_the_first_failure_leads_to_the_cause(name: str, said: dict[str, str]) -> None:
-    assert MISTAKES[name][-1] in said[name], said[name]
-    assert not OURS.search(said[name]), said[name]
+def test_the_first_failure_leads_to_the_cause(name: str, outputs: dict[str, str]) -> None:
+    assert MISTAKES[name][-1] in outputs[name], outputs[name]
+    assert not OURS.search(outputs[name]), outputs[name]

@@ -50,8 +50,8 @@ def main() -> None:
         checkout = Checkout(Path(folder))
         jobs = [(phase, what, text) for phase in phases(sys.argv[1]) for what, text in variants(phase)]
         num_bad = 0
-        for (phase, what, _), said in zip(jobs, forked(checkout, [(p, text) for p, _, text in jobs]), strict=True):
-            lines = said.splitlines()
+        for (phase, what, _), output in zip(jobs, forked(checkout, [(p, text) for p, _, text in jobs]), strict=True):
+            lines = output.splitlines()
             found = [line for line in lines if OURS.match(line)]
             num_bad += bool(found)
             print(f"phase {phase} {what}: {lines[-1]}", *found[:3], sep="\n    ", flush=True)

@@ -168,6 +168,8 @@ class ScriptedPreemption:
     def __init__(self, log: CallLog, script: Mapping[str, Sequence[str]] | None = None) -> None:
         self.log = log
         self.script = dict(script or {})
+        self.lists: tuple[object, object] | None = None
+        self.wrong_lists: list[str] = []
 
     def make_room(
         self,
@@ -178,6 +180,9 @@ class ScriptedPreemption:
         scheduler_output: SchedulerOutput,
         kv: BlockCountingKV,
     ) -> bool:
+        if self.lists is not None:
+            given = zip(("running", "waiting"), (running, waiting), self.lists, strict=True)
+            self.wrong_lists += [name for name, one, own in given if one is not own]
         names = self.script.get(request.request_id, ())
         victims = [victim for name in names for victim in running if victim.request_id == name]
         if request in victims:

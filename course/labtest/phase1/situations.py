@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
-import pytest
-
-from course.labtest.expect import explained
+from course.labtest.expect import explained, lab_failure
 from course.labtest.phase1.doubles import MAX_CALLS, BlockCountingKV, CallLog, ScriptedChunks, ScriptedPreemption
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of
@@ -96,6 +94,7 @@ class Scene:
             whole_or_not=situation.whole_or_not,
         )
         self.preemption = ScriptedPreemption(self.log, situation.evictions)
+        self.preemption.lists = (self.running, self.waiting)
         self._look()
 
     def take_step(self, phase1: ModuleType, rule: str = "") -> SchedulerOutput:
@@ -112,7 +111,13 @@ class Scene:
                 chunks=self.chunks,
             )
         if not isinstance(scheduler_output, SchedulerOutput):
-            pytest.fail(f"schedule_step must return its SchedulerOutput, not {scheduler_output!r}.", False)
+            lab_failure(
+                rule="schedule_step returns its plan, a SchedulerOutput, however the step ends.",
+                situation=self.before,
+                expected="a SchedulerOutput",
+                yours=repr(scheduler_output),
+                hint="which `return` ends this step, and what stands behind it?",
+            )
         return scheduler_output
 
     def outcome(self, scheduler_output: SchedulerOutput) -> dict[str, object]:
@@ -139,6 +144,11 @@ class Scene:
         self.kv.hits = dict(self.situation.hits_in_step(self.number))
         self.log.clear()
 
+    def admit_from_now_on(self) -> None:
+        """Let `admits` return True for every request."""
+        self.situation.not_admitted = ()
+        self.chunks.not_admitted = frozenset()
+
     def _look(self) -> None:
         """Write down how things stand before your code is called."""
         self.running_before = [r.request_id for r in self.running]
@@ -160,7 +170,8 @@ class Scene:
     def _also_changed(self, scheduler_output: SchedulerOutput) -> list[str]:
         """Return what your code changed about requests besides status and counter: `A.arrival_time`."""
         counted = Counter(one.victim_id for one in scheduler_output.preempted)
-        changed = []
+        places = {r.request_id for r in self.running} | set(self.situation.reserved)
+        changed = [f"memory of {name}, which waits" for name in sorted(self.kv.num_held) if name not in places]
         for name, request in sorted(self.requests.items()):
             fields = fields_of(request)
             fields["num_preemptions"] = request.num_preemptions - counted[name]

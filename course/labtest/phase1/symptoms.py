@@ -11,6 +11,7 @@ Advice = tuple[str, str]
 ALLOCATE = "kv.allocate_slots("
 MAKE_ROOM = "preemption.make_room("
 ASK_CHUNKS = "chunks.num_new_tokens("
+ADMITS = "chunks.admits("
 LOOK_UP_HITS = "kv.get_computed_blocks("
 
 LOOKAHEAD = (
@@ -21,6 +22,10 @@ LOOKAHEAD = (
 CLAMP = (
     "This step uses your `clamp`, which returned a wrong number: task 1.1 comes first.",
     "in this step {call}. Do the tests of task 1.1 pass?",
+)
+OTHER_LISTS = (
+    "make_room is given the very RUNNING and WAITING of your step: it moves its victims from the one to the other.",
+    "in this step make_room was given another object as {names}. Which of its arguments comes at which place?",
 )
 ADVANCED = (
     "schedule_step plans. The frame counts the planned tokens as computed, after schedule_step has returned.",
@@ -74,26 +79,20 @@ BUDGET = (
     "The budget falls by the tokens of the plan, and by nothing else.",
     "your plan has {planned} tokens, and the budget fell by {spent}. Which line takes from it, and for which tokens?",
 )
+LEAKED = (
+    "Memory is the last thing that an admission asks for: a request that gets it is admitted.",
+    "your code allocated memory for {names} and then did not admit it, so its blocks stay taken. What has to be known "
+    "before memory is asked for?",
+)
+TOLD_APART = (
+    "`chunks.admits` returns True for a request that may be admitted: then memory is asked for. False ends the "
+    "admissions of this step.",
+    "`admits` returned {answer} for {names}, and after that your code {did} memory for it. Which of the two answers "
+    "ends your loop?",
+)
 ALSO_CHANGED = (
     "A step decides status and num_computed_tokens of a request; everything else about it stays as it was.",
     "your code changed {names}. Does a later step or the engine still need the old value?",
-)
-NEW_LIST = (
-    "RUNNING is the caller's list: what leaves it must leave that very list.",
-    "the caller's list still holds every request. Does your code change it, or make a new list under the same name?",
-)
-LEFT_OVER = (
-    "All finished requests leave RUNNING.",
-    "{names} is finished and still there. What does a loop over a list do when entries are taken out on the way?",
-)
-NOT_FREED = (
-    "A finished request gives its blocks back at once, whichever way it ended.",
-    "{names} is finished, and its blocks are still held. Which call gives them back?",
-)
-ARGUMENTS = (
-    "update_from_output changes requests and RUNNING. The plan, the sampled tokens and `requests` belong to the "
-    "caller, who goes on with them.",
-    "{names} is not what it was before your call. Which line changes it, and what could it change instead?",
 )
 
 
@@ -112,6 +111,7 @@ def symptom_of_step(
     refused = [_name(call) for call in calls if call.startswith(ALLOCATE) and call.endswith("None")]
     rescued = [_name(call) for call in calls if call.startswith(MAKE_ROOM) and "-> True" in call]
     tried = [_name(call) for call in calls if call.startswith(MAKE_ROOM)]
+    changed: Sequence[object] = outcome["also changed"]  # type: ignore[assignment]
     found: list[tuple[Advice, list[str]]] = [
         (LOOKAHEAD, [_name(call) for call in calls if "num_lookahead_tokens=" in call]),
         (VANISHED, [name for name in (*running_before, *waiting_before) if after.count(name) != 1]),
@@ -119,17 +119,20 @@ def symptom_of_step(
         (NOT_ASKED, [name for name in plan if name not in asked]),
         (NOTHING, [_name(call) for call in calls if call.startswith(ALLOCATE) and re.match(r".*?, 0[,)]", call)]),
         (NOTHING, [name for name, amount in plan.items() if amount == 0]),
+        (LEAKED, _leaked(calls)),
         (EMPTY_LIST, _taken_for_refused(calls, plan)),
+        (LEAKED, re.findall(r"memory of (\w+), which waits", "\n".join(map(str, changed)))),
         (DOOR_OPEN, _looked_at_after_refusal(calls)[:1]),
         (NO_ROOM, [name for name in refused if name in running_before and name not in (*tried, *plan)]),
         (NO_MEMORY, [name for name in refused if name in plan and name not in rescued]),
-        (ALSO_CHANGED, list(map(str, outcome["also changed"]))),  # type: ignore[call-overload]
+        (ALSO_CHANGED, list(map(str, changed))),
     ]
     for (rule, hint), names in found:
         if names:
             return rule, hint.format(names=" and ".join(dict.fromkeys(names)))
     return (
-        _loop_ends_early(calls, running_before, asked, outcome)
+        _admits_inverted(calls)
+        or _loop_ends_early(calls, running_before, asked, outcome)
         or _served_by_rank(asked, running_before, waiting_before, ranks)
         or _budget_differs(budget, plan, outcome)
     )
@@ -155,6 +158,31 @@ def _taken_for_refused(calls: Sequence[str], plan: Mapping[str, int]) -> list[st
     granted = [_name(call) for call in calls if call.startswith(ALLOCATE) and call.endswith("-> []")]
     preempted = " ".join(re.findall(r"preempted: ([^)]*)\)", "\n".join(calls))).split()
     return [name for name in granted if name not in plan and name not in preempted]
+
+
+def _leaked(calls: Sequence[str]) -> list[str]:
+    """Return the requests that got memory and were turned away by `admits` afterwards."""
+    turned_away = {_name(call): index for index, call in enumerate(calls) if call == f"{ADMITS}{_name(call)}) -> False"}
+    granted = [(index, _name(call)) for index, call in enumerate(calls) if _is_grant(call)]
+    return [name for index, name in granted if index < turned_away.get(name, -1)]
+
+
+def _is_grant(call: str) -> bool:
+    return call.startswith(ALLOCATE) and not call.endswith("None")
+
+
+def _admits_inverted(calls: Sequence[str]) -> Advice | None:
+    """Return advice if memory was asked for after False, or was not asked for after True."""
+    for index, call in enumerate(calls):
+        if not call.startswith(ADMITS):
+            continue
+        name, answer = _name(call), call.rpartition(" ")[2]
+        asked = any(later.startswith(ALLOCATE) and _name(later) == name for later in calls)
+        asked_later = any(later.startswith(ALLOCATE) and _name(later) == name for later in calls[index:])
+        if (answer == "True" and not asked) or (answer == "False" and asked_later):
+            did = "asked for" if asked else "did not ask for"
+            return TOLD_APART[0], TOLD_APART[1].format(answer=answer, names=name, did=did)
+    return None
 
 
 def _looked_at_after_refusal(calls: Sequence[str]) -> list[str]:
@@ -205,26 +233,3 @@ def _served_by_rank(
 def _budget_differs(budget: int, plan: Mapping[str, int], outcome: Mapping[str, object]) -> Advice | None:
     spent, planned = budget - int(str(outcome["budget left"])), sum(plan.values())
     return None if spent == planned else (BUDGET[0], BUDGET[1].format(planned=planned, spent=spent))
-
-
-def symptom_of_update(
-    running_before: Sequence[str], expected: Mapping[str, object], yours: Mapping[str, object]
-) -> Advice | None:
-    """Return (rule, hint) if all of a failed update is right but one thing that has a cause of its own."""
-    wrong = [label for label in expected if expected[label] != yours[label]]
-    if wrong == ["also changed"]:
-        return ARGUMENTS[0], ARGUMENTS[1].format(names=" and ".join(map(str, yours[wrong[0]])))  # type: ignore[call-overload]
-    if wrong == ["freed, in order"]:
-        to_free, freed = list(expected[wrong[0]]), list(yours[wrong[0]])  # type: ignore[call-overload]
-        held = [name for name in to_free if name not in freed]
-        if held and [name for name in to_free if name in freed] == freed:
-            return NOT_FREED[0], NOT_FREED[1].format(names=" and ".join(held))
-    if wrong != ["RUNNING"]:
-        return None
-    right, left = list(map(str, expected["RUNNING"])), list(map(str, yours["RUNNING"]))  # type: ignore[call-overload]
-    if left == list(running_before):
-        return NEW_LIST
-    over = [name for name in left if name not in right]
-    if over and [name for name in left if name in right] == right:
-        return LEFT_OVER[0], LEFT_OVER[1].format(names=" and ".join(over))
-    return None

@@ -7,7 +7,7 @@ from types import ModuleType
 from course.labtest.expect import difference_report
 from course.labtest.phase2.manager_harness import ManagerHarness
 from course.labtest.phase2.reference_model import ListPool
-from course.labtest.phase2.symptoms import symptom_of_answer
+from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_number
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request, RequestStatus
 
@@ -44,6 +44,8 @@ def manager_differs(phase2: ModuleType, rng: random.Random, *, with_free: bool) 
                 requests[name] = request
                 _advance(rng, request, len(hits) * block_size, num_new)
         rule, hint = symptom_of_answer(answer, harness.answer)
+        if not rule:
+            rule, hint = symptom_of_number(answer, harness.answer, harness.question)
         report = difference_report(
             _state_of(harness, with_free),
             _state_of_model(model, answer, calls, with_free),

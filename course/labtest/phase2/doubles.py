@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from course.labtest.phase2.symptoms import BLOCK_ITSELF
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm.seams.interfaces import BlockPool
@@ -65,7 +66,8 @@ class RecordingPrefixCache:
             self.calls.append(Commit(name, blocks, num_cached_blocks, num_full_blocks))
 
     def evict(self, block_id: int) -> bool:
-        self.calls.append(f"evict({block_id})")
+        shown = BLOCK_ITSELF if isinstance(block_id, KVCacheBlock) else block_id
+        self.calls.append(f"evict({shown})")
         was_cached = block_id in self.cached
         self.cached.discard(block_id)
         return was_cached

@@ -8,7 +8,12 @@ from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
 from course.labtest.phase2.doubles import RecordingPrefixCache
-from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_calls
+from course.labtest.phase2.symptoms import (
+    symptom_of_answer,
+    symptom_of_calls,
+    symptom_of_holders,
+    symptom_of_number,
+)
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
 
@@ -41,6 +46,8 @@ class ManagerHarness:
         self.names: list[str] = []
         self.raw_answer: Any = None
         self.answer: list[int] | None = None
+        self.question = ""
+        self.last_hits: list[int] = []
 
     def allocate(
         self,
@@ -60,6 +67,13 @@ class ManagerHarness:
         call += f", num_lookahead_tokens={lookahead}" if lookahead else ""
         call += f")   {request.request_id}: {request.num_computed_tokens} computed of {request.num_tokens} tokens"
         self.history.append(call)
+        self.last_hits = list(hits)
+        num_hit = len(hits) * self.block_size
+        parts = (request.num_computed_tokens, num_hit, num_new_tokens, lookahead)
+        self.question = (
+            f"{' + '.join(map(str, parts))} computed, hit, new and lookahead tokens: how many blocks of "
+            f"{self.block_size} is that, and how many of them does {request.request_id} hold or hit before the call?"
+        )
         extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
         given_hits = list(hits) if isinstance(hits, list) else tuple(hits)
         before = fields_of(request) | {"hit_blocks": list(hits)}
@@ -82,6 +96,7 @@ class ManagerHarness:
         table = as_block_ids(held, "block_ids", self.history)
         request.num_computed_tokens = 0
         before = fields_of(request)
+        self.last_hits = []
         self.history.append(f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}")
         with learners_call(self.history, FREE_HINTS):
             self.kv.free(request, computed)
@@ -149,6 +164,8 @@ class ManagerHarness:
         if returned:
             expected["allocate_slots"], yours["allocate_slots"] = returned["returned"], self.answer
             better_rule, better_hint = symptom_of_answer(returned["returned"], self.answer)
+            if not better_rule:
+                better_rule, better_hint = symptom_of_number(returned["returned"], self.answer, self.question)
             rule, hint = better_rule or rule, better_hint or hint
         if tables is not None:
             expected["block tables"] = {name: list(table) for name, table in tables.items()}
@@ -159,7 +176,9 @@ class ManagerHarness:
             expected["free_block_ids"], yours["free_block_ids"] = list(free_queue), self.free_queue()
         if holders is not None:
             expected["ref_counts"] = {block_id: holders[block_id] for block_id in sorted(holders)}
-            yours["ref_counts"] = self.holders()
+            yours["ref_counts"] = counts = self.holders()
+            better_rule, better_hint = symptom_of_holders(holders, counts, self.last_hits)
+            rule, hint = better_rule or rule, better_hint or hint
         calls = self.cache.take_calls()
         if cache_calls is not None:
             expected["cache calls"], yours["cache calls"] = list(cache_calls), calls

@@ -7,7 +7,15 @@ from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
-from course.labtest.phase2.symptoms import SENTINEL_HINT, SENTINEL_RULE
+from course.labtest.phase2.symptoms import (
+    BLOCK_ITSELF,
+    COUNT_HINT,
+    COUNT_RULE,
+    EVICT_HINT,
+    EVICT_RULE,
+    SENTINEL_HINT,
+    SENTINEL_RULE,
+)
 from mini_vllm.core.block import KVCacheBlock
 
 
@@ -58,6 +66,8 @@ class QueueHarness:
             expected["popleft()"], yours["popleft()"] = popped, self.popped
         if (self.popped < 0 and popped is not None) or any(block_id < 0 for block_id in _ids(yours)):
             rule, hint = SENTINEL_RULE, SENTINEL_HINT
+        if [label for label in expected if yours[label] != expected[label]] == ["num_free_blocks"]:
+            rule, hint = COUNT_RULE, COUNT_HINT
         expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
 
 
@@ -144,8 +154,11 @@ class PoolHarness:
         yours = self.get_new_blocks(num_blocks)
         if any(block_id < 0 for block_id in yours):
             rule, hint = SENTINEL_RULE, SENTINEL_HINT
+        calls = self.cache.take_calls()
+        if BLOCK_ITSELF in "".join(calls):
+            rule, hint = EVICT_RULE, EVICT_HINT
         expect_equal(
-            {"handed out": yours, "cache calls": self.cache.take_calls()},
+            {"handed out": yours, "cache calls": calls},
             {"handed out": list(expected), "cache calls": [f"evict({block_id})" for block_id in expected]},
             rule=rule,
             situation=self.history,

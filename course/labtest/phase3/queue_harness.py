@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.crash_hints import CrashHint, learners_call
+from course.labtest.expect import expect_equal
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 from mini_vllm.seams.interfaces import RequestQueue
@@ -12,6 +13,19 @@ ITERATION = (
     "Iteration goes in service order, as popping does, and takes nothing out.",
     "popping gives the right order here, and going through the queue does not: in which order does a heap keep its "
     "list?",
+)
+FIRST_ONE = (
+    "peek_request and pop_request take the most urgent request, which is the one that iteration begins with.",
+    "iteration gives the right order here, and peek_request another request. Where does each of them look, and after "
+    "which of the calls above do these differ?",
+)
+QUEUE_HINTS = (
+    CrashHint(
+        TypeError,
+        "two entries were equal up to the requests themselves, which have no order. What of a request decides between "
+        "those two, and where does it stand in your entry?",
+        word="instances of 'Request' and 'Request'",
+    ),
 )
 
 
@@ -26,43 +40,43 @@ class QueueHarness:
     def __init__(self, phase3: ModuleType) -> None:
         self.story: list[str] = ["queue = PriorityRequestQueue()"]
         self._added: dict[str, Request] = {}
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             self.queue: RequestQueue = phase3.PriorityRequestQueue()
 
     def add(self, *requests: Request) -> None:
         for request in requests:
             self._added[request.request_id] = request
             self.story.append(f"add_request({rank(request)})")
-            with explained(self.story):
+            with learners_call(self.story, QUEUE_HINTS):
                 self.queue.add_request(request)
 
     def prepend(self, request: Request) -> None:
         self._added[request.request_id] = request
         self.story.append(f"prepend_request({rank(request)})")
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             self.queue.prepend_request(request)
 
     def remove(self, request: Request) -> None:
         self.story.append(f"remove_request({request.request_id})")
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             self.queue.remove_request(request)
 
     def use_another(self) -> None:
         """Make a second queue and leave a request in it."""
         self.story.append("another queue is made: add_request(Z(priority -9, arrived 0)) there")
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             type(self.queue)().add_request(make_request("Z", 4, priority=-9))
 
     def pop(self) -> Request:
         self.story.append("pop_request()")
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             request = self.queue.pop_request()
         self.story[-1] += f" -> {self.name(request)}"
         return request
 
     def state(self) -> dict[str, object]:
         """Return order, length and head of the queue."""
-        with explained(self.story):
+        with learners_call(self.story, QUEUE_HINTS):
             return {
                 "order": [self.name(request) for request in self.queue],
                 "length": len(self.queue),
@@ -76,6 +90,8 @@ class QueueHarness:
         popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
         if popped == list(names) and yours["order"] != popped:
             rule, hint = ITERATION
+        elif yours["order"] == expected["order"] and yours["peek_request"] != expected["peek_request"]:
+            rule, hint = FIRST_ONE
         expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
         expect_equal(
             {"popped, in order": popped, "length": len(self.queue)},

@@ -5,28 +5,15 @@ from collections.abc import Mapping, Sequence
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.queue_harness import rank
+from course.labtest.phase3.symptoms import symptom_of_room
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.seams.interfaces import RequestQueue
 
-LOOKAHEAD = (
-    "`num_lookahead_tokens` is for speculative decoding, which this engine does not have: room is made for the new "
-    "tokens only.",
-    "your code asked for lookahead slots. Which arguments of allocate_slots does the task name?",
-)
-ALSO_CHANGED = (
-    "make_room changes victims, the two queues and the plan. Everything else about a request stays as it was.",
-    "your code changed {names}. Does a later step or the engine still need the old value?",
-)
 LABELS = {"budget_left": "budget left", "block_tables": "block tables"}
 VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
-NEW_LIST = (
-    "A victim leaves RUNNING, and RUNNING is the caller's list.",
-    "your code recorded a victim, and the caller's list still holds every request. Does your code change that very "
-    "list, or make a new one under the same name?",
-)
 
 
 class RoomHarness:
@@ -54,6 +41,7 @@ class RoomHarness:
         self.kv = kv or SharedBlocksKV(num_blocks, block_size, tables)
         self.step = SchedulerOutput(budget, dict(plan or {}))
         self.before: list[str] = []
+        self.request_in_need = ""
 
     def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> object:
         """Call `make_room` of your class."""
@@ -66,6 +54,7 @@ class RoomHarness:
             f"call    make_room({request.request_id}, {num_new_tokens}){note}",
         ]
         self.running_before = [r.request_id for r in self.running]
+        self.request_in_need = request.request_id
         self._fields_before = {name: fields_of(one) for name, one in self.requests.items()}
         self.kv.calls.clear()
         with explained(self.before, self.kv.calls):
@@ -100,14 +89,9 @@ class RoomHarness:
         own = self.requests.get(request.request_id)
         return request.request_id if own is request else f"copy of {request.request_id}"
 
-    def symptom(self, yours: dict[str, object], expected: dict[str, object]) -> tuple[str, str] | None:
+    def symptom(self, yours: Mapping[str, object], expected: Mapping[str, object]) -> tuple[str, str] | None:
         """Return (rule, hint) if what differs has a cause of its own."""
-        if any("num_lookahead_tokens" in call for call in self.kv.calls):
-            return LOOKAHEAD
-        if names := yours["also changed"]:
-            return ALSO_CHANGED[0], ALSO_CHANGED[1].format(names=" and ".join(map(str, names)))  # type: ignore[call-overload]
-        wrong = yours["RUNNING"] != expected.get("RUNNING", yours["RUNNING"])
-        return NEW_LIST if wrong and yours["RUNNING"] == self.running_before and yours["preempted"] else None
+        return symptom_of_room(self.request_in_need, self.running_before, self.kv.calls, yours, expected)
 
     def check(self, rule: str, hint: str, answer: object, **expected: object) -> None:
         """Compare what is named (`budget_left` for "budget left", and so on)."""
