@@ -15,6 +15,7 @@ from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain
 from course.sandbox.frames import is_learners
 from course.sandbox.time_limit import limited_calls
+from course.starter_status import written_lineup
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import RunnerError, StalledError
 from mini_vllm.seams.lineup import Lineup
@@ -78,7 +79,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         except OutOfTime as error:
             fail(f"{explain(error, {})}\n(A call into your code may take {error.seconds:g} seconds of CPU time.)", 1)
         except NotImplementedError as error:
-            fail(f"{error}: not written yet. Write it, or choose a lineup: {ways_without()}.", 1)
+            fail(f"{error}: not written yet. {what_to_do()}", 1)
         except (StalledError, RunnerError, InvariantError) as error:
             fail(str(error), 1)
         except SyntaxError as error:
@@ -95,11 +96,17 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def ways_without() -> str:
-    """Return examples of lineups that need only the written phases."""
+def what_to_do() -> str:
+    """Return what to do where a task is not written: a lineup that needs only written phases, if there is one."""
     if solutions_exist():
-        return "starter for what you have written, solution for the rest, as in --lineup starter:1,solution:2-5"
-    return "only the phases that you have written, as in --lineup starter:1"
+        return (
+            "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "
+            "starter:1,solution:2-5."
+        )
+    written = written_lineup()
+    if written is None:
+        return "Phase 1 comes first: it decides every step. Until it is there, trace --read shows recorded runs."
+    return f"Write it, or choose a lineup of the phases that you have written: --lineup {written}."
 
 
 def traceback_from_labs(error: Exception) -> str | None:

@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from course.terminal import console
+from mini_vllm.seams.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
 
@@ -42,6 +44,21 @@ def test_an_unwritten_phase_is_named_without_a_traceback(mini_vllm: Commands) ->
     result = mini_vllm("trace", "--lineup", "starter:1", exit_code=1)
     assert "Phase 1" in result.stderr
     assert "not written yet" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        (None, "Phase 1 comes first: it decides every step."),
+        ("starter:1-2", "choose a lineup of the phases that you have written: --lineup starter:1-2."),
+    ],
+)
+def test_without_solutions_the_advice_is_a_lineup_that_runs(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, written: str | None, advice: str
+) -> None:
+    monkeypatch.setattr(console, "solutions_exist", lambda: False)
+    monkeypatch.setattr(console, "written_lineup", lambda: written and parse_lineup(written))
+    assert advice in mini_vllm("trace", "--lineup", "starter:1", exit_code=1).stderr
 
 
 @pytest.mark.parametrize("kind", ["ValueError", "NameError"])
