@@ -15,7 +15,6 @@ from course.cli.simulate import simulate
 from course.cli.stages import stages
 from course.cli.trace import trace
 from mini_vllm.seams.lineup import CHECKOUT
-from mini_vllm.seams.parts import solutions_exist
 
 app = typer.Typer(
     name="mini-vllm",
@@ -24,9 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, grade, info):
+for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, oracle, grade, info):
     app.command()(command)
-app.command(hidden=not solutions_exist())(oracle)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
     from classroom.cli.judge import judge
     from classroom.cli.one_file import one_file

@@ -1,9 +1,10 @@
-"""`mini-vllm oracle`: the first step in which your decisions diverge from the reference's."""
+"""`mini-vllm oracle`: the first step in which your decisions diverge from the right ones."""
 
 from typing import Annotated
 
 import typer
 
+from course.cli.recorded_oracle import compare_with_recordings
 from course.oracle.divergence import find_culprit, search, settings_for
 from course.sandbox.explain import explain
 from course.starter_status import written_phases
@@ -18,26 +19,27 @@ from mini_vllm.seams.parts import Impl, solutions_exist
 
 NUM_SEEDS = 40
 NUM_PHASES = 5
+DEFAULT = "1-5" if solutions_exist() else "what is written"
 
 
 @friendly
 def oracle(
-    phase: Annotated[
-        str, typer.Option(metavar="K or K-M", help="Your phases; all others are the reference's.")
-    ] = "1-5",
+    phase: Annotated[str | None, typer.Option(metavar="K or K-M", help=f"Your phases. Default: {DEFAULT}.")] = None,
     seed: Annotated[int | None, typer.Option(help=f"Seed of one workload. Default: {NUM_SEEDS} workloads.")] = None,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests per workload.")] = 10,
 ) -> None:
-    """Run the same workloads on your phases and on the reference; show the first step that differs.
+    """Show the first step in which your decisions differ from the right ones, and the phase that causes it.
+
+    Where the reference is, both run the same workloads; your phases take its place. Without it your phases replay
+    those recorded steps of vLLM that need no other phase, and the other options have no effect.
 
     Exit code 1 if one differs. The engine runs the fake model, so phase 6 is not compared.
     """
-    if not solutions_exist():
-        raise ValueError(
-            "the oracle compares your decisions with the reference's, and this student edition has no reference; "
-            "`mini-vllm parity --lineup starter:1-5` compares them with vLLM's"
-        )
     console = make_console()
+    if not solutions_exist():
+        compare_with_recordings(phase, console)
+        return
+    phase = phase or f"1-{NUM_PHASES}"
     mine, reference = lineup_with_starters(phase), parse_lineup("solution:1-5")
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)

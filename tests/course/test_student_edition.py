@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 from course.cli.main import app
+from course.parity.scenario import PUBLIC_TRACES
 from course.starter_status import starter_path
 from course.terminal.learner_lineup import activation
 from tests.course.surface import solution_path
@@ -90,13 +91,28 @@ def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
 def test_commands_that_need_the_reference_are_hidden_and_refused_with_a_reason(student: Path) -> None:
     shown = run(student, "course", "--help").stdout
     assert "parity" in shown
-    assert not re.search(r"\b(oracle|release|solution)\b", shown)
+    assert not re.search(r"\b(release|solution)\b", shown)
     assert "solution" not in run(student, "course", "trace", "--help").stdout
-    done = run(student, "course", "oracle")
-    assert done.returncode == 2
-    assert "student edition" in done.stderr
     for command in ("release", "judge"):
         assert "No such command" in run(student, "course", command).stderr
+
+
+def test_the_oracle_compares_what_is_written_with_recorded_decisions(learner: Path) -> None:
+    refused = run(learner, "course", "oracle")
+    assert refused.returncode == 2
+    assert "give 1-2, 1-3, 1-4 or 1-5" in refused.stderr
+    for phase in (1, 2):
+        shutil.copy(solution_path(phase), starter_path(phase, learner))
+    (learner / "course/parity/traces/random.jsonl.gz").write_bytes((PUBLIC_TRACES / "random.jsonl.gz").read_bytes())
+    done = run(learner, "course", "oracle")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "The same decisions in every step, block for block, in 13 traces." in done.stdout
+    wrong = starter_path(2, learner).read_text(encoding="utf-8").replace("table[::-1]", "table")
+    starter_path(2, learner).write_text(wrong, encoding="utf-8")
+    done = run(learner, "course", "oracle")
+    assert done.returncode == 1
+    assert "vLLM" in done.stdout
+    assert "Look first at phase" in done.stdout
 
 
 def test_info_lists_the_written_phases(learner: Path) -> None:

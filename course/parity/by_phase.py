@@ -1,0 +1,62 @@
+"""Which phases a recorded scenario uses, so that an engine without the others can be compared with vLLM, too."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from course.parity.scenario import Scenario
+from course.parity.verdict import Verdict, judge
+from mini_vllm.seams.lineup import Lineup
+
+ALWAYS = frozenset({1, 2})
+"""Every recording has steps and block ids."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The scenarios that agreed, and the first that did not. `suspects`: phases that no agreeing scenario has tried."""
+
+    agreed: list[Scenario]
+    failure: Verdict | None = None
+
+    @property
+    def suspects(self) -> list[int]:
+        """The phases that the failing scenario uses and none of those that agreed; all that it uses if none is left."""
+        needed = phases_needed(self.failure.scenario) if self.failure else frozenset[int]()
+        tried = {phase for scenario in self.agreed for phase in phases_needed(scenario)}
+        return sorted(needed - tried or needed)
+
+
+def phases_needed(scenario: Scenario) -> frozenset[int]:
+    """Return the phases, 1 to 5, without which an engine would decide something else than the recording."""
+    config, needed = scenario.line["config"], set(ALWAYS)
+    if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
+        needed.add(3)
+    if config["enable_prefix_caching"]:
+        needed.add(4)
+    # Without phase 5 the budget must hold whole prompts. A request that computes and does not sample is a chunk.
+    if config["max_num_batched_tokens"] < config["max_model_len"] or any(
+        share["id"] not in step["sampled"] for step in scenario.steps for share in step["scheduled"]
+    ):
+        needed.add(5)
+    return frozenset(needed)
+
+
+def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
+    """Return the scenarios that need only what the lineup has, those that need fewer phases first.
+
+    Scenarios out of scope, and those that show a defect of vLLM, are left out.
+    """
+    present = {phase for phase in range(1, 6) if lineup[phase] != "absent"}
+    chosen = [one for one in scenarios if not one.out_of_scope() and not one.defects and phases_needed(one) <= present]
+    return sorted(chosen, key=lambda one: len(phases_needed(one)))
+
+
+def compare_until_failure(scenarios: Iterable[Scenario], lineup: Lineup) -> Comparison:
+    """Replay scenarios until one differs. Raises `NotImplementedError` for a phase that is not written."""
+    agreed: list[Scenario] = []
+    for scenario in scenarios:
+        verdict = judge(scenario, lineup)
+        if verdict.failed:
+            return Comparison(agreed, verdict)
+        agreed.append(scenario)
+    return Comparison(agreed)
