@@ -19,7 +19,7 @@ ROOT_HASH = bytes(32)
 def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
     """Return the SHA-256 (32 bytes) of a full block: its parent's hash, its token ids and its extra keys.
 
-    `extra_keys` are the request's cache salt and adapter id. A key that is None does not count.
+    `extra_keys` are the request's cache salt and adapter id, in this order. Keys that are all None do not count.
     """
     # The parent's hash goes in, because K and V of a token depend on every token before it: equal hashes then
     # mean equal prefixes, not just equal blocks. 8 bytes a token: [1, 23] and [12, 3] must not look alike.

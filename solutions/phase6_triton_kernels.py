@@ -104,8 +104,8 @@ def paged_decode_kernel(
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
     """Store the step's K and V [T, kv_heads, head_dim] in their slots, in place, as `write_kv` does.
 
-    The caches [blocks, block_size, kv_heads, head_dim] are contiguous; `slot_mapping` is [T] int64, and a token
-    whose slot is below 0 is not stored.
+    K and V may be views in which only the last dimension is contiguous. The caches [blocks, block_size, kv_heads,
+    head_dim] are contiguous; `slot_mapping` is [T] int64, and a token whose slot is below 0 is not stored.
     """
     num_tokens, num_kv_heads, head_dim = key.shape
     reshape_and_cache_kernel[(num_tokens,)](
@@ -130,8 +130,9 @@ def paged_decode_attention(
 ) -> Tensor:
     """Attend from one token of each request to all its tokens in the cache; return [R, heads, head_dim].
 
-    query [R, heads, head_dim]; contiguous caches [blocks, block_size, kv_heads, head_dim]; block_tables
-    [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32, whatever the dtype.
+    query [R, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads,
+    head_dim]; block_tables [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32,
+    whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     num_requests, num_heads, head_dim = query.shape
     block_size, num_kv_heads = key_cache.shape[1:3]

@@ -18,7 +18,7 @@ ROOT_HASH = bytes(32)
 def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequence[str | None] = ()) -> bytes:
     """Return the SHA-256 (32 bytes) of a full block: its parent's hash, its token ids and its extra keys.
 
-    `extra_keys` are the request's cache salt and adapter id. A key that is None does not count.
+    `extra_keys` are the request's cache salt and adapter id, in this order. Keys that are all None do not count.
     """
     raise NotImplementedError("Phase 4, task 1: hash_block")
 
