@@ -202,7 +202,7 @@ function deck(model, root) {
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Cards");
   const said = (card) => model.get("answers")[card.title];
-  const result = (card) => (said(card) === undefined ? "open" : outcome(card.question, said(card), card.truth));
+  const result = (card) => outcome(card.question, said(card), card.truth);
   function save(answers) {
     model.set("answers", answers);
     model.save_changes();

@@ -1,6 +1,7 @@
-"""Every step of a run as a picture that can be played, and two runs compared."""
+"""Every step of a run as a picture that can be played, two runs compared, and a run's timeline alone."""
 
 from course.views.time_machine.compare import compare
 from course.views.time_machine.machine import pictures, time_machine
+from course.views.time_machine.strip import run_strip
 
-__all__ = ["compare", "pictures", "time_machine"]
+__all__ = ["compare", "pictures", "run_strip", "time_machine"]

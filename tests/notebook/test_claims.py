@@ -1,0 +1,133 @@
+"""The cards of notebook 08: the engine decides them, and what they say of the run is in the run."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from course.notebook import Lab, Notice, Predictions
+from course.notebook.claims import all_claims, deck, setup_of
+from course.notebook.claims.claim import Claim
+from course.notebook.claims.decide import card_of, play_claim, play_claims
+from course.views.prediction import Answer, Card
+from mini_vllm import parse_lineup
+from mini_vllm.seams.lineup import Lineup
+
+EXPECTED: dict[str, tuple[Answer, list[str]]] = {
+    "All work is lost": ("false", ["B PREEMPTED for A", "step 20 .* B:13p\\+12hit"]),
+    "An urgent arrival preempts": ("false", ["step 8 .* C:16p"]),
+    "Equals are safe": ("B", ["step 1 .* B PREEMPTED for itself"]),
+    "First to go, first to come back": ("C", ["step 10 .* C:16p", "step 20 .* B:25p"]),
+    "A step with a preemption admits no request": ("true", ["step 9 .*5 free  A:1 \\| B PREEMPTED", "step 10 .* C:4p"]),
+    "Ten is more than one": ("A", ["step 0 .* A:16p", "step 3 .* B:16p"]),
+    "Decodes go first": ("false", ["step 1 .* A:4p B:1 C:4p"]),
+    "The queue is long": ("true", ["budget 64\n((?s:.*))\n\nbudget 128\n\\1$"]),
+    "A hundred tokens, five blocks": (7, ["step 0 "]),
+    "One call, few blocks": ("true", ["step 0 "]),
+    "Fifteen thousand six hundred and twenty-five": (6, ["step 0 .* 4 free .* r5:247p\n"]),
+    "Shared in the same step": ("true", ["A:20p B:4p\\+16hit"]),
+    "A full hit costs one token": ("false", ["B:4p\\+12hit", "C:2p\\+16hit"]),
+    "Shared is shared": (5, ["B:5p\\+16hit"]),
+    "The tail goes first": ("true", ["C:5p\\+8hit"]),
+    "Without a threshold there are no chunks": ("false", ["A:12p\n(.*A:12p\n){2}.*A:4p"]),
+    "A threshold above the budget": (
+        "true",
+        [
+            "threshold 64(?s:.*)step 3 .* A:12p B:4p(?s:.*)threshold 0(?s:.*)step 3 .* A:12p B:4p",
+            "threshold 8(?s:.*)step 0 .* B:4p(?s:.*)step 3 .* B done(?s:.*)step 7 .* A:4p",
+        ],
+    ),
+    "The first token is late, so lower the budget": (
+        "false",
+        ["TTFT, median\nbudget 256: 217 ms\nbudget 2,048: 161 ms", "ITL, p99\nbudget 256: 9 ms\nbudget 2,048: 60 ms"],
+    ),
+    "More bandwidth, larger batches": ("false", ["H100: 295 tokens\nH200: 206 tokens", "H200: .*4.80 TB/s"]),
+    "Settings never change the text": ("true", ["a small pool(?s:.*)B PREEMPTED"]),
+    "One launch": ("false", ["matrix products: 29\nall operations: 1[89]\\d"]),
+}
+
+
+@pytest.fixture(scope="module")
+def cards() -> dict[str, Card]:
+    played = play_claims(parse_lineup("solution:1-5"))
+    return {claim.title: card_of(claim, played[claim.title]) for claim in all_claims()}
+
+
+def named(title: str) -> Claim:
+    return next(claim for claim in all_claims() if claim.title == title)
+
+
+def decide(title: str, lineup: Lineup) -> Answer | None:
+    return card_of(named(title), play_claim(named(title), lineup)).truth
+
+
+@pytest.mark.parametrize("title", EXPECTED)
+def test_the_engine_decides_the_card(cards: dict[str, Card], title: str) -> None:
+    truth, patterns = EXPECTED[title]
+    assert cards[title].truth == truth
+    for pattern in patterns:
+        assert re.search(pattern, cards[title].text), f"no {pattern!r} in\n{cards[title].text}"
+
+
+def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:
+    assert list(cards) == list(EXPECTED)
+    assert len(cards) == 21
+    counts = Counter(str(card.truth) for card in cards.values())
+    assert counts["true"] + 1 == counts["false"] == 8, "whoever always says the same is right 8 times of 21"
+
+
+def test_another_engine_gets_another_verdict() -> None:
+    no_cache = parse_lineup("solution:1-3,solution:5")
+    assert decide("All work is lost", no_cache) == "true"
+    assert decide("Shared is shared", no_cache) == 21
+    assert decide("Shared in the same step", no_cache) == "false"
+
+
+def test_each_card_has_its_timelines_and_its_question_does_not_tell_the_answer(cards: dict[str, Card]) -> None:
+    for card in cards.values():
+        assert card.pictures
+        assert card.text
+        assert "False" not in card.setup + card.claim + card.question.text
+    assert [picture.sentence for picture in cards["All work is lost"].pictures] == [
+        "Step 20: B is resumed: 12 of its 25 tokens are in the prefix cache."
+    ]
+
+
+def test_an_engine_that_fails_says_so_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ValueError("block 4 is free and held")
+
+    monkeypatch.setattr("course.notebook.claims.decide.play_workload", fail)
+    claim = named("All work is lost")
+    card = card_of(claim, play_claim(claim, parse_lineup("solution:1-5")))
+    assert card.truth is None
+    assert "block 4 is free and held" in card.text
+
+
+def test_the_run_of_a_card_can_be_changed() -> None:
+    arrivals, config = setup_of("All work is lost")
+    assert [request.request_id for request in arrivals] == ["A", "B"]
+    assert config.num_gpu_blocks == 13
+    with pytest.raises(ValueError, match="no card 'One launch' with a run of requests; there are All work is lost, An"):
+        setup_of("One launch")
+
+
+def test_without_the_learners_phases_there_is_a_notice(tmp_path: Path) -> None:
+    assert isinstance(deck(Lab(5, "starter"), Predictions("08", tmp_path)), Notice)
+
+
+def test_answers_are_kept_by_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course.notebook.claims.decide.all_claims", lambda: [named("All work is lost")])
+    lab, guess = Lab(5, "solution"), Predictions("08", tmp_path)
+    widget = deck(lab, guess)
+    assert not isinstance(widget, Notice)
+    widget.answers = {"All work is lost": "true"}
+    kept = json.loads((tmp_path / "08.predictions.json").read_text(encoding="utf-8"))
+    assert kept == {"All work is lost": {"Is the claim true?": "true"}}
+    again = deck(lab, guess)
+    assert not isinstance(again, Notice)
+    assert again.answers == {"All work is lost": "true"}
+    widget.answers = {}
+    assert json.loads((tmp_path / "08.predictions.json").read_text(encoding="utf-8")) == {}

@@ -1,0 +1,112 @@
+"""Questions, verdicts and cards in a real browser, by keyboard alone: nothing is told before it is locked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from course.browser.bare_page import open_widget
+from course.views.prediction import Card, Question
+from course.views.prediction.widgets import Ask, Deck
+from course.views.time_machine import run_strip
+from tests.views.runs import small
+
+NUMBER = Question("How many steps?", "how many", unit="steps")
+WHICH = Question("Which one waits?", "which one", "choice", ("A", "B", "neither"))
+SEVERAL = Question("Which ones run?", "which ones", "several", ("A", "B", "C"))
+
+
+def focused(page: Any) -> str:
+    """Return what has the focus, in words."""
+    words: str = page.evaluate("document.activeElement.textContent || document.activeElement.value")
+    return words
+
+
+@pytest.fixture
+def asked(browser: Any) -> Iterator[Any]:
+    page = open_widget(browser, Ask("group", [NUMBER, WHICH, SEVERAL], []))
+    yield page
+    page.close()
+
+
+def test_all_kinds_are_answered_and_locked_by_keyboard(asked: Any) -> None:
+    for key in ("Tab", "1", "2", "Tab", "Space", "ArrowDown", "Tab", "Space", "Tab", "Tab", "Space", "Tab", "Enter"):
+        asked.keyboard.press(key)
+    assert asked.evaluate("model.state.answers") == [12, "B", ["A", "C"]]
+    assert asked.evaluate("model.saved") == 1
+    assert asked.locator("input").count() == 0, "an answer cannot be changed"
+    assert "12 steps" in asked.locator(".mvq-said").text_content()
+    assert focused(asked).startswith("Locked.")
+
+
+def test_an_open_question_is_not_locked_and_gets_the_focus(asked: Any) -> None:
+    asked.keyboard.press("Tab")
+    asked.keyboard.type("12")
+    asked.keyboard.press("Enter")
+    assert asked.evaluate("model.state.answers") == []
+    assert asked.get_by_role("status").text_content() == "1 of 3 answered"
+    assert focused(asked) == "A"
+
+
+def test_every_input_has_a_name_and_a_visible_focus(asked: Any) -> None:
+    for role, name in (("spinbutton", "How many steps? steps"), ("radio", "neither"), ("checkbox", "C")):
+        one = asked.get_by_role(role, name=name, exact=True)
+        one.focus()
+        asked.keyboard.press("Shift+Tab")
+        asked.keyboard.press("Tab")
+        assert asked.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", role
+    assert asked.get_by_role("group", name="Which one waits?").count() == 1
+
+
+def card(title: str, question: Question, truth: Any) -> Card:
+    strip = run_strip(small(), "a run", 1)
+    return Card(title, f"The claim of {title}.", "Two requests.", question, truth, f"Why {title}.", [strip], "step 0")
+
+
+@pytest.fixture
+def cards(browser: Any) -> Iterator[Any]:
+    page = open_widget(
+        browser, Deck([card("one", WHICH, "A"), card("two", NUMBER, 9), card("three", NUMBER, None)], {})
+    )
+    yield page
+    page.close()
+
+
+def test_a_card_shows_its_run_once_it_is_answered(cards: Any) -> None:
+    assert cards.locator("h3").text_content() == "1. one"
+    assert cards.locator("svg").count() == 0
+    assert "Why" not in cards.locator("#host").inner_text()
+    cards.get_by_role("radio", name="B", exact=True).focus()
+    cards.keyboard.press("Space")
+    cards.keyboard.press("Enter")
+    assert focused(cards).endswith("you said B, it was A")
+    assert cards.locator("svg").count() == 1
+    assert "Why one." in cards.locator("#host").inner_text()
+    assert cards.get_by_text("As text").count() == 1
+    assert cards.evaluate("model.state.answers") == {"one": "B"}
+    cards.get_by_role("button", name="Next card", exact=True).press("Enter")
+    assert focused(cards) == "2. two"
+    cards.get_by_role("spinbutton").focus()
+    cards.keyboard.type("9")
+    cards.keyboard.press("Enter")
+    assert "you said 9: right" in focused(cards)
+    assert cards.locator(".mvq-total").text_content() == "1 of 2 right, 0 to go"
+
+
+def test_a_card_that_the_run_did_not_decide_is_not_counted(cards: Any) -> None:
+    cards.get_by_role("combobox", name="card").select_option("2")
+    cards.get_by_role("spinbutton").fill("1")
+    cards.keyboard.press("Enter")
+    assert "the run did not show it" in focused(cards)
+    assert cards.locator(".mvq-total").text_content() == "0 of 2 right, 2 to go"
+
+
+@pytest.mark.parametrize("width", [600, 1100])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_overflows(browser: Any, width: int, dark: bool) -> None:
+    page = open_widget(browser, Deck([card("one", SEVERAL, ["A"])], {"one": ["A", "B"]}), dark=dark)
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    smallest = "[...document.querySelectorAll('#host *')].map((e) => parseFloat(getComputedStyle(e).fontSize))"
+    assert page.evaluate(f"Math.min(...{smallest}.filter((size) => size > 0))") >= 10.5
+    page.close()
