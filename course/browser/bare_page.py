@@ -26,13 +26,22 @@ ANSWERED = """() => { let known = "";
     for (const [name, value] of Object.entries(await answer(question, step ?? null))) model.set(name, value); }; }"""
 
 
-def open_widget(browser: Any, widget: Any, *, dark: bool = False, width: int = 800, is_answered: bool = False) -> Any:
+def open_widget(
+    browser: Any,
+    widget: Any,
+    *,
+    dark: bool = False,
+    width: int = 800,
+    sharpness: float = 1,
+    is_answered: bool = False,
+) -> Any:
     """Return a page with the widget's front end in it, on a light or a dark system and declared as such.
 
     If `is_answered`, the panel in Python answers the page's questions.
     """
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
-    page.set_content(MODEL % f":root {{ color-scheme: {'dark' if dark else 'light'}; }} {widget._css}")
+    scheme, viewport = "dark" if dark else "light", {"width": width, "height": 900}
+    page = browser.new_page(viewport=viewport, color_scheme=scheme, device_scale_factor=sharpness)
+    page.set_content(MODEL % f":root {{ color-scheme: {scheme}; }} {widget._css}")
     if is_answered:
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
         page.evaluate(ANSWERED)

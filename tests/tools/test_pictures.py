@@ -10,8 +10,9 @@ from tools.pictures import __main__ as command
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"""(?:\]\(|src=["']|srcset=["'])([^)"'\s]*pictures/[^)"'\s]+)""")
 SCREENS = {"jupyterlab_light.png", "jupyterlab_dark.png"}
-MADE = {f"{name}.svg" for name in command.NAMES if name != "screens"} | SCREENS
-LARGEST_PNG = 200_000
+FILMS = {"film_light.gif", "film_dark.gif"}
+MADE = {f"{name}.svg" for name in command.NAMES if name not in ("screens", "film")} | SCREENS | FILMS
+LARGEST_PNG, LARGEST_FILM = 200_000, 1_000_000
 
 
 def shown() -> dict[Path, list[Path]]:
@@ -36,8 +37,9 @@ def test_every_page_shows_pictures_that_are_there() -> None:
     assert missing == []
 
 
-def test_the_screenshots_are_small() -> None:
-    assert [name for name in SCREENS if (command.PICTURES / name).stat().st_size > LARGEST_PNG] == []
+@pytest.mark.parametrize(("names", "largest"), [(SCREENS, LARGEST_PNG), (FILMS, LARGEST_FILM)])
+def test_screenshots_and_films_are_small(names: set[str], largest: int) -> None:
+    assert [name for name in names if (command.PICTURES / name).stat().st_size > largest] == []
 
 
 @pytest.mark.parametrize("name", command.VIEWS)

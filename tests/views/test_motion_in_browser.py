@@ -7,6 +7,7 @@ import pytest
 
 from course.browser.bare_page import open_widget
 from course.traces.events import events_in
+from course.traces.recording import Recording
 from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
@@ -58,18 +59,27 @@ def test_the_victim_travels_from_running_to_waiting(machine: Any) -> None:
     assert place(machine, chip("waiting", 3))[1] > before[1]
 
 
-def test_blocks_travel_from_the_free_queue_to_their_cell_and_back(machine: Any) -> None:
-    film = time_machine(observed())
+def whereabouts(page: Any, block: int) -> list[float]:
+    """Return where a block is: in the free queue or in a table, or else in its cell of the pool."""
+    places = page.evaluate(PLACES, f'[data-id="block:{block}"]') or page.evaluate(
+        PLACES, f'[data-home="block:{block}"]'
+    )
+    return [round(part) for part in places[-1]]
+
+
+@pytest.mark.parametrize("recording", [observed(), small(3, 40)], ids=["block tables are shown", "only the pool"])
+def test_blocks_travel_from_the_free_queue_to_their_owner_and_back(browser: Any, recording: Recording) -> None:
+    film = time_machine(recording)
     free = [set(machine_blocks(film, step)) for step in range(len(film))]
     step = next(step for step in range(1, len(film)) if free[step - 1] - free[step] and free[step] - free[step - 1])
-    taken, back = (min(free[one] - free[other]) for one, other in ((step - 1, step), (step, step - 1)))
-    machine.evaluate("(step) => model.set('step', step)", step - 1)
-    machine.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
-    queue = '[data-layer^="free-"] [data-id="block:{}"]'
-    left, cell = place(machine, queue.format(taken)), place(machine, f'[data-home="block:{back}"]')
-    step_to(machine, step)
-    assert place(machine, f'[data-home="block:{taken}"]') == left
-    assert place(machine, queue.format(back)) == cell
+    both = {min(free[step - 1] - free[step]), min(free[step] - free[step - 1])}
+    page = open_widget(browser, player(film, step - 1))
+    before = {block: whereabouts(page, block) for block in both}
+    step_to(page, step)
+    assert {block: whereabouts(page, block) for block in both} == before
+    page.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
+    assert not [block for block in both if whereabouts(page, block) == before[block]]
+    page.close()
 
 
 def machine_blocks(film: Film, step: int) -> list[int]:

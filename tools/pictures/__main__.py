@@ -6,6 +6,7 @@ from collections.abc import Callable
 from course.views.picture import Picture
 from mini_vllm.seams.lineup import CHECKOUT
 from tools.pictures import views
+from tools.pictures.moving import moving_pictures
 from tools.pictures.screens import screens
 from tools.pictures.terminal import demo
 
@@ -19,7 +20,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "calculator": views.capacity,
     "policy_comparison": views.policies,
 }
-NAMES = ("demo", *VIEWS, "screens")
+NAMES = ("demo", *VIEWS, "screens", "film")
 
 
 def files(name: str) -> dict[str, bytes]:
@@ -28,11 +29,13 @@ def files(name: str) -> dict[str, bytes]:
         return {"demo.svg": demo().encode()}
     if name == "screens":
         return {f"{screen}.png": png for screen, png in screens().items()}
+    if name == "film":
+        return moving_pictures()
     return {f"{name}.svg": f"{VIEWS[name]().svg()}\n".encode()}
 
 
 def main(names: list[str]) -> None:
-    """Make the pictures that are named, or all. The screens need Chromium."""
+    """Make the pictures that are named, or all. The screens and the film need Chromium."""
     if unknown := set(names) - set(NAMES):
         sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     PICTURES.mkdir(parents=True, exist_ok=True)

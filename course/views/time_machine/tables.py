@@ -55,6 +55,7 @@ def row(state: RunState, request_id: str, table: Sequence[int], holders: dict[in
                 svg.tooltip(f"block {block}: {', '.join(map(info.label, holders[block]))}"),
                 striped(owners, x, 0, WIDE - 3, HIGH),
                 number(owners, x + (WIDE - 3) / 2, str(block)),
+                data_id=f"block:{block}",
                 data_block=str(block),
                 data_request=" ".join(map(str, owners)),
                 class_="mv-link",
