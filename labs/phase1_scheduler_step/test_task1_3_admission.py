@@ -95,12 +95,12 @@ def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> Non
     resumed.num_preemptions = 1
     check_step(
         phase1,
-        Situation([], [resumed, make_request("B", 2)]),
-        rule="A preempted request is admitted like a new one: prompt and outputs are computed, and it is RUNNING "
-        "again.",
+        Situation([], [resumed, make_request("B", 2)], block_size=2, hits={"A": [31]}),
+        rule="A preempted request is admitted like a new one: its hit counts, the rest of prompt and outputs is "
+        "computed, and it is RUNNING again.",
         hint="is there any difference between a request that is WAITING and one that is PREEMPTED, in this phase?",
-        plan="A:8  B:2",
-        running="[A 0/8, B 0/2]",
+        plan="A:6  B:2",
+        running="[A 2/8, B 0/2]",
         waiting="[]",
     )
 

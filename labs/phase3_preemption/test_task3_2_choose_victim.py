@@ -16,9 +16,15 @@ def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, vic
     order = [r.request_id for r in running]
     situation = [f"RUNNING {', '.join(map(rank, running))}", f"policy  {policy}"]
     chosen = phase3.choose_victim(running, policy)
-    name = next((r.request_id for r in running if r is chosen), f"not in RUNNING: {chosen!r}")
+    name = next(
+        (r.request_id for r in running if r is chosen), f"not in RUNNING: {getattr(chosen, 'request_id', chosen)!r}"
+    )
+    after = [r.request_id for r in running]
+    if after != order:
+        rule = "Choosing changes nothing: RUNNING has the same requests in the same order afterwards."
+        hint = "do you sort or shorten the very list that you are given?"
     expect_equal(
-        {"victim": name, "RUNNING afterwards": [r.request_id for r in running]},
+        {"victim": name, "RUNNING afterwards": after},
         {"victim": victim, "RUNNING afterwards": order},
         rule=rule,
         situation=situation,

@@ -62,7 +62,7 @@ def test_a_preempted_request_starts_again(phase3: ModuleType) -> None:
         request,
         StrictQueue([]),
         "A preempted request is PREEMPTED, has 0 computed tokens, keeps its tokens, and counts one preemption more.",
-        "what is lost with the blocks: the tokens, or their K and V?",
+        "status, computed tokens, preemptions, the place in WAITING: which of your lines changes which of them?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,

@@ -35,6 +35,21 @@ MORE_MISTAKES: dict[str, tuple[int, tuple[str, str], str]] = {
         ("num_new_tokens, running, waiting, ", "num_new_tokens, waiting, running, "),
         "make_room was given another object as `running` and `waiting`",
     ),
+    "an admitted request in front": (
+        1,
+        ("running.append(waiting.pop_request())", "running.insert(0, waiting.pop_request())"),
+        "after your step RUNNING is B, A. Where does your code put a request that it admits?",
+    ),
+    "one slot too many": (
+        1,
+        ("len(running) < max_num_seqs", "len(running) <= max_num_seqs"),
+        "max_num_seqs is 3, and 4 run after your step",
+    ),
+    "an admitted request that stays WAITING": (
+        1,
+        ("        request.admit(num_hit_tokens)\n", "        request.num_computed_tokens = num_hit_tokens\n"),
+        "A runs and is WAITING",
+    ),
     "a plan that is not returned": (
         1,
         ("    return scheduler_output\n", ""),
@@ -114,6 +129,16 @@ MORE_MISTAKES: dict[str, tuple[int, tuple[str, str], str]] = {
         3,
         ("running.remove(victim)", "running.pop()"),
         "your code recorded B as preempted, and C left RUNNING",
+    ),
+    "victim and cause swapped": (
+        3,
+        ("Preempted(victim.request_id, request.request_id,", "Preempted(request.request_id, victim.request_id,"),
+        "your code recorded A as preempted, and C left RUNNING",
+    ),
+    "the computed tokens returned": (
+        3,
+        ("num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)", "num_returned = 8"),
+        "this step had planned 0 tokens for C, and your record has 8",
     ),
     "a return before the record": (
         3,

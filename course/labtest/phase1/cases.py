@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from course.labtest.expect import difference_report, expect_equal
+from course.labtest.phase1.advice import CLAMP, OTHER_LISTS, SLOTS, Advice
 from course.labtest.phase1.reference_model import PlainScheduler
 from course.labtest.phase1.situations import Scene, Situation, describe_plan
-from course.labtest.phase1.symptoms import CLAMP, OTHER_LISTS, Advice, symptom_of_step
+from course.labtest.phase1.symptoms import symptom_of_step
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
@@ -97,6 +98,9 @@ def symptom_in(scene: Scene, outcome: dict[str, object]) -> Advice | None:
         return CLAMP[0], CLAMP[1].format(call=scene.chunks.wrong_clamp)
     if names := list(dict.fromkeys(scene.preemption.wrong_lists)):
         return OTHER_LISTS[0], OTHER_LISTS[1].format(names=" and ".join(f"`{name}`" for name in names))
+    most, count = scene.situation.max_num_seqs, len(scene.running)
+    if count > max(most, len(scene.running_before)):
+        return SLOTS[0], SLOTS[1].format(most=most, count=count)
     ranks = {name: (request.priority, request.arrival_time) for name, request in scene.requests.items()}
     return symptom_of_step(
         scene.log, scene.running_before, scene.waiting_before, ranks, scene.situation.budget, outcome

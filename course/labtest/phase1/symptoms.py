@@ -6,94 +6,34 @@ Each symptom is looked for only after a test has failed, and returned only if it
 import re
 from collections.abc import Mapping, Sequence
 
-Advice = tuple[str, str]
+from course.labtest.phase1.advice import (
+    ADVANCED,
+    ALSO_CHANGED,
+    AT_THE_END,
+    BUDGET,
+    BY_RANK,
+    DOOR_OPEN,
+    EMPTY_LIST,
+    ENDS_EARLY,
+    LEAKED,
+    LOOKAHEAD,
+    NO_MEMORY,
+    NO_ROOM,
+    NOT_ASKED,
+    NOTHING,
+    OUT_OF_ORDER,
+    SKIPS,
+    STATUS,
+    TOLD_APART,
+    VANISHED,
+    Advice,
+)
 
 ALLOCATE = "kv.allocate_slots("
 MAKE_ROOM = "preemption.make_room("
 ASK_CHUNKS = "chunks.num_new_tokens("
 ADMITS = "chunks.admits("
 LOOK_UP_HITS = "kv.get_computed_blocks("
-
-LOOKAHEAD = (
-    "`num_lookahead_tokens` is for speculative decoding, which this engine does not have: memory is asked for the "
-    "granted tokens only.",
-    "your code asked for lookahead slots of {names}. Which arguments of allocate_slots does the task name?",
-)
-CLAMP = (
-    "This step uses your `clamp`, which returned a wrong number: task 1.1 comes first.",
-    "in this step {call}. Do the tests of task 1.1 pass?",
-)
-OTHER_LISTS = (
-    "make_room is given the very RUNNING and WAITING of your step: it moves its victims from the one to the other.",
-    "in this step make_room was given another object as {names}. Which of its arguments comes at which place?",
-)
-ADVANCED = (
-    "schedule_step plans. The frame counts the planned tokens as computed, after schedule_step has returned.",
-    "your step has added the planned tokens to num_computed_tokens, of {names}. What happens when the frame does?",
-)
-VANISHED = (
-    "Every request is in RUNNING or in WAITING when the step is over, and in one of them only.",
-    "{names} was in one of them before the step. Where is it now, and which line took it out or put it in twice?",
-)
-NOT_ASKED = (
-    "How many tokens a request gets is the answer of `chunks.num_new_tokens`.",
-    "{names} is in your plan, and your code never asked `chunks` about it. Where does its number come from?",
-)
-NOTHING = (
-    "0 tokens from `chunks` means: not in this step. No memory is asked for, and there is no entry in the plan.",
-    "your code went on with {names} although it got 0 tokens. Which line looks at the number that `chunks` returned?",
-)
-EMPTY_LIST = (
-    "allocate_slots returns the blocks it took. [] means that the last block had room; only None is a refusal.",
-    "allocate_slots returned [] for {names}, and your code went on as if it had been refused. `if not blocks` and "
-    "`if blocks is None` differ for one value. Which?",
-)
-NO_MEMORY = (
-    "A request that was refused memory, and for which no room was made, has no entry in the plan.",
-    "{names} was refused and is in your plan. Which blocks would its tokens be written to?",
-)
-NO_ROOM = (
-    "A running request that is refused memory asks `preemption.make_room` before it is skipped.",
-    "{names} was refused memory, and your code did not call make_room for it. Which line handles None?",
-)
-SKIPS = (
-    "A victim leaves RUNNING while the step is planned; every request that still runs is looked at all the same.",
-    "your loop never came to {names}. make_room takes the victim out of the very list `running`: what does a loop "
-    "over that list do then?",
-)
-DOOR_OPEN = (
-    "Once a running request was refused memory, no request is admitted in this step, however the refusal ended.",
-    "a running request was refused, and then your code looked at {names} of WAITING. Where does it remember the "
-    "refusal?",
-)
-ENDS_EARLY = (
-    "A request that gets no memory, and for which no request is preempted, is skipped in this step. The others go on.",
-    "{refused} was refused and is RUNNING still, and your loop never came to {names}. Does it leave the loop or "
-    "go on with the next one?",
-)
-BY_RANK = (
-    "The step goes by the order of the two lists. Priorities and arrival times were used when the queue was ordered.",
-    "your code served {names}, which is the order of their {what}. Which order do `running` and the queue have?",
-)
-BUDGET = (
-    "The budget falls by the tokens of the plan, and by nothing else.",
-    "your plan has {planned} tokens, and the budget fell by {spent}. Which line takes from it, and for which tokens?",
-)
-LEAKED = (
-    "Memory is the last thing that an admission asks for: a request that gets it is admitted.",
-    "your code allocated memory for {names} and then did not admit it, so its blocks stay taken. What has to be known "
-    "before memory is asked for?",
-)
-TOLD_APART = (
-    "`chunks.admits` returns True for a request that may be admitted: then memory is asked for. False ends the "
-    "admissions of this step.",
-    "`admits` returned {answer} for {names}, and after that your code {did} memory for it. Which of the two answers "
-    "ends your loop?",
-)
-ALSO_CHANGED = (
-    "A step decides status and num_computed_tokens of a request; everything else about it stays as it was.",
-    "your code changed {names}. Does a later step or the engine still need the old value?",
-)
 
 
 def symptom_of_step(
@@ -121,6 +61,7 @@ def symptom_of_step(
         (NOTHING, [name for name, amount in plan.items() if amount == 0]),
         (LEAKED, _leaked(calls)),
         (EMPTY_LIST, _taken_for_refused(calls, plan)),
+        (STATUS, _wrong_statuses(outcome)),
         (LEAKED, re.findall(r"memory of (\w+), which waits", "\n".join(map(str, changed)))),
         (DOOR_OPEN, _looked_at_after_refusal(calls)[:1]),
         (NO_ROOM, [name for name in refused if name in running_before and name not in (*tried, *plan)]),
@@ -135,6 +76,7 @@ def symptom_of_step(
         or _loop_ends_early(calls, running_before, asked, outcome)
         or _served_by_rank(asked, running_before, waiting_before, ranks)
         or _budget_differs(budget, plan, outcome)
+        or _in_front(running_before, plan, outcome)
     )
 
 
@@ -227,7 +169,33 @@ def _served_by_rank(
         for what, order in orders.items():
             if served in (order[: len(served)], order[::-1][: len(served)]):
                 return BY_RANK[0], BY_RANK[1].format(names=", then ".join(served), what=what)
+        places = [list(before).index(name) for name in served]
+        if places != sorted(places):
+            return OUT_OF_ORDER[0], OUT_OF_ORDER[1].format(names=", then ".join(served))
     return None
+
+
+def _in_list(outcome: Mapping[str, object], which: str) -> list[str]:
+    return re.findall(r"(\w+) \d+/", str(outcome[which]))
+
+
+def _wrong_statuses(outcome: Mapping[str, object]) -> list[str]:
+    """Return the requests whose status does not fit the list that they are in, as `B waits and is RUNNING`."""
+    statuses: Mapping[str, str] = outcome["statuses"]  # type: ignore[assignment]
+    runs = [f"{name} runs and is {statuses[name]}" for name in _in_list(outcome, "RUNNING")]
+    waits = [f"{name} waits and is RUNNING" for name in _in_list(outcome, "WAITING") if statuses[name] == "RUNNING"]
+    return [text for text in runs if not text.endswith(" RUNNING")] + waits
+
+
+def _in_front(running_before: Sequence[str], plan: Mapping[str, int], outcome: Mapping[str, object]) -> Advice | None:
+    """Return advice if requests that were admitted do not stand behind those that ran already, in their order."""
+    after = _in_list(outcome, "RUNNING")
+    old = [name for name in running_before if name in after]
+    admitted = [name for name in plan if name not in old and name in after]
+    keeps_old = [name for name in after if name in old] == old
+    if not admitted or not keeps_old or after == old + admitted or sorted(after) != sorted(old + admitted):
+        return None
+    return AT_THE_END[0], AT_THE_END[1].format(names=", ".join(after))
 
 
 def _budget_differs(budget: int, plan: Mapping[str, int], outcome: Mapping[str, object]) -> Advice | None:

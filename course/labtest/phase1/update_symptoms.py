@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from course.labtest.phase1.symptoms import Advice
+from course.labtest.phase1.advice import Advice
 
 NEW_LIST = (
     "RUNNING is the caller's list: what leaves it must leave that very list.",
@@ -20,7 +20,7 @@ NOT_FREED = (
 ARGUMENTS = (
     "update_from_output changes requests and RUNNING. The plan, the sampled tokens and `requests` belong to the "
     "caller, who goes on with them.",
-    "{names} is not what it was before your call. Which line changes it, and what could it change instead?",
+    "changed by your call: {names}. Which line does that, and what could it change instead?",
 )
 FREED_WITH = (
     "kv.free is given the number of tokens that are computed, which is the request's counter: blocks behind it leave "
@@ -31,6 +31,10 @@ NOT_ENDED = (
     "check_stop is called after each token that is appended: it looks at the newest token of the request.",
     "your code left {names} unfinished, and a sampled token ends it. Which token was the newest one when check_stop "
     "was called, and which max_model_len was it given?",
+)
+ANSWER = (
+    "The answer has, for each request that got tokens, those that were kept: the one that ends it is kept, too.",
+    "the outputs are right, and your answer about {names} has other tokens. When does your code note what it keeps?",
 )
 KEPT_FROM_BEFORE = (
     "The answer is about the requests of this step, and a new dictionary in each call.",
@@ -54,6 +58,11 @@ def symptom_of_update(
     unfinished = [name for name in _names(expected["finished"]) if name not in _names(yours["finished"])]
     if unfinished and "returned" not in wrong and "outputs" not in wrong:
         return _about(NOT_ENDED, unfinished)
+    if wrong == ["returned"]:
+        other = [
+            name for name, kept in _items(expected["returned"]) if dict(_items(yours["returned"])).get(name) != kept
+        ]
+        return _about(ANSWER, other) if other else None
     if wrong == ["freed, in order"]:
         return _wrongly_freed(_names(expected["freed, in order"]), _names(yours["freed, in order"]))
     return _wrongly_left(running_before, expected, yours) if wrong == ["RUNNING"] else None
@@ -65,6 +74,10 @@ def _about(advice: Advice, names: Sequence[str]) -> Advice:
 
 def _names(values: object) -> list[str]:
     return [str(value) for value in values] if isinstance(values, Mapping | Sequence) else []
+
+
+def _items(values: object) -> list[tuple[str, object]]:
+    return list(values.items()) if isinstance(values, Mapping) else []
 
 
 def _wrongly_freed(to_free: Sequence[str], freed: Sequence[str]) -> Advice | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.queue_harness import rank
-from course.labtest.phase3.symptoms import symptom_of_room
+from course.labtest.phase3.symptoms import RoomBefore, symptom_of_room
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of
 from mini_vllm.core.request import Request
@@ -33,7 +33,6 @@ class RoomHarness:
         kv: SharedBlocksKV | None = None,
     ) -> None:
         self.running = list(running)
-        self.running_before = [r.request_id for r in running]
         self.waiting: RequestQueue = StrictQueue(waiting) if queue is None else queue
         self.requests = {r.request_id: r for r in (*self.running, *self.waiting)}
         if tables is None:
@@ -53,7 +52,12 @@ class RoomHarness:
             self.kv.describe(),
             f"call    make_room({request.request_id}, {num_new_tokens}){note}",
         ]
-        self.running_before = [r.request_id for r in self.running]
+        self.state_before = RoomBefore(
+            [r.request_id for r in self.running],
+            dict(self.step.num_scheduled_tokens),
+            self.step.token_budget,
+            len(self.step.preempted),
+        )
         self.request_in_need = request.request_id
         self._fields_before = {name: fields_of(one) for name, one in self.requests.items()}
         self.kv.calls.clear()
@@ -91,7 +95,7 @@ class RoomHarness:
 
     def symptom(self, yours: Mapping[str, object], expected: Mapping[str, object]) -> tuple[str, str] | None:
         """Return (rule, hint) if what differs has a cause of its own."""
-        return symptom_of_room(self.request_in_need, self.running_before, self.kv.calls, yours, expected)
+        return symptom_of_room(self.request_in_need, self.state_before, self.kv.calls, yours, expected)
 
     def check(self, rule: str, hint: str, answer: object, **expected: object) -> None:
         """Compare what is named (`budget_left` for "budget left", and so on)."""
