@@ -6,6 +6,7 @@ import pytest
 
 from tests.grading.checkout import Checkout, solution
 from tests.grading.forked import forked
+from tests.grading.late_mistakes import LATE_MISTAKES
 from tests.grading.mistakes import MORE_MISTAKES
 from tests.grading.wrong_shapes import OURS
 from tests.mutants.diffs import without_comments
@@ -139,6 +140,7 @@ MISTAKES = {
         "of the hit blocks are free: are they still free when the request has them?",
     ),
     **MORE_MISTAKES,
+    **LATE_MISTAKES,
 }
 
 

@@ -19,6 +19,7 @@ CRASH_HINTS = (
         "`top_k` may be larger than the vocabulary: how many tokens are kept then?",
         word="k out of range",
     ),
+    CrashHint(IndexError, "which token does your walk choose if rounding leaves all sums below the draw?"),
 )
 
 
