@@ -15,13 +15,14 @@ class Film:
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
     such as `("preemption",)`, at which play can stop; without it there are none. Raises `ValueError` if the pictures
     differ in shape, or if there are events for another number of pictures. `has_time`: the pictures can be shown on
-    the scale `time` too.
+    the scale `time` too. `word` is what a picture is: a step, or a row of a batch.
     """
 
     pictures: Sequence[Picture]
     follow: Sequence[tuple[str, str]] = ()
     events: Sequence[Sequence[str]] = ()
     has_time: bool = False
+    word: str = "step"
 
     def __post_init__(self) -> None:
         if not self.pictures:
@@ -73,6 +74,7 @@ class Film:
             "frames": frames,
             "follow": [list(item) for item in self.follow],
             "has_time": self.has_time,
+            "word": self.word,
         }
 
 

@@ -109,9 +109,12 @@ function render({ model, el: root }) {
     () => save("scale", model.get("scale") === "time" ? "steps" : "time"));
   const options = make("div", { className: "mvw-options" }, speed);
   const place = make("output", { className: "mvw-step" });
+  const jumps = {
+    first: button("|◀", "first", () => go(0)), previous: button("◀", "previous", () => move(-1)),
+    next: button("▶", "next", () => move(1)), last: button("▶|", "last", () => go(last())),
+  };
   const bar = make("div", { className: "mvw-bar" },
-    button("|◀", "first step", () => go(0)), button("◀", "previous step", () => move(-1)), play,
-    button("▶", "next step", () => move(1)), button("▶|", "last step", () => go(last())), range, place, options);
+    jumps.first, jumps.previous, play, jumps.next, jumps.last, range, place, options);
   const picture = make("div", { className: "mvw-picture" });
   const following = make("div", { className: "mvw-about" });
   const spoken = make("div", { className: "mvw-spoken" });
@@ -135,6 +138,11 @@ function render({ model, el: root }) {
     shown = [];
     at = null;
     range.max = last();
+    range.setAttribute("aria-label", film.word);
+    for (const [name, jump] of Object.entries(jumps)) {
+      jump.title = `${name} ${film.word}`;
+      jump.setAttribute("aria-label", jump.title);
+    }
     menu = followMenu(film.follow, (key) => save("follow", key));
     const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
     stopping.title = `pause where there is one: ${events.join(", ")}`;
@@ -164,8 +172,8 @@ function render({ model, el: root }) {
     root.setAttribute("aria-label", frame.title);
     root.dataset.step = step;
     range.value = step;
-    range.setAttribute("aria-valuetext", `step ${step} of ${last()}`);
-    place.textContent = `step ${step} of ${last()}`;
+    range.setAttribute("aria-valuetext", `${film.word} ${step} of ${last()}`);
+    place.textContent = `${film.word} ${step} of ${last()}`;
     if (!timer) spoken.textContent = stoppedBy ? `Stopped: ${stoppedBy}. ${frame.sentence}` : frame.sentence;
     text.textContent = film.fragments[frame.text_alternative];
     showFollowed();

@@ -13,6 +13,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
+def ordinal(number: int) -> str:
+    """Return a place counted from 1: `1st`, `2nd`, `11th`."""
+    last = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{'th' if number % 100 in (11, 12, 13) else last}"
+
+
 def spaced(items: Iterable[object], most: int | None = None) -> str:
     """Return items with spaces between them; a list longer than `most` is cut."""
     shown = list(map(str, items))

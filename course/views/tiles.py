@@ -59,3 +59,12 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
             marks(shown[0], x, y, width, height),
         ]
     )
+
+
+def on_stripes(indices: Sequence[int], x: float, y: float, content: str, size: float = 12) -> Markup:
+    """Return text on a box of `striped`, centred at x: on paper where the box has several colours."""
+    if len(indices) == 1:
+        return on_tile(indices[0], x, y, content, size)
+    half = text_width(content, size) / 2 + 1
+    ground = svg.rect(x - half, y - 0.9 * size, 2 * half, 1.1 * size, rx=2, class_="mv-paper")
+    return svg.joined([ground, svg.text(x, y, content, class_="mv-middle mv-strong", font_size=size)])

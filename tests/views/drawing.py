@@ -17,7 +17,7 @@ def layers(picture: Picture) -> dict[str, ElementTree.Element]:
 
 
 def texts(element: ElementTree.Element) -> list[str]:
-    return [text.text or "" for text in element.iter(f"{SVG}text")]
+    return ["".join(text.itertext()) for text in element.iter(f"{SVG}text")]
 
 
 def tooltips(element: ElementTree.Element) -> list[str]:

@@ -1,5 +1,7 @@
 """The free queue and the lives of blocks: the drawing and the text hold the facts of the records."""
 
+from dataclasses import replace
+
 import pytest
 
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
@@ -10,8 +12,10 @@ from course.views.block_life.lives import lives_of
 from course.views.block_life.moves import all_moves
 from course.views.text import spaced
 from course.views.time_machine.machine import states
+from course.workloads.timed_request import TimedRequest
 from tests.views.drawing import described, is_sound, layers, marked, texts, tooltips
 from tests.views.runs import large, observed, small
+from tests.views.test_lessons import played
 from tests.views.test_time_machine import numbers
 
 RECORDINGS = [small(), small(caching=False), small(5, 1), large(), large(1), observed(), observed("phase_1_alone")]
@@ -110,6 +114,21 @@ def test_lives_hold_every_step_once_and_agree_with_the_tables(recording: Recordi
             (span,) = [span for span in life.spans if span.first <= step <= span.last]
             assert list(span.holders) == holders.get(block, [])
             assert (step in life.forgotten) == (block in state.record["evicted"])
+
+
+def test_blocks_handed_out_and_given_back_in_one_step_are_counted_while_it_lasts() -> None:
+    """The second step of notebook 02's queue: C takes four blocks and gives them back at its end."""
+    requests = [TimedRequest(0, name, [place] * size, max_tokens=1) for place, (name, size) in enumerate(SIZES)]
+    requests = [*requests[:2], replace(requests[2], arrival_time=1)]
+    picture = block_life(played(requests, 6, 2))[1]
+    assert texts(layers(picture)["state-1"]) == ["4 \N{RIGHTWARDS ARROW} 0", "held"]
+    assert texts(layers(picture)["headline"])[1] == "4 of 6 blocks in use, 0 after the step"
+    assert picture.sentence == (
+        "Handed out: C 6 2 1 5. Given back after the step, last block of a table first: C 5 1 2 6."
+    )
+
+
+SIZES = (("A", 8), ("B", 12), ("C", 16))
 
 
 def test_blocks_can_be_chosen_and_followed() -> None:

@@ -51,7 +51,7 @@ def test_the_chain_of_the_handout() -> None:
         *["10 11 12 13", h0.hex()[:8], "14 15 16 17", h1.hex()[:8], "21 22 23 24", h2.hex()[:8]],
         *["2 tokens, no hash", ""],
     ]
-    assert f"A block 2: {h2.hex()[:8]} = 21 22 23 24" in picture.text_alternative
+    assert f"A 3rd block: {h2.hex()[:8]} = 21 22 23 24" in picture.text_alternative
     assert "A rest: 31 32, not full, no hash" in picture.text_alternative
     assert picture.sentence == "A: 3 full blocks, and each hash covers all tokens before it too."
 
@@ -69,7 +69,10 @@ def test_prompts_diverge_where_their_tokens_do() -> None:
     assert "C shares: no shared block: same tokens as A, other keys" in picture.text_alternative
     assert "D shares: no full block, so no hash" in picture.text_alternative
     assert "E shares: no shared block: token 0 is 9, not 10" in picture.text_alternative
-    assert "E block 2: " in picture.text_alternative
+    assert "E 3rd block: " in picture.text_alternative
+    differing = [part.text for part in tree(picture).iter() if "mv-differing" in str(part.get("class"))]
+    assert differing == ["99", "9"], "the first token of B and of E that is another"
+    assert texts(layers(picture)["heads"])[1:] == ["1st block", "2nd block", "3rd block", "4th block"]
     assert frames(picture, "mv-alike") == 3 + 2, "all of C's blocks, and E's behind the first"
     assert frames(picture, "mv-wrong") == 0
     assert "salt blue" in texts(layers(picture)["chain-2"])
@@ -79,7 +82,7 @@ def test_prompts_diverge_where_their_tokens_do() -> None:
 def test_without_hashes_the_same_blocks_are_alike(hashed: bool) -> None:
     drawn = hash_chain(PROMPTS, 4, hash_block if hashed else None, salts=SALTS)
     assert firsts(drawn, 1) == ["0", "0", "1", "1"]
-    assert ("A0" in texts(layers(drawn)["chain-1"])) != hashed
+    assert ("A1" in texts(layers(drawn)["chain-1"])) != hashed
     assert ("no hashes" in drawn.text_alternative) != hashed
 
 
@@ -122,8 +125,8 @@ def test_a_wrong_hash_is_marked() -> None:
     picture = hash_chain(head, 4, forgets_the_parent)
     assert frames(picture, "mv-wrong") == 2
     assert firsts(picture, 1) == ["1", "0", "0"]
-    assert picture.sentence.startswith("Block 1 of E has the hash of block 1 of A")
-    assert "wrong: block 2 of E" in picture.text_alternative
+    assert picture.sentence.startswith("The 2nd block of E has the hash of the 2nd block of A")
+    assert "wrong: the 3rd block of E" in picture.text_alternative
     salted = chains_of({"A": A, "C": A}, 4, forgets_the_salt, SALTS, {})
     assert [fault.place for fault in faults(salted)] == [0, 1, 2]
     changing = chains_of({"A": A, "B": A}, 4, counts_calls(), {}, {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from course.palette import color
 from course.views.film import Film
 from course.views.paged_batch import example_batch, paged_batch
 from course.views.paged_batch.batch_film import MOST_STEPS
@@ -17,6 +18,7 @@ from course.views.paged_batch.flat_step import by_functions, by_rules, faults
 from course.views.picture import Picture
 from course.views.text import ranges
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, described, is_sound, layers, marked, texts, tooltips, tree
@@ -239,3 +241,20 @@ def test_the_picture_needs_no_torch() -> None:
     program = "import sys, course.views.paged_batch as p; p.paged_batch(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+def test_a_shared_block_has_the_colours_of_all_its_requests_in_table_and_cache() -> None:
+    """Notebook 06: A reads a block that B shares; its slots are not B's alone."""
+    head = list(range(10))
+    batch = [
+        ScheduledRequest(Request("A", [*head, 7]), 10, 1, [1, 2, 3], needs_token=True),
+        ScheduledRequest(Request("B", [*head, 9]), 8, 3, [1, 2, 4], needs_token=True),
+    ]
+    picture = paged_batch(batch)[0]
+    for name in ("cache-1", "cache-2", "tables-lines"):
+        fills = [part.get("fill") for part in layers(picture)[name].iter() if part.get("fill")]
+        assert {color(0), color(1)} <= set(fills), name
+        assert any("mv-shared" in str(part.get("class")) for part in layers(picture)[name].iter()), name
+    own = {part.get("fill") for part in layers(picture)["cache-3"].iter()} & {color(0), color(1)}
+    assert own == {color(0)}
+    assert paged_batch(batch).word == "row"

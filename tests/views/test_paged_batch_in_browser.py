@@ -32,6 +32,9 @@ def test_no_text_is_cut_or_lies_on_another(browser: Any, film: Film) -> None:
 
 def test_a_click_on_a_token_shows_what_it_reads(browser: Any) -> None:
     page = open_widget(browser, player(paged_batch()))
+    slider = page.get_by_role("slider", name="row")
+    assert slider.get_attribute("aria-valuetext") == "row 0 of 7"
+    assert page.get_by_role("button", name="next row").is_visible()
     page.locator('[data-layer="row-page"] [data-go-to="4"]').click()
     assert page.evaluate("model.state.step") == 4
     read = "(parts) => parts.map((part) => part.dataset.read).join(' ')"

@@ -53,19 +53,25 @@ def cycle_part(moves: Moves) -> Part:
     num, taken = counts(moves), arrows(moves)
     drawn = [across(*place, taken[name]) for name, place in SIDEWAYS.items()]
     drawn += [down(*place, taken[name], alert=name.startswith("handed out")) for name, place in UP_AND_DOWN.items()]
-    layers = [Layer(f"state-{k}", box(name, num[name], *place), y=16) for k, (name, place) in enumerate(BOXES.items())]
+    during = {HELD: sum(len(users) == 1 for users in moves.in_use.values())}
+    during[SHARED] = len(moves.in_use) - during[HELD]
+    layers = [
+        Layer(f"state-{k}", box(name, during.get(name, num[name]), num[name], *place), y=16)
+        for k, (name, place) in enumerate(BOXES.items())
+    ]
     return Part([*layers, *[Layer(f"way-{k}", way, y=16) for k, way in enumerate(drawn)]], LOWER + HIGH + 32)
 
 
-def box(name: str, num_blocks: int, left: float, right: float, top: float) -> Markup:
-    """Return a state: dashed if its blocks lie in the free queue."""
+def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> Markup:
+    """Return a state with its blocks in the step and after it: dashed if they lie in the free queue."""
+    number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2
     return svg.group(
-        svg.tooltip(f"{counted(num_blocks, 'block')}: {name}"),
+        svg.tooltip(f"{counted(num_blocks, 'block')} after the step: {name}"),
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-panel"),
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-line", stroke_dasharray=dashes, opacity=0.5),
-        svg.text(middle, top + 17, str(num_blocks), class_="mv-middle mv-title"),
+        svg.text(middle, top + 17, number, class_="mv-middle mv-title"),
         svg.text(middle, top + 33, name, class_="mv-middle mv-small"),
     )
 

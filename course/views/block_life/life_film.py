@@ -34,7 +34,8 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     num_lines = most_lines(describe_moves(info, moves) for moves in steps)
     for moves in steps:
         headline = f"step {moves.step} of {num_steps - 1}"
-        head = headline_part(headline, f"{len(moves.holders)} of {info.num_blocks} blocks in use")
+        figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
+        head = headline_part(headline, figures)
         parts = [head, cycle_part(moves), queue_part(info, moves, kept), strips.part(moves.step)]
         text = text_alternative(info, moves, lives, headline)
         title = f"Free queue and lives of blocks, {headline}"
@@ -55,12 +56,13 @@ def require_known(blocks: Sequence[int], num_blocks: int) -> None:
 
 
 def describe_moves(info: RunInfo, moves: Moves) -> str:
-    """Return the moves of a step in the order in which they matter: lost, found, given back, handed out."""
+    """Return the moves of a step in the order in which they happen."""
     events = [
-        ("Content lost", spaced(moves.forgotten, MOST_BLOCKS)),
+        ("Given back, last block of a table first", by_request(info, moves.lost, MOST_BLOCKS)),
         ("Found by a hit", by_request(info, moves.found, MOST_BLOCKS)),
-        ("Given back, last block of a table first", by_request(info, [*moves.lost, *moves.given_back], MOST_BLOCKS)),
         ("Handed out", by_request(info, moves.handed_out, MOST_BLOCKS)),
+        ("Content lost", spaced(moves.forgotten, MOST_BLOCKS)),
+        ("Given back after the step, last block of a table first", by_request(info, moves.given_back, MOST_BLOCKS)),
     ]
     return " ".join(f"{event}: {blocks}." for event, blocks in events if blocks) or "No block moves."
 

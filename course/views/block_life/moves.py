@@ -12,8 +12,9 @@ class Moves:
 
     `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
     Victims gave `lost` back while the step was planned, so that it can be handed out at once; `given_back` was
-    freed after the step. `parted` were shared and now have one holder. After the step, `holders` maps a block to
-    the requests that hold it, and `kept` a free block to the request whose content it keeps.
+    freed after the step. `in_use` are the holders while it is computed. `parted` were shared and now have one holder.
+    After the step, `holders` maps a block to the requests that hold it, and `kept` a free block to the request whose
+    content it keeps.
     """
 
     step: int
@@ -25,6 +26,7 @@ class Moves:
     given_back: Sequence[tuple[str, Sequence[int]]]
     parted: Sequence[int]
     forgotten: Sequence[int]
+    in_use: dict[int, list[str]]
     holders: dict[int, list[str]]
     kept: dict[int, str]
 
@@ -93,6 +95,7 @@ def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) ->
         given_back=[(request_id, blocks) for request_id, blocks in freed if request_id not in early],
         parted=[block for block in sorted(was_shared) if len(holders.get(block, [])) == 1],
         forgotten=list(record["evicted"]),
+        in_use=state.holders(),
         holders=holders,
         kept=kept,
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from course.views.hash_chain.chains import Chain, digest, faults, num_alike, num_common
-from course.views.text import counted, facts, ranges, spaced
+from course.views.hash_chain.chains import Chain, digest, faults, kin
+from course.views.text import counted, facts, ordinal, ranges, spaced
 
 DIGITS = 8
 MOST_SENTENCES = 3
@@ -16,12 +16,14 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
     here = chains[number]
     if not here.links:
         return "no full block, so no hash"
-    other = max(chains[:number], key=lambda one: (num_common(here, one), num_alike(here.token_ids, one.token_ids)))
-    common, place = num_common(here, other), num_alike(here.token_ids, other.token_ids)
-    shared = f"{counted(common, 'block')} shared with {other.name}, then" if common else "no shared block:"
-    if common == 0 and here.extra_keys != other.extra_keys and place >= len(here.links[0].token_ids):
+    found = kin(chains, number)
+    assert found is not None
+    other, place = found.chain, found.place
+    shared = f"{counted(found.num_common, 'block')} shared with {other.name}, then" if found.num_common else ""
+    shared = shared or "no shared block:"
+    if not found.num_common and here.extra_keys != other.extra_keys and place >= len(here.links[0].token_ids):
         return f"{shared} same tokens as {other.name}, other keys"
-    if place < min(len(here.token_ids), len(other.token_ids)):
+    if found.differs:
         return f"{shared} token {place} is {here.token_ids[place]}, not {other.token_ids[place]}"
     if len(here.token_ids) == len(other.token_ids):
         return f"{shared} no difference"
@@ -46,7 +48,7 @@ def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
 def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
     """Return how many of a prompt's tokens are in the cache, and the blocks that hold them."""
     hit = f"hit {len(blocks) * block_size} of {len(chain.token_ids)} tokens"
-    return f"{hit}, blocks {ranges(blocks)}" if blocks else hit
+    return f"{hit}, in block{'s' * (len(blocks) > 1)} {ranges(blocks)}" if blocks else hit
 
 
 def keys_text(chain: Chain) -> str:
@@ -61,7 +63,8 @@ def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], 
     for number, chain in enumerate(chains[1:], start=1):
         parts.append(f"{chain.name}: {kinship(chains, number)}.")
         if alike := lookalikes(chains, number):
-            parts.append(f"Same tokens but other hashes, because an earlier token or key differs: {spaced(alike)}.")
+            places = spaced(ordinal(place + 1) for place in alike)
+            parts.append(f"Same tokens but other hashes, because an earlier token or key differs: {places} block.")
     if not parts:
         num_full = counted(len(chains[0].links), "full block")
         parts = [f"{chains[0].name}: {num_full}, and each hash covers all tokens before it too."]
@@ -83,10 +86,10 @@ def text_alternative(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]],
         for place, link in enumerate(chain.links):
             same = ""
             if link.same_as != (number, place):
-                same = f", as block {link.same_as[1]} of {chains[link.first].name}"
+                same = f", as the {ordinal(link.same_as[1] + 1)} block of {chains[link.first].name}"
             other = ", same tokens as above, other hash" if place in alike else ""
             text = f"{digest(link, DIGITS)} = {spaced(link.token_ids)}{same}{other}"
-            lines.append((f"  {chain.name} block {place}", text))
+            lines.append((f"  {chain.name} {ordinal(place + 1)} block", text))
         if chain.rest:
             lines.append((f"  {chain.name} rest", f"{spaced(chain.rest)}, not full, no hash"))
         if number:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from course.palette import label
+from course.views.text import ordinal
 from mini_vllm.seams.interfaces import HashBlock
 
 ROOT_HASH = bytes(32)
@@ -81,11 +82,11 @@ def checked(found: object) -> bytes:
 
 
 def digest(link: Link, num_digits: int) -> str:
-    """Return the first digits of a link's hash; without hashes the first block with its content, such as A2 or B0."""
+    """Return the first digits of a link's hash; without hashes the first block with its content, such as A2 or B1."""
     if link.block_hash is not None:
         return link.block_hash.hex()[:num_digits]
     number, place = link.same_as
-    return f"{label(number)}{place}"
+    return f"{label(number)}{place + 1}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def faults(chains: Sequence[Chain]) -> list[Fault]:
         for place, link in enumerate(chain.links):
             if link.block_hash is None:
                 continue
-            here = f"block {place} of {chain.name}"
+            here = f"the {ordinal(place + 1)} block of {chain.name}"
             there, content = by_hash.setdefault(link.block_hash, (here, link.content))
             if content != link.content:
                 found.append(Fault(number, place, f"{here} has the hash of {there}, but another prefix or other keys"))
@@ -125,3 +126,23 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the common prefix of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+@dataclass(frozen=True)
+class Kin:
+    """The nearest earlier chain: its blocks in common, and the first token that is not."""
+
+    chain: Chain
+    num_common: int
+    place: int
+    differs: bool
+
+
+def kin(chains: Sequence[Chain], number: int) -> Kin | None:
+    """Return the earlier chain with the most leading blocks in common, then tokens; None for the first chain."""
+    if number == 0:
+        return None
+    here = chains[number]
+    other = max(chains[:number], key=lambda one: (num_common(here, one), num_alike(here.token_ids, one.token_ids)))
+    place = num_alike(here.token_ids, other.token_ids)
+    return Kin(other, num_common(here, other), place, place < min(len(here.token_ids), len(other.token_ids)))

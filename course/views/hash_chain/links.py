@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from course.palette import color
 from course.views import svg
-from course.views.hash_chain.chains import Chain, Link, digest
+from course.views.hash_chain.chains import Chain, digest, kin
 from course.views.picture import WIDTH
 from course.views.svg import Markup
-from course.views.text import counted, spaced
+from course.views.text import counted, ordinal, spaced
 from course.views.tiles import marks, on_tile
 from course.views.typeset import text_width
 
@@ -60,20 +60,21 @@ def layout_of(chains: Sequence[Chain], *, hashed: bool) -> Layout:
 
 
 def draw_link(
-    chains: Sequence[Chain], link: Link, place: int, layout: Layout, looks_alike: bool, wrong: bool
+    chains: Sequence[Chain], number: int, place: int, layout: Layout, looks_alike: bool, wrong: bool
 ) -> Markup:
     """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
+    link = chains[number].links[place]
     x, top = layout.x(place), TOKENS if layout.with_tokens else 0
     tokens = " ".join(map(str, link.token_ids))
     named = digest(link, layout.num_digits)
     owner = chains[link.first].name
-    about = f"block {place}: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
+    about = f"{ordinal(place + 1)} block: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
     about += "; same tokens as above, other hash" * looks_alike + "; this hash is wrong" * wrong
     drawn = [svg.tooltip(about)]
     if layout.with_tokens:
         drawn += [
             svg.rect(x, 0, layout.box, layout.high, rx=3, class_="mv-panel"),
-            svg.text(x + layout.box / 2, 12, tokens, class_="mv-middle mv-small"),
+            token_line(chains, number, place, x + layout.box / 2),
         ]
     drawn += [
         svg.rect(x, top, layout.box, HASH, rx=3, fill=color(link.first)),
@@ -87,6 +88,15 @@ def draw_link(
         red: dict[str, svg.Value] = {"class_": "mv-alert-line mv-wrong", "stroke_width": 3}
         drawn.append(svg.rect(x - 1, -1, layout.box + 2, layout.high + 2, rx=4, **red))
     return svg.group(*drawn, data_first=str(link.first), data_place=str(place))
+
+
+def token_line(chains: Sequence[Chain], number: int, place: int, x: float) -> Markup:
+    """Return a block's tokens, with the first one that differs from the nearest chain above underlined."""
+    token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
+    differs = found.place - place * len(token_ids) if found and found.differs else -1
+    look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
+    words = [svg.element("tspan", Markup(str(t)), **(look if k == differs else {})) for k, t in enumerate(token_ids)]
+    return svg.element("text", Markup(" ".join(words)), x=x, y=12, class_="mv-middle mv-small")
 
 
 def link_arrow(layout: Layout, place: int) -> Markup:

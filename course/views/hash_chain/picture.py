@@ -17,7 +17,7 @@ from course.views.hash_chain.links import Layout, draw_link, draw_rest, layout_o
 from course.views.parts import RIGHT, Part, headline_part, legend, page
 from course.views.picture import Layer, Picture
 from course.views.svg import Markup
-from course.views.text import counted
+from course.views.text import counted, ordinal
 from course.views.tiles import tile
 from course.views.typeset import shorten
 from mini_vllm.seams.interfaces import HashBlock
@@ -29,6 +29,10 @@ SAMPLES = [
     (
         svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2"),
         "same tokens as above, other hash",
+    ),
+    (
+        svg.text(7, 9, "7", class_="mv-alert mv-strong mv-middle", text_decoration="underline"),
+        "first other token",
     ),
 ]
 FOUND = (svg.path("M0 3v4H14v-4", class_="mv-line", stroke_width=2), "found in the cache")
@@ -56,7 +60,7 @@ def hash_chain(
     layout, hits = layout_of(chains, hashed=hash_block is not None), hits or {}
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
     if hash_block is None:
-        formula = "no hashes: A2 is any block with the tokens of the first prompt up to the end of its block 2"
+        formula = "no hashes: A2 is any block with the tokens of the first prompt up to the end of its 2nd block"
     parts = [headline_part("Hash chain", f"blocks of {block_size} tokens"), heads(layout, formula, block_size)]
     parts += [row(chains, number, layout, hits.get(chain.name), block_size) for number, chain in enumerate(chains)]
     samples = [*SAMPLES, *[FOUND] * bool(hits), *[WRONG] * bool(faults(chains))]
@@ -69,7 +73,7 @@ def heads(layout: Layout, formula: str, block_size: int) -> Part:
     """Return the formula, and the block number of each column."""
     drawn = [svg.text(12, 8, formula, class_="mv-faint")]
     for place in range(layout.num_shown):
-        number = f"block {place}" if layout.box > 50 else str(place)
+        number = f"{ordinal(place + 1)} block" if layout.box > 50 else str(place + 1)
         tokens = f"tokens {place * block_size}-{(place + 1) * block_size - 1}" if block_size > 1 else f"token {place}"
         x = layout.x(place) + layout.box / 2
         name = svg.text(x, 34, number, class_="mv-small mv-faint mv-middle")
@@ -88,9 +92,9 @@ def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[in
     if keys:
         drawn.append(svg.text(12, layout.high + 12, shorten(keys, layout.name + 24, 10.5), class_="mv-small mv-faint"))
     wrong = {fault.place for fault in faults(chains) if fault.number == number}
-    for place, link in enumerate(chain.links[: layout.num_shown]):
+    for place in range(len(chain.links[: layout.num_shown])):
         drawn.append(link_arrow(layout, place))
-        drawn.append(draw_link(chains, link, place, layout, place in alike, place in wrong))
+        drawn.append(draw_link(chains, number, place, layout, place in alike, place in wrong))
     num_hidden = len(chain.links) - layout.num_shown
     if num_hidden > 0 or chain.rest:
         drawn.append(draw_rest(layout, min(len(chain.links), layout.num_shown), num_hidden, chain.rest))

@@ -44,7 +44,7 @@ def paged_batch(
     pictures = [picture_of(scene, cache, query, step_of, num_lines) for query in queries]
     follow = [(f"request:{number}", f"request {scene.name(number)}") for number in range(len(batch))]
     follow += [(f"block:{block}", f"block {block}") for block in range(scene.num_blocks)]
-    return Film(pictures, follow=follow)
+    return Film(pictures, follow=follow, word="row")
 
 
 def chosen_rows(scene: Scene) -> list[int]:

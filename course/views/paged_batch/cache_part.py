@@ -9,7 +9,7 @@ from course.views.paged_batch.scene import Query, Scene
 from course.views.parts import LEFT, SPAN, Part, heading, legend
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.tiles import on_tile
+from course.views.tiles import on_stripes, striped
 from mini_vllm.core.cdiv import cdiv
 
 CELLS = (24, 20, 16, 12, 9, 7, 5, 4, 3, 2, 1.5, 1)
@@ -117,12 +117,12 @@ def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], st
     for slot in range(first, first + size):
         x = (slot - first) * shelf.cell
         if slot in held:
-            number, position = held[slot]
+            _, position = held[slot]
             look = None if slot in reads else FAINT
-            parts.append(svg.rect(x, 0, shelf.cell, shelf.high, fill=color(number), opacity=look))
+            parts.append(svg.group(striped(holders(scene, slot), x, 0, shelf.cell, shelf.high), opacity=look))
             middle, low = x + shelf.cell / 2, shelf.high / 2 + 4
             if shelf.cell >= NUMBERED and slot in reads:
-                cells.append(on_tile(number, middle, low, str(position), 10.5))
+                cells.append(on_stripes(holders(scene, slot), middle, low, str(position), 10.5))
             elif shelf.cell >= NUMBERED:
                 cells.append(svg.text(middle, low, str(position), class_="mv-middle mv-small"))
         if slot in strangers:
@@ -137,6 +137,11 @@ def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], st
             parts.append(svg.text(shelf.cell * size, -4, span, class_="mv-small mv-faint mv-end"))
     data = " ".join(map(str, owners)) or None
     return svg.group(*parts, *cells, data_request=data, data_read=" ".join(map(str, read)) or None, class_="mv-link")
+
+
+def holders(scene: Scene, slot: int) -> list[int]:
+    """Return the requests that have a token in a slot: several if they share its block."""
+    return list(dict.fromkeys(number for number, _ in scene.held[slot]))
 
 
 def line_numbers(shelf: Shelf) -> Markup:

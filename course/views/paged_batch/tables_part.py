@@ -9,7 +9,7 @@ from course.views.paged_batch.scene import Query, Scene
 from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.tiles import on_tile, tile
+from course.views.tiles import on_stripes, striped, tile
 from course.views.typeset import text_width
 from mini_vllm.core.cdiv import cdiv
 
@@ -56,24 +56,25 @@ def all_lines(scene: Scene) -> Markup:
             if place is None:
                 held.append(hidden(cell, len(row.block_ids)))
             else:
-                held.append(block_cell(number, row.block_ids[place], cell, cut=place >= used))
+                held.append(block_cell(scene, number, row.block_ids[place], cell, cut=place >= used))
         got = scene.step.block_tables[number] if number < len(scene.step.block_tables) else []
         parts.append(svg.group(*held, transform=f"translate({LEFT},{y})"))
-        given = given_cells(number, got, scene.rules.block_tables[number])
+        given = given_cells(scene, number, got)
         parts.append(svg.group(*given, transform=f"translate({LEFT + SECOND},{y})"))
         parts.append(svg.text(LEFT + SPAN, y + 13, str(scene.seq_lens[number]), class_="mv-end"))
     return svg.joined(parts)
 
 
-def given_cells(number: int, got: Sequence[int], expected: Sequence[int]) -> list[Markup]:
+def given_cells(scene: Scene, number: int, got: Sequence[int]) -> list[Markup]:
     """Return a table as the step passes it, wrong entries framed in red."""
+    expected = scene.rules.block_tables[number]
     num_entries, cells = max(len(got), len(expected)), []
     for cell, place in enumerate(shown_places(num_entries)):
         if place is None:
             cells.append(hidden(cell, num_entries))
             continue
         block = at(got, place)
-        cells.append(missing(cell) if block is None else block_cell(number, block, cell))
+        cells.append(missing(cell) if block is None else block_cell(scene, number, block, cell))
         if block != at(expected, place):
             about = svg.tooltip(f"the rules give {at(expected, place)}")
             frame = svg.rect(cell * WIDE, 0, WIDE - 3, HIGH, rx=3, class_="mv-alert-line mv-wrong", stroke_width=3)
@@ -81,7 +82,7 @@ def given_cells(number: int, got: Sequence[int], expected: Sequence[int]) -> lis
     return cells
 
 
-def block_cell(number: int, block: int, cell: int, *, cut: bool = False) -> Markup:
+def block_cell(scene: Scene, number: int, block: int, cell: int, *, cut: bool = False) -> Markup:
     """Return one entry: in the request's colour, pale and dashed if this step does not need it, grey if padding."""
     x, width = cell * WIDE, WIDE - 3
     size = next((s for s in (12, 10.5, 8) if text_width(str(block), s, bold=True) <= width - 1), 6)
@@ -99,10 +100,11 @@ def block_cell(number: int, block: int, cell: int, *, cut: bool = False) -> Mark
             svg.text(x + width / 2, 13, str(block), class_="mv-middle mv-faint", font_size=size),
         ]
     else:
+        owners = [k for k, row in enumerate(scene.batch) if block in row.block_ids] or [number]
         drawn = [
-            svg.tooltip(f"block {block}"),
-            tile(number, "", x, 0, width, HIGH),
-            on_tile(number, x + width / 2, 13, str(block), size),
+            svg.tooltip(f"block {block}: {', '.join(map(scene.name, owners))}"),
+            striped(owners, x, 0, width, HIGH),
+            on_stripes(owners, x + width / 2, 13, str(block), size),
         ]
     return svg.group(*drawn, data_block=str(block), class_="mv-link")
 

@@ -8,8 +8,7 @@ from course.views import svg
 from course.views.parts import LEFT, SPAN, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.tiles import on_tile, striped, tile
-from course.views.typeset import text_width
+from course.views.tiles import on_stripes, striped, tile
 
 MOST_ROWS = 4
 ROW = 20
@@ -54,7 +53,7 @@ def row(state: RunState, request_id: str, table: Sequence[int], holders: dict[in
             svg.group(
                 svg.tooltip(f"block {block}: {', '.join(map(info.label, holders[block]))}"),
                 striped(owners, x, 0, WIDE - 3, HIGH),
-                number(owners, x + (WIDE - 3) / 2, str(block)),
+                on_stripes(owners, x + (WIDE - 3) / 2, 13, str(block)),
                 data_id=f"block:{block}",
                 data_block=str(block),
                 data_request=" ".join(map(str, owners)),
@@ -62,16 +61,3 @@ def row(state: RunState, request_id: str, table: Sequence[int], holders: dict[in
             )
         )
     return svg.joined(cells)
-
-
-def number(owners: Sequence[int], x: float, name: str) -> Markup:
-    """Return the id of a block, on paper where the block has several colours."""
-    if len(owners) == 1:
-        return on_tile(owners[0], x, 13, name, 12)
-    half = text_width(name, 12) / 2 + 1
-    return svg.joined(
-        [
-            svg.rect(x - half, 2, 2 * half, HIGH - 4, rx=2, class_="mv-paper"),
-            svg.text(x, 13, name, class_="mv-middle mv-strong"),
-        ]
-    )
