@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from bench.cli.drag import show_drags
 from bench.dial import NUM_REQUESTS, WORKLOADS, measure_dial
-from course.terminal.charts import measured_bar
+from bench.drag import NUM_MOVES
+from course.browser.chromium import headless_chromium
 from course.terminal.console import friendly, make_console
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
@@ -15,21 +17,19 @@ from course.terminal.step_view import FAINT, STRONG
 @friendly
 def bench_dial(
     requests: Annotated[int, typer.Option(min=1, help="Simulated requests per change.")] = NUM_REQUESTS,
+    moves: Annotated[int, typer.Option(min=1, help="Moves of the mouse for each workload.")] = NUM_MOVES,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Measure the chunking dial of notebook 07: from a changed setting to its result."""
-    with reported("Measuring workloads") as report:
+    """Measure the chunking dial of notebook 07 in a headless Chromium: from a dragged budget to the painted result."""
+    with reported("Starting Chromium") as report, headless_chromium() as browser:
         results = []
-        for result in measure_dial(requests):
+        for result in measure_dial(browser, requests, moves):
             results.append(result)
             report("Measuring workloads", len(results), len(WORKLOADS))
     if as_json:
-        typer.echo(json.dumps({result.workload: result.times for result in results}))
+        typer.echo(json.dumps({result.name: result.times for result in results}))
         return
     console = make_console()
-    console.print(f"From a change of the chunking dial to its result for {requests:,} requests", style=STRONG)
-    scale = max(result.median for result in results)
-    for result in results:
-        figures = f"{result.median:5.0f} ms, the slowest {result.worst:.0f} ms"
-        console.print(measured_bar(result.workload, result.median, scale, figures, ours=True), highlight=False)
-    console.print(f"{len(results[0].times)} budgets and thresholds each; Python only, no browser.", style=FAINT)
+    console.print(f"From a move of the chunking dial to its picture for {requests:,} requests", style=STRONG)
+    show_drags(console, results)
+    console.print(f"{moves} budgets each, dragged with the mouse; a page and Python, without Jupyter.", style=FAINT)

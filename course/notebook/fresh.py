@@ -34,7 +34,6 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-EXIT_SECONDS = 1.0
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.notebook")
 
 
@@ -55,19 +54,29 @@ class CallResult:
     unwritten: bool = False
 
 
-def in_fresh_process(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
+def start_process() -> Worker:
+    """Start a process that serves one call."""
+    return Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
+
+
+def in_fresh_process(
+    function: Callable[..., T],
+    *arguments: object,
+    seconds: float = SECONDS,
+    start: Callable[[], Worker] = start_process,
+) -> T:
     """Return `function(*arguments)`, computed in a new process; what it prints appears here.
 
-    `function` must be importable by its name. Raises `FreshError`, with a message for the learner, if it raises,
-    takes longer than `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
+    `start` returns the process, which may have waited for the call (see `ReadyProcess`). `function` must be
+    importable by its name. Raises `FreshError`, with a message for the learner, if it raises, takes longer than
+    `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
     """
     ending: CallResult | None = None
-    with interruptible("the run was"), Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES) as worker:
+    with interruptible("the run was"), start() as worker:
         worker.deadline = time.monotonic() + seconds
         try:
             worker.send({"call": pack((function, arguments))})
             ending = unpack(receive(worker)["ending"])
-            worker.wait(EXIT_SECONDS)
         except ChannelError as error:
             status = None if error.reason == "timeout" else worker.status
         worker.kill()

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple
 from typing import TYPE_CHECKING, TypeVar
 
 from course.notebook.ablation_table import AblationTable
-from course.notebook.fresh import FreshError, in_fresh_process
+from course.notebook.fresh import FreshError, in_fresh_process, start_process
 from course.notebook.graded_tests import GradedTests
 from course.notebook.jobs import ChatRun, WorkloadRun, chat, draw_hash_chain, play_workload, run_ablation
 from course.notebook.layout import Layout, film_of_batch, lay_out
 from course.notebook.notice import Notice, is_notice
+from course.notebook.ready import ReadyProcess
 from course.starter_status import starter_path, unwritten_tasks
 from course.views.picture import Picture
 from course.views.show import player
@@ -43,6 +45,7 @@ class Lab:
         self.phase = phase
         self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
         self._printed: set[str] = set()
+        self._start = start_process
 
     def __repr__(self) -> str:
         return f"Whose code runs: {self.lineup().describe()}"
@@ -53,6 +56,12 @@ class Lab:
         absent: Impl = "absent"
         impls: tuple[Impl, ...] = astuple(self.whole)
         return Lineup(*(impl if phase <= last else absent for phase, impl in enumerate(impls, start=1)))
+
+    def kept_ready(self) -> "Lab":
+        """Return the same lab with a new process always waiting for its next run, for a panel."""
+        ready = copy(self)
+        ready._start = ReadyProcess(start_process).take
+        return ready
 
     def test(self, task: int | None = None) -> GradedTests:
         """Run the graded tests of this phase, or of one of its tasks."""
@@ -143,7 +152,7 @@ class Lab:
         if missing is not None:
             return missing
         try:
-            return in_fresh_process(function, *arguments)
+            return in_fresh_process(function, *arguments, start=self._start)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")

@@ -51,11 +51,11 @@ def engine_panel(
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
-    start = first
+    start, ready = first, lab.kept_ready()
 
     @lru_cache(MOST_REMEMBERED)
     def play(chosen: EngineConfig) -> ComparedRun:
-        return ComparedRun(start, require_result(lab.play(arrivals, chosen)))
+        return ComparedRun(start, require_result(ready.play(arrivals, chosen)))
 
     return film_panel(engine_knobs(config), lambda **values: play(replace(config, **values)), step)
 
@@ -70,7 +70,7 @@ class ComparedRun:
     @property
     def num_steps(self) -> int:
         """The steps of this run."""
-        return len(self.run.recording.steps)
+        return len(self.run.recording.with_stuck_step().steps)
 
     @property
     def comparison(self) -> list[tuple[str, str, str]]:
@@ -98,9 +98,10 @@ def bench(lab: Lab) -> "Panel | Notice":
     first = lab.run(compare_policies, PolicyComparison())
     if isinstance(first, Notice):
         return first
+    ready = lab.kept_ready()
 
     def compare(comparison: PolicyComparison) -> list[PolicyResult]:
-        return require_result(lab.run(compare_policies, comparison))
+        return require_result(ready.run(compare_policies, comparison))
 
     return policy_panel(compare)
 

@@ -52,6 +52,7 @@ function render({ model, el: root }) {
   spoken.setAttribute("aria-live", "polite");
   const text = make("pre"), about = make("details", {}, make("summary", { textContent: "As text" }), text);
   root.classList.add("mvw");
+  root.dataset.ticket = model.get("question").ticket;
   root.replaceChildren(controls, error, waiting, tiles, picture, film, spoken, about);
   // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));

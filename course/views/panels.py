@@ -120,12 +120,12 @@ class FilmPanel(Panel, Player):
         picture = self.shown.picture(min(self.step, self.shown.num_steps - 1))
         words = ", ".join(f"{name} {now} (first {was})" for name, was, now in self.shown.comparison)
         text = f"{picture.text_alternative}\n{words}. {self.shown.sentence}"
-        return replace(picture, text_alternative=text)
+        return replace(picture, text_alternative=text, scale=self.scale)
 
     def _answer(self, question: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         self.shown = run = self.run(**values)
         if not question.get("whole"):
-            picture = run.picture(min(self.step, run.num_steps - 1))
+            picture = replace(run.picture(min(self.step, run.num_steps - 1)), scale=self.scale)
             return as_answer(question["ticket"], picture) | about(run) | {"has_film": True}
         self.pictures = run.film()
         with self.hold_sync():

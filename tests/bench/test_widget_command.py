@@ -27,15 +27,17 @@ def _this_browser(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_this_browser")
 def test_every_pool_is_measured_and_its_steps_are_counted(mini_vllm: Commands) -> None:
-    record = json.loads(mini_vllm("bench", "widget", "--steps", "3", "--json").stdout)
+    record = json.loads(mini_vllm("bench", "widget", "--steps", "3", "--moves", "2", "--json").stdout)
     assert [pool["num_blocks"] for pool in record["pools"]] == list(POOLS)
     assert all(len(pool["ms"]) == len(pool["frame_ms"]) == 3 for pool in record["pools"])
     assert min(min(pool["ms"]) for pool in record["pools"]) > 0
+    assert list(record["panels"]) == ["calculator", "policy bench, SLO", "engine panel"]
+    assert all(len(times) == 2 and min(times) > 0 for times in record["panels"].values())
 
 
 @pytest.mark.usefixtures("_this_browser")
 def test_the_chart_fits_a_terminal(mini_vllm: Commands) -> None:
-    lines = mini_vllm("bench", "widget", "--steps", "1").output.splitlines()
+    lines = mini_vllm("bench", "widget", "--steps", "1", "--moves", "1").output.splitlines()
     assert max(map(len, lines)) <= 100
     assert [line for line in lines if "2,000 blocks" in line]
     assert [line for line in lines if "nothing changes" in line]

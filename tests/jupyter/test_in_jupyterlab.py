@@ -148,6 +148,22 @@ def test_a_knob_asks_the_kernel_for_a_new_picture(opened: Opener) -> None:
     assert screen.run_again(1).outputs()[1][0]["data"]["text/plain"] == "{'budget': 72}"
 
 
+def test_a_panel_tells_of_a_busy_kernel_and_of_one_that_was_restarted(opened: Opener) -> None:
+    screen = opened(PANEL, "import time\ntime.sleep(4 if 'ran' in globals() else 0)\nran = True").run_all()
+    panel = screen.page.locator(PLAYER)
+    assert words_shown(panel) == ["64 tokens a step"]
+    screen.page.wait_for_function("(panel) => panel.dataset.answered", arg=panel.element_handle())
+    waiting, knob = panel.locator(".mvw-waiting"), panel.get_by_role("slider", name="token budget")
+    screen.page.evaluate("() => { jupyterapp.shell.currentWidget.content.activeCellIndex = 1; }")
+    screen.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-cell'); }")
+    knob.press("ArrowRight")
+    waiting.get_by_text("Waiting for the kernel ...").wait_for()
+    panel.locator("svg text", has_text="72 tokens a step").wait_for()
+    assert waiting.text_content() == ""
+    screen.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    waiting.get_by_text("run this cell again").wait_for()
+
+
 PLAY = """
 from course.notebook import Lab, watch
 from course.workloads.small_workload import make_workload
