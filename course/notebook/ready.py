@@ -40,5 +40,6 @@ class ReadyProcess:
 
 def saved_since(moment: float) -> bool:
     """Return whether a file of the course that this process has loaded was saved after a moment."""
-    paths = (Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None))
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
