@@ -24,13 +24,14 @@ def screens() -> dict[str, bytes]:
         course, home = copy_course(Path(folder, "labs")), Path(folder, "jupyter")
         write_notebook(course / NOTEBOOK, CELLS)
         with jupyterlab(course, home, lineup="solution") as server:
-            screen = Screen(browser, server, width=960, height=850, sharpness=1.5).open(NOTEBOOK).run_all()
+            screen = Screen(browser, server, width=960, height=1070, sharpness=1.15).open(NOTEBOOK).run_all()
             if failures := screen.failures():
                 raise RuntimeError(f"a cell failed: {failures}")
             player = screen.page.locator(".mvw")
             player.locator('[data-about="request:3"] [data-request]').click()
             screen.page.mouse.move(0, 0)
             player.evaluate("(widget) => widget.blur()")
+            screen.page.locator(".jp-Cell").first.evaluate("(cell) => cell.scrollIntoView({ block: 'start' })")
             taken = {}
             for name, theme in THEMES.items():
                 screen.theme(theme)
