@@ -5,7 +5,7 @@ from course.notebook.lab import Lab
 from course.notebook.measurements import measure
 from course.notebook.notice import Notice, show
 from course.notebook.panels import bench, engine_panel
-from course.notebook.pictures import answers, compare, recorded_workload, same_answers, watch, watch_blocks
+from course.notebook.pictures import answers, compare, same_answers, watch, watch_blocks
 from course.notebook.predictions import Predictions
 from course.notebook.run_facts import hit_in
 from course.notebook.step_text import as_text, each_as_text
@@ -23,7 +23,6 @@ __all__ = [
     "figures",
     "hit_in",
     "measure",
-    "recorded_workload",
     "same_answers",
     "show",
     "watch",

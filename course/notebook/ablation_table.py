@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from course.notebook.recorded_mark import marked_html, marked_text
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.workloads.ablation import LineupResult
 
@@ -17,9 +18,10 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class AblationTable:
-    """Stages of one workload, each with one phase more than the one before it."""
+    """Stages of one workload, each with one phase more than the one before it; `recorded` as in `WorkloadRun`."""
 
     stages: Sequence[LineupResult]
+    recorded: str = ""
 
     def sentences(self) -> list[str]:
         """Return one sentence per stage."""
@@ -34,14 +36,15 @@ class AblationTable:
         table = [[*HEADINGS, *TIMES], *self.rows()]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([*lines, LEGEND, "", *self.sentences()])
+        return marked_text("\n".join([*lines, LEGEND, "", *self.sentences()]), self.recorded)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         head = "".join(f'<th scope="col">{heading}</th>' for heading in (*HEADINGS, *TIMES))
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows())
         sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences()[-1:])
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return {"text/html": f"{table}<p><small>{LEGEND}</small></p>{sentences}", "text/plain": repr(self)}
+        page = f"{table}<p><small>{LEGEND}</small></p>{sentences}"
+        return {"text/html": marked_html(page, self.recorded), "text/plain": repr(self)}
 
 
 def cells(stage: LineupResult) -> list[str]:

@@ -6,6 +6,7 @@ from html import escape
 
 from course.notebook.jobs import WorkloadRun
 from course.notebook.notice import Notice
+from course.notebook.recorded_mark import first_mark, marked_html, marked_text
 
 HEADINGS = ("run", "steps", "most at once", "largest step", "computed", "again", "from the cache", "preempted")
 LEGEND = (
@@ -16,21 +17,23 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Figures:
-    """A table with one row per run."""
+    """A table with one row per run; `recorded` as in `WorkloadRun`."""
 
     rows: Sequence[Sequence[str]]
+    recorded: str = ""
 
     def __repr__(self) -> str:
         table = [HEADINGS, *self.rows]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([*lines, LEGEND])
+        return marked_text("\n".join([*lines, LEGEND]), self.recorded)
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         head = "".join(f'<th scope="col">{heading}</th>' for heading in HEADINGS)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return {"text/html": f"{table}<p><small>{LEGEND}</small></p>", "text/plain": repr(self)}
+        page = marked_html(f"{table}<p><small>{LEGEND}</small></p>", self.recorded)
+        return {"text/html": page, "text/plain": repr(self)}
 
 
 def figures(runs: Mapping[str, WorkloadRun | Notice]) -> Figures | Notice:
@@ -40,7 +43,7 @@ def figures(runs: Mapping[str, WorkloadRun | Notice]) -> Figures | Notice:
         if isinstance(run, Notice):
             return run
         rows.append(row_of(name, run))
-    return Figures(rows)
+    return Figures(rows, first_mark(runs.values()))
 
 
 def row_of(name: str, run: WorkloadRun) -> list[str]:

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from course.traces.recording import Recording
-from course.views.hash_chain import hash_chain, hits_of
-from course.views.picture import Picture
 from course.workloads.ablation import LineupResult, ablation_requests, run_lineup
 from course.workloads.small_workload import Run
 from course.workloads.timed_request import TimedRequest
@@ -18,20 +16,28 @@ from mini_vllm.seams.lineup import Lineup
 
 @dataclass(frozen=True)
 class WorkloadRun:
-    """A run: its recording, the output tokens of each request, and why it stalled if it did."""
+    """A run: its recording, the output tokens of each request, and why it stalled if it did.
+
+    `recorded` is empty, or says that this is a recorded run of the reference.
+    """
 
     recording: Recording
     token_ids: Mapping[str, list[int]]
     stalled: str = ""
+    recorded: str = ""
 
 
 @dataclass(frozen=True)
 class ChatRun:
-    """A run of chats: its recording, the output for each question, and the text of each token id in it."""
+    """A run of chats: its recording, the output for each question, and the text of each token id in it.
+
+    `recorded` is empty, or says that this is a recorded run of the reference.
+    """
 
     recording: Recording
     outputs: Mapping[str, RequestOutput]
     texts: Mapping[int, str]
+    recorded: str = ""
 
     @property
     def token_ids(self) -> dict[str, list[int]]:
@@ -77,17 +83,6 @@ def chat(
     token_ids = {i for output in outputs for i in (*output.prompt_token_ids, *output.outputs[0].token_ids)}
     texts = {token_id: llm.engine.tokenizer.decode([token_id]) for token_id in token_ids}
     return ChatRun(Recording.of(llm, titles), dict(zip(questions, outputs, strict=True)), texts)
-
-
-def draw_hash_chain(
-    prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], lineup: Lineup
-) -> Picture:
-    """Hash consecutive prompts with the lineup's phase 4, and draw the hits of its cache."""
-    from mini_vllm.seams.parts import hash_block_for, prefix_cache_for
-
-    cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
-    hits = hits_of(prompts, cache, block_size, salts)
-    return hash_chain(prompts, block_size, hash_block_for(lineup.prefix_cache), salts=salts, hits=hits)
 
 
 def run_ablation(lineups: Sequence[Lineup]) -> list[LineupResult]:

@@ -3,17 +3,20 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from course.notebook.ablation_table import AblationTable
+from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.fresh import FreshError, in_fresh_process, start_process
 from course.notebook.graded_tests import GradedTests
-from course.notebook.jobs import ChatRun, WorkloadRun, chat, draw_hash_chain, play_workload, run_ablation
-from course.notebook.layout import Layout, film_of_batch, lay_out
-from course.notebook.notice import Notice, is_notice
+from course.notebook.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
+from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
+from course.notebook.missing import broken_starter, code_that_ran, first_missing, mark_for, notice_of, whose_code
+from course.notebook.notice import Notice, Remark, is_notice
 from course.notebook.ready import ReadyProcess
-from course.starter_status import starter_path, unwritten_tasks
+from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
+from course.notebook.records import recorded_result
 from course.views.picture import Picture
 from course.views.show import player
 from course.workloads.ablation import ablation_lineups
@@ -35,7 +38,8 @@ class Lab:
     """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
 
     `lineup` is text as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
-    starter needs no new kernel. Where a task is missing or a run fails, the result is a `Notice`.
+    starter needs no new kernel. Where a task is missing, the result is a recorded run of the reference, marked as
+    such; where a run fails or was not recorded, it is a `Notice`.
     Raises `ValueError` if `phase` is not 1 to 6 or the lineup is invalid.
     """
 
@@ -46,9 +50,23 @@ class Lab:
         self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
         self._printed: set[str] = set()
         self._start = start_process
+        self._marks = CellMarks()
 
     def __repr__(self) -> str:
-        return f"Whose code runs: {self.lineup().describe()}"
+        notice = self._notice()
+        return whose_code(self.lineup()) + ("" if notice is None else f"\n\n{notice}")
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        notice = self._notice()
+        page = f"<p>{whose_code(self.lineup())}</p>{'' if notice is None else notice.html()}"
+        return {"text/html": page, "text/plain": repr(self)}
+
+    def _notice(self) -> Notice | None:
+        """Return what is missing in this notebook: a line that Python cannot read, or the next task."""
+        broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
+        if broken is None and missing:
+            return notice_of(missing, self.phase, self.whole)
+        return broken
 
     def lineup(self, phases: int | None = None) -> Lineup:
         """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent."""
@@ -80,13 +98,20 @@ class Lab:
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
             print(played.stalled, end="\n" if played.stalled else "")
+            return replace(played, recorded=mark_for(lineup))
         return played
 
     def reference(self) -> "Lab | Notice":
-        """Return the same lab with the reference's code, for a comparison; a student edition has none."""
-        if solutions_exist():
-            return Lab(self.phase, "solution")
-        return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
+        """Return the same lab with the reference's code, for a comparison: a student edition has none.
+
+        While a phase of yours is missing, there is nothing to compare either.
+        """
+        if not solutions_exist():
+            return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
+        missing = first_missing(self.lineup())
+        if missing:
+            return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
+        return Lab(self.phase, "solution")
 
     def chat(
         self,
@@ -100,7 +125,8 @@ class Lab:
         `params` hold for all questions, or there is one for each.
         """
         lineup = self.lineup(phases)
-        return self._call(lineup, chat, questions, config, params, lineup)
+        chats = self._call(lineup, chat, questions, config, params, lineup)
+        return replace(chats, recorded=mark_for(lineup)) if isinstance(chats, ChatRun) else chats
 
     def hash_chain(
         self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None
@@ -110,26 +136,34 @@ class Lab:
         `salts` gives some of them a `cache_salt`.
         """
         lineup = self.lineup()
-        return self._call(lineup, draw_hash_chain, prompts, block_size, salts or {}, lineup)
+        answers = self._call(lineup, hash_blocks, prompts, block_size, salts or {}, lineup)
+        if isinstance(answers, Notice):
+            return answers
+        return marked_picture(draw_hash_blocks(prompts, block_size, salts or {}, answers), mark_for(lineup))
 
     def lay_out(self, chats: ChatRun | Notice, step: int) -> Layout | Notice:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
         lineup = self.lineup()
-        return chats if is_notice(chats) else self._call(lineup, lay_out, chats, step, lineup)
+        if is_notice(chats):
+            return chats
+        layout = self._call(lineup, lay_out, chats, step, lineup)
+        return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
 
     def watch_batch(self, chats: ChatRun | Notice, step: int) -> "Player | Notice":
         """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
         lineup = self.lineup()
-        if is_notice(chats):
+        if isinstance(chats, Notice):
             return chats
-        film = self._call(lineup, film_of_batch, chats, step, lineup)
-        return film if isinstance(film, Notice) else player(film)
+        arrays = self._call(lineup, number_batch, chats, step, lineup)
+        if isinstance(arrays, Notice):
+            return arrays
+        return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)))
 
     def ablation(self) -> AblationTable | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
         lineups = ablation_lineups(self.whole, min(5, self.phase))
         stages = self._call(lineups[-1], run_ablation, lineups)
-        return stages if isinstance(stages, Notice) else AblationTable(stages)
+        return stages if isinstance(stages, Notice) else AblationTable(stages, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
@@ -137,7 +171,10 @@ class Lab:
         `function` must be importable by its name, such as `simulate`.
         """
         lineup = self.lineup(phases)
-        return self._call(lineup, function, *arguments, lineup)
+        result = self._call(lineup, function, *arguments, lineup)
+        if not isinstance(result, Notice):
+            self._marks.show(mark_for(lineup))
+        return result
 
     def _print_once(self, remarks: Sequence[str]) -> None:
         """Print the remarks that this lab has not printed before."""
@@ -147,46 +184,16 @@ class Lab:
         self._printed.update(remarks)
 
     def _call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
-        """Return the function's value, or a `Notice` about a missing task or a failed run."""
-        missing = missing_task(lineup)
-        if missing is not None:
-            return missing
+        """Return the function's value, that of the recorded run if a task is missing, or a `Notice`."""
+        broken = broken_starter(lineup)
+        if broken is not None:
+            return broken
+        missing = first_missing(lineup)
+        if missing:
+            recorded: T | Notice = recorded_result(missing, function, arguments)
+            return recorded
         try:
             return in_fresh_process(function, *arguments, start=self._start)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
-
-
-def missing_task(lineup: Lineup) -> Notice | None:
-    """Return a `Notice` about the first unwritten task of the lineup's starters, None if all are written."""
-    for phase in range(1, len(PHASE_NAMES) + 1):
-        tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
-        if tasks:
-            return Notice(f"This needs phase {phase} ({PHASE_NAMES[phase - 1]})", next_actions(phase, tasks[0]))
-    return None
-
-
-def next_actions(phase: int, task: str) -> str:
-    """Return how the learner proceeds with an unwritten task."""
-    folder = starter_path(phase).parent.name
-    lines = [
-        f"Next is {task}.",
-        f"Read   labs/{folder}/README.md",
-        f"Write  labs/{folder}/starter.py",
-        "Then run this cell again.",
-    ]
-    if solutions_exist():
-        lines.append(f"To run the reference instead: Lab(..., lineup={borrowed_lineup(phase)!r})")
-    return "\n".join(lines)
-
-
-def borrowed_lineup(phase: int) -> str:
-    """Return a lineup in which `phase`, and all before it, are the reference's."""
-    mine = f",starter:{phase + 1}-6" if phase < len(PHASE_NAMES) else ""
-    return f"solution:1-{phase}{mine}" if phase > 1 else f"solution:1{mine}"
-
-
-def code_that_ran(lineup: Lineup) -> str:
-    """Return which code ran, and a pointer to the graded tests."""
-    return f"It ran with {lineup.describe()}.\nThe graded tests give details: lab.test()"

@@ -6,8 +6,10 @@ from html import escape
 from itertools import pairwise
 
 from course.notebook.jobs import ChatRun
+from course.notebook.recorded_mark import marked_html, marked_text
 from course.views.film import Film
 from course.views.paged_batch import paged_batch
+from course.views.paged_batch.flat_step import FlatStep, by_functions
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.seams.lineup import Lineup
@@ -17,16 +19,17 @@ HEADINGS = ("row", "request", "token", "position", "slot", "block", "place", "lo
 
 @dataclass(frozen=True)
 class Layout:
-    """One line per token of the step, and the padded block tables."""
+    """One line per token of the step, and the padded block tables; `recorded` as in `ChatRun`."""
 
     rows: Sequence[Sequence[str]]
     block_tables: Sequence[tuple[str, Sequence[int]]]
+    recorded: str = ""
 
     def __repr__(self) -> str:
         table = [HEADINGS, *self.rows]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([*lines, "", *self.table_lines()])
+        return marked_text("\n".join([*lines, "", *self.table_lines()]), self.recorded)
 
     def table_lines(self) -> list[str]:
         """Return the block tables as lines."""
@@ -37,7 +40,7 @@ class Layout:
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
         tables = "<br>".join(self.table_lines())
         page = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{tables}</p>"
-        return {"text/html": page, "text/plain": repr(self)}
+        return {"text/html": marked_html(page, self.recorded), "text/plain": repr(self)}
 
 
 def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
@@ -61,13 +64,35 @@ def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
     return Layout(rows, list(zip(owners, phase6.pad_block_tables(batch, block_size), strict=True)))
 
 
-def film_of_batch(chats: ChatRun, step: int, lineup: Lineup) -> Film:
-    """Draw a step of a run token by token, in the numbers of the lineup's phase 6. Raises like `lay_out`."""
+def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
+    """Return the arrays of a step from the functions of the lineup's phase 6. Raises like `lay_out`."""
     from mini_vllm.seams.parts import runner_steps_for
 
-    return paged_batch(
-        batch_of(chats, step), chats.recording.info.block_size, functions=runner_steps_for(lineup.runner)
-    )
+    return by_functions(batch_of(chats, step), chats.recording.info.block_size, runner_steps_for(lineup.runner))
+
+
+def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
+    """Draw a step of a run token by token, in the numbers of `number_batch`."""
+    return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=Answered(arrays))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Functions of phase 6 that return the arrays that they have returned before."""
+
+    arrays: FlatStep
+
+    def flatten_tokens(self, batch: object) -> tuple[list[int], list[int], list[int]]:
+        return list(self.arrays.input_ids), list(self.arrays.positions), list(self.arrays.query_start_loc)
+
+    def compute_slot_mapping(self, batch: object, block_size: int) -> list[int]:
+        return list(self.arrays.slot_mapping)
+
+    def pad_block_tables(self, batch: object, block_size: int) -> list[list[int]]:
+        return [list(table) for table in self.arrays.block_tables]
+
+    def select_logits_rows(self, batch: object) -> list[int]:
+        return list(self.arrays.logits_rows)
 
 
 def batch_of(chats: ChatRun, step: int) -> list[ScheduledRequest]:

@@ -5,27 +5,50 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeGuard
 
+from course.notebook.recorded_mark import first_mark, marked_text
+
 
 @dataclass(frozen=True)
 class Notice:
-    """Shown instead of a result: a task is not written yet, or the engine failed. False in an `if`."""
+    """Shown instead of a result: a task is not written yet, or the engine failed. False in an `if`.
+
+    `line_to_paste` is code that stays on one line.
+    """
 
     title: str
     text: str
+    line_to_paste: str = ""
 
     def __bool__(self) -> bool:
         return False
 
     def __str__(self) -> str:
-        return f"{self.title}\n{self.text}"
+        return "\n".join(filter(None, [self.title, self.text, self.line_to_paste]))
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        return {"text/html": self.html(), "text/plain": str(self)}
+
+    def html(self) -> str:
+        """Return the notice as a framed text."""
         frame = "border-left:4px solid #E69F00;padding:2px 12px;max-width:720px"
-        page = (
+        return (
             f'<div role="note" style="{frame}"><strong>{escape(self.title)}</strong>'
-            f'<pre style="white-space:pre-wrap;margin:4px 0">{escape(self.text)}</pre></div>'
+            f'<pre style="white-space:pre-wrap;margin:4px 0">{escape(self.text)}</pre>{self._pasted()}</div>'
         )
-        return {"text/html": page, "text/plain": str(self)}
+
+    def _pasted(self) -> str:
+        if not self.line_to_paste:
+            return ""
+        style = "white-space:pre;overflow-x:auto;margin:4px 0;user-select:all"
+        return f'<pre tabindex="0" style="{style}">{escape(self.line_to_paste)}</pre>'
+
+
+class Remark(Notice):
+    """A notice of one line, for what needs no attention: a run that was not recorded, nothing to compare yet."""
+
+    def html(self) -> str:
+        """Return the notice as small text."""
+        return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'
 
 
 def is_notice(value: object) -> TypeGuard[Notice]:
@@ -38,4 +61,5 @@ def show(view: Callable[..., Any], *results: Any, **options: Any) -> Any:
     for result in results:
         if is_notice(result):
             return result
-    return view(*results, **options)
+    shown = view(*results, **options)
+    return marked_text(shown, first_mark(results)) if isinstance(shown, str) else shown

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from course.notebook.jobs import WorkloadRun
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
+from course.notebook.recorded_mark import marked_film, marked_picture
 from course.views.film import Film
 from course.views.knobs import Choice, Knob, Slide, Switch
 from course.views.picture import Picture
@@ -86,11 +87,11 @@ class ComparedRun:
 
     def picture(self, step: int) -> Picture:
         """Return the picture of one step."""
-        return pictures(self.run.recording, [step])[0]
+        return marked_picture(pictures(self.run.recording, [step])[0], self.run.recorded)
 
     def film(self) -> Film:
         """Return all pictures."""
-        return time_machine(self.run.recording)
+        return marked_film(time_machine(self.run.recording), self.run.recorded)
 
 
 def bench(lab: Lab) -> "Panel | Notice":

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from course.notebook.jobs import ChatRun, WorkloadRun, output_tokens
+from course.notebook.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, show
+from course.notebook.recorded_mark import first_mark, marked_film
 from course.traces.recording import Recording
 from course.views.block_life import block_life
 from course.views.show import player
 from course.views.time_machine import compare as compare_recordings
 from course.views.time_machine import time_machine
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.seams.lineup import CHECKOUT
 
 if TYPE_CHECKING:
     from course.views.widgets import Player
@@ -24,21 +24,21 @@ class Recorded(Protocol):
     def recording(self) -> Recording: ...
 
 
-def recorded_workload() -> WorkloadRun:
-    """Return a finished engine's run of the small workload of phase 0."""
-    recording = Recording.read(CHECKOUT / "labs" / "observed" / "all_phases.jsonl")
-    return WorkloadRun(recording, output_tokens(recording))
-
-
 def watch(run: Recorded | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
     """Return the time machine over a run, at one of its steps; on the scale `time` a step is as wide as its tokens."""
-    picture: Player | Notice = show(lambda run: player(time_machine(run.recording), step, scale=scale), run)
+
+    def draw(run: Recorded) -> "Player":
+        return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
+
+    picture: Player | Notice = show(draw, run)
     return picture
 
 
 def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
     """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
-    picture: Player | Notice = show(lambda run: player(block_life(run.recording, blocks), step), run)
+    picture: Player | Notice = show(
+        lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run
+    )
     return picture
 
 
@@ -50,11 +50,12 @@ def compare(
     scale: str = "steps",
 ) -> "Player | Notice":
     """Return two runs of one workload, one below the other, with the first difference marked; `scale` as in `watch`."""
-    picture: Player | Notice = show(
-        lambda one, other: player(compare_recordings(one.recording, other.recording, names), step, scale=scale),
-        first,
-        second,
-    )
+
+    def draw(one: WorkloadRun | ChatRun, other: WorkloadRun | ChatRun) -> "Player":
+        film = compare_recordings(one.recording, other.recording, names)
+        return player(marked_film(film, first_mark([one, other])), step, scale=scale)
+
+    picture: Player | Notice = show(draw, first, second)
     return picture
 
 

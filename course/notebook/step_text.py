@@ -25,7 +25,9 @@ class StepText:
 
 def as_text(run: WorkloadRun | ChatRun | Notice) -> StepText | Notice:
     """Return a line for each step of a run, and one for several steps in which the same requests only decode."""
-    text: StepText | Notice = show(lambda run: StepText(tuple(step_lines(run.recording))), run)
+    text: StepText | Notice = show(
+        lambda run: StepText((*filter(None, [run.recorded]), *step_lines(run.recording))), run
+    )
     return text
 
 

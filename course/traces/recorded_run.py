@@ -14,6 +14,7 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env
 
 RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
+RECORDED_MARK = "Recorded with the reference. Yours appears here when all six phases are written."
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Answers in the order of the questions, and the record of each step."""
+    """Answers in the order of the questions, and the record of each step.
+
+    `recorded` is empty, or says that the run was read from a file.
+    """
 
     token_budget: int
     answers: list[Answer]
     steps: list[StepRecord]
+    recorded: str = ""
 
     @property
     def recording(self) -> Recording:
@@ -84,4 +89,4 @@ def write_run(run: RecordedRun, path: Path = RECORDED) -> None:
 def recorded_run(path: Path = RECORDED) -> RecordedRun:
     """Return the run in a file of `write_run`, by default that of `notebooks/00_tour.ipynb`."""
     head, *steps = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return RecordedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps)
+    return RecordedRun(head["token_budget"], [Answer(**answer) for answer in head["answers"]], steps, RECORDED_MARK)

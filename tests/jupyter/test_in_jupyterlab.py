@@ -168,7 +168,9 @@ PLAY = """
 from course.notebook import Lab, watch
 from course.workloads.small_workload import make_workload
 
-watch(Lab(phase=1).play(make_workload(1, 4)))
+lab = Lab(phase=1)
+played = lab.play(make_workload(1, 4))
+watch(played) if played else lab
 """
 
 

@@ -103,11 +103,59 @@ def start() -> dict[str, object]:
     return {knob.name: knob.value for knob in engine_knobs(CONFIG)}
 
 
-def test_without_an_engine_there_are_no_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course.notebook.lab.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: clamp"])
-    lab = Lab(5, "starter")
-    assert isinstance(engine_panel(lab, WORKLOAD, CONFIG), Notice)
-    assert isinstance(bench(lab), Notice)
+MARK = "Recorded with the reference. Yours appears here when phase 1 is written."
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Panel:
+    """The knobs of the tour before anything is written."""
+    made = engine_panel(Lab(6, "starter"), WORKLOAD, CONFIG, step=6)
+    assert isinstance(made, Panel)
+    return made
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"num_gpu_blocks": 40},
+        {"num_gpu_blocks": 12},
+        {"enable_prefix_caching": False},
+        {"max_num_seqs": 1},
+        {"max_num_seqs": 8},
+        {"max_num_batched_tokens": 4},
+        {"policy": "priority"},
+        {"policy": "priority", "enable_prefix_caching": False, "num_gpu_blocks": 15},
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 64},
+        {"enable_chunked_prefill": False, "max_num_batched_tokens": 64, "long_prefill_token_threshold": 0},
+    ],
+)
+def test_recorded_knobs_show_what_the_engine_would_and_say_so(
+    panel: Panel, recorded: Panel, changed: dict[str, object]
+) -> None:
+    live, kept = panel.draw(**start() | changed), recorded.draw(**start() | changed)
+    assert kept.text_alternative == f"{MARK}\n{live.text_alternative}"
+    assert kept.sentence == live.sentence
+    assert MARK in kept.svg()
+    assert MARK not in live.svg()
+
+
+def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: Panel) -> None:
+    recorded.set(**start() | {"num_gpu_blocks": 20, "max_num_seqs": 3})
+    assert "Not recorded" in recorded.answer["error"]
+    assert "when phase 1 is written" in recorded.answer["error"]
+    recorded.set(**start() | {"num_gpu_blocks": 8})
+    assert "the whole cache has 7 blocks" in recorded.answer["error"]
+
+
+def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
+    made = bench(Lab(5, "starter"))
+    assert isinstance(made, Panel)
+    asked: list[dict[str, object]] = [{"load": 80}, {"prediction_sigma": 2}, {"workload": "chat"}]
+    for changed in [*asked, {"time_to_first_token": 10}]:
+        made.set(**{knob.name: knob.value for knob in made.known.values()} | changed)
+        assert "error" not in made.answer, changed
+    made.set(load=200)
+    assert "Not recorded" in made.answer["error"]
 
 
 def test_a_notice_becomes_an_error_in_a_panel() -> None:

@@ -1,0 +1,85 @@
+"""The results of a notebook's runs as JSON: decisions, tokens and simulated times, and nothing of this machine."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from course.notebook.chain import HashBlocks
+from course.notebook.jobs import ChatRun, WorkloadRun
+from course.notebook.layout import Layout
+from course.simulator.served import Served
+from course.traces.recording import Recording
+from course.traces.run_state import RunInfo
+from course.views.paged_batch.flat_step import FlatStep
+from course.views.policy_comparison.comparison import PolicyResult
+from course.workloads.ablation import LineupResult
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.engine.metrics import RequestMetrics
+from mini_vllm.outputs import CompletionOutput, RequestOutput
+from mini_vllm.seams.lineup import Lineup
+
+CLASSES = (
+    *(WorkloadRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),
+    *(HashBlocks, Layout, FlatStep, LineupResult, Served, PolicyResult, TimedRequest),
+)
+BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
+DECIMALS = 7
+TAG = "!"
+
+
+def to_json(value: object) -> Any:
+    """Return a result as an object for `json.dumps`. Raises `TypeError` for a type that is not recorded."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return round(value, DECIMALS)
+        case list():
+            return [to_json(item) for item in value]
+        case tuple():
+            return {TAG: "tuple", "items": [to_json(item) for item in value]}
+        case range():
+            return {TAG: "range", "stop": value.stop}
+        case bytes():
+            return {TAG: "bytes", "hex": value.hex()}
+        case dict() if all(isinstance(key, str) and key != TAG for key in value):
+            return {key: to_json(item) for key, item in value.items()}
+        case dict():
+            return {TAG: "dict", "items": [[to_json(key), to_json(item)] for key, item in value.items()]}
+    name, value = type(value).__name__, lean(value)
+    if name not in BY_NAME or not is_dataclass(value):
+        raise TypeError(f"a {name} is not recorded; recorded are {', '.join(BY_NAME)} and plain values")
+    return {TAG: name} | {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+
+
+def lean(value: object) -> object:
+    """Return a value without what no picture needs: prompts of simulated requests, all decisions of a stage, times."""
+    match value:
+        case TimedRequest():
+            return replace(value, prompt_token_ids=range(value.num_prompt_tokens))
+        case LineupResult():
+            return replace(value, decisions=[], token_ids={})
+        case RequestMetrics():
+            counts = value.num_output_tokens, value.num_preemptions, value.num_cached_tokens
+            return RequestMetrics(0.0, None, None, None, None, *counts)
+    return value
+
+
+def from_json(encoded: Any) -> Any:
+    """Return what `to_json` was given."""
+    if isinstance(encoded, list):
+        return [from_json(item) for item in encoded]
+    if not isinstance(encoded, dict):
+        return encoded
+    match encoded.get(TAG):
+        case None:
+            return {key: from_json(item) for key, item in encoded.items()}
+        case "tuple":
+            return tuple(from_json(item) for item in encoded["items"])
+        case "dict":
+            return {from_json(key): from_json(item) for key, item in encoded["items"]}
+        case "range":
+            return range(encoded["stop"])
+        case "bytes":
+            return bytes.fromhex(encoded["hex"])
+        case name:
+            return BY_NAME[name](**{field: from_json(item) for field, item in encoded.items() if field != TAG})

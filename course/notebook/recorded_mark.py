@@ -1,0 +1,92 @@
+"""How a recorded run is marked: a band above its picture, paler colours, a first line in its text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from html import escape
+
+from IPython import get_ipython
+from IPython.display import display
+
+from course.views import svg
+from course.views.film import Film
+from course.views.picture import Layer, Picture
+from course.views.svg import Markup
+
+BAND = 34
+PALE = "filter:saturate(.35);opacity:.75"
+
+
+def mark_of(phase: int) -> str:
+    """Return what stands above a recorded run where the learner's `phase` is the first that is not written."""
+    return f"Recorded with the reference. Yours appears here when phase {phase} is written."
+
+
+def first_mark(results: Iterable[object]) -> str:
+    """Return the mark of the first result that is recorded, empty if none is."""
+    return next((mark for result in results if (mark := getattr(result, "recorded", ""))), "")
+
+
+def marked_picture(picture: Picture, mark: str) -> Picture:
+    """Return the picture in pale colours below a band with the mark; unchanged without a mark."""
+    if not mark:
+        return picture
+    paler = [replace(layer, y=layer.y + BAND, content=svg.group(layer.content, style=PALE)) for layer in picture.layers]
+    return replace(
+        picture,
+        title=f"{picture.title} (recorded)",
+        height=picture.height + BAND,
+        layers=(Layer("recorded", band(picture.width, mark)), *paler),
+        text_alternative=f"{mark}\n{picture.text_alternative}",
+    )
+
+
+def band(width: float, mark: str) -> Markup:
+    """Return the mark in a dashed frame."""
+    frame = svg.rect(6.5, 4.5, width - 13, BAND - 9, rx=4, class_="mv-line", stroke_dasharray="5 3")
+    return svg.joined([frame, svg.text(14, 21.5, mark, class_="mv-title", font_size=12.5)])
+
+
+def marked_film(film: Film, mark: str) -> Film:
+    """Return the film with every picture marked; unchanged without a mark."""
+    return replace(film, pictures=[marked_picture(picture, mark) for picture in film.pictures])
+
+
+def marked_html(page: str, mark: str) -> str:
+    """Return HTML in pale colours below the mark; unchanged without a mark."""
+    if not mark:
+        return page
+    frame = "border:1px dashed currentColor;border-radius:4px;padding:2px 8px;margin:0 0 6px;max-width:720px"
+    return f'<p style="{frame}"><strong>{escape(mark)}</strong></p><div style="{PALE}">{page}</div>'
+
+
+def marked_text(text: str, mark: str) -> str:
+    """Return text below the mark; unchanged without a mark."""
+    return f"{mark}\n{text}" if mark else text
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark that a cell shows above a result which cannot carry it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        return {"text/html": marked_html("", self.text), "text/plain": self.text}
+
+
+class CellMarks:
+    """Shows a mark above the output of a cell, once in each cell."""
+
+    def __init__(self) -> None:
+        self._cell = -1
+
+    def show(self, mark: str) -> None:
+        """Show the mark, unless it is empty or this cell shows one."""
+        shell = get_ipython()
+        cell = shell.execution_count if shell else 0
+        if mark and cell != self._cell:
+            display(Mark(mark))  # type: ignore[no-untyped-call]
+            self._cell = cell

@@ -1,0 +1,89 @@
+"""Recorded runs of the reference: what a notebook shows where the learner's own engine is not written yet.
+
+`python -m tools.recorded_runs` makes them. A run is found by its function and arguments, so a cell that was changed
+has a record only if the changed run was recorded too.
+"""
+
+import hashlib
+import json
+import lzma
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from course.notebook.jobs import ChatRun, WorkloadRun
+from course.notebook.notice import Notice, Remark
+from course.notebook.record_codec import from_json
+from course.notebook.recorded_mark import mark_of
+from mini_vllm.seams.lineup import CHECKOUT, Lineup
+
+FOLDER = CHECKOUT / "labs" / "observed" / "notebooks"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The message with which the reference refused to run."""
+
+    text: str
+
+
+def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
+    """Return the name of a run's record: a digest of the function and its arguments, whoever's code it runs."""
+    text = f"{function.__qualname__}{_plain(arguments)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Lineup):
+        return "".join("-" if impl == "absent" else "x" for impl in astuple(value))
+    if isinstance(value, WorkloadRun | ChatRun):
+        return json.dumps(value.recording.steps)
+    if isinstance(value, Mapping):
+        return _plain([part for item in value.items() for part in item])
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_plain, value))}]"
+    return repr(value)
+
+
+def find_record(key: str) -> Any:
+    """Return the result of a recorded run, a `Refusal` if it was refused, None if there is no record."""
+    for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):  # the tour's knobs come last
+        line = read_lines(path).get(key)
+        if line is not None:
+            return result_in(json.loads(line))
+    return None
+
+
+def result_in(encoded: Any) -> Any:
+    """Return the result that a line of a file of records holds."""
+    if isinstance(encoded, dict) and REFUSED in encoded:
+        return Refusal(encoded[REFUSED])
+    return from_json(encoded)
+
+
+def recorded_result(phase: int, function: Callable[..., object], arguments: tuple[object, ...]) -> Any:
+    """Return the recorded result of a call, for as long as `phase` is not written; a `Notice` if there is none."""
+    found = find_record(key_of(function, arguments))
+    if found is None:
+        runs = f"the runs of the notebooks as they are; this one appears here when phase {phase} is written"
+        return Remark("Not recorded", f"Recorded are {runs}.")
+    if isinstance(found, Refusal):
+        return Notice("The engine did not finish", f"{found.text}\n\n{mark_of(phase)}")
+    return found
+
+
+@cache
+def read_lines(path: Path) -> dict[str, str]:
+    """Return the lines of a file of records by their keys."""
+    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+    return {key: line for key, _, line in (line.partition(" ") for line in lines)}
+
+
+def write_lines(path: Path, lines: Mapping[str, str]) -> None:
+    """Write a file of records."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{key} {line}\n" for key, line in lines.items())
+    path.write_bytes(lzma.compress(text.encode(), preset=9))

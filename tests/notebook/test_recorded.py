@@ -1,0 +1,104 @@
+"""Recorded runs of the reference: current, marked in every form, without code, and in the student edition."""
+
+import lzma
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from classroom.release import compose, leaks, secret_lines
+from course.notebook import Lab, Notice, compare, figures, same_answers, watch
+from course.notebook.jobs import WorkloadRun
+from course.notebook.record_codec import from_json, to_json
+from course.notebook.recorded_mark import mark_of
+from course.notebook.records import FOLDER, key_of, read_lines
+from course.views.picture import Picture
+from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig
+from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
+from tests.notebook.cells import NOTEBOOKS
+from tools.recorded_runs.make import record_notebook
+
+MARK = mark_of(1)
+# The first run of 01_scheduler_step.
+REQUESTS = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4) for name in "ABC"]
+CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_records_are_what_the_reference_does_today(path: Path) -> None:
+    made = record_notebook(path)
+    kept = read_lines(FOLDER / f"{path.stem}.xz") if made else {}
+    stale = sum(made.get(key) != kept.get(key) for key in made.keys() | kept.keys())
+    assert not stale, f"{stale} of {len(made)} runs changed: python -m tools.recorded_runs {path.stem[:2]}"
+
+
+def test_a_recorded_run_is_the_references_with_a_mark() -> None:
+    live, kept = Lab(1, "solution").play(REQUESTS, CONFIG), Lab(1, "starter").play(REQUESTS, CONFIG)
+    assert isinstance(live, WorkloadRun)
+    assert isinstance(kept, WorkloadRun)
+    assert kept == replace(live, recorded=MARK)
+    assert not live.recorded
+
+
+def test_a_result_survives_its_record() -> None:
+    live = Lab(1, "solution").play(REQUESTS, CONFIG)
+    assert from_json(to_json(live)) == live
+    assert from_json(to_json({3: (b"x", 1.5, None, range(3))})) == {3: (b"x", 1.5, None, range(3))}
+    with pytest.raises(TypeError, match="Path is not recorded"):
+        to_json(Path())
+
+
+def test_a_changed_cell_has_no_record_and_says_so() -> None:
+    changed = Lab(1, "starter").play(REQUESTS, replace(CONFIG, max_num_seqs=3))
+    assert isinstance(changed, Notice)
+    assert "Not recorded" in str(changed)
+    assert "when phase 1 is written" in str(changed)
+
+
+def test_a_key_depends_on_the_phases_and_not_on_whose_code_it_is() -> None:
+    keys = [
+        key_of(len, (REQUESTS, CONFIG, parse_lineup(text)))
+        for text in ("solution:1-2", "starter:1-2", "starter:1,solution:2", "solution:1-3")
+    ]
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+
+
+def test_every_form_of_a_recorded_result_is_marked() -> None:
+    lab = Lab(1, "starter")
+    kept = lab.play(REQUESTS, CONFIG)
+    assert isinstance(kept, WorkloadRun)
+    players = [watch(kept), compare(kept, kept, ("one", "other"))]
+    for shown in players:
+        picture: Picture = shown.picture()  # type: ignore[union-attr]
+        assert MARK in picture.svg()
+        assert picture.text_alternative.startswith(MARK)
+        assert "(recorded)" in picture.title
+    for text in (repr(figures({"a": kept})), str(same_answers(kept, kept)), repr(lab.ablation())):
+        assert text.startswith(MARK)
+    assert MARK in figures({"a": kept})._repr_mimebundle_()["text/html"]
+
+
+def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With phase 1 written, what needs phase 2 is still recorded, and the mark says when that ends."""
+    monkeypatch.setattr(
+        "course.notebook.missing.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: x"] if phase > 1 else []
+    )
+    mixed = Lab(2, "solution:1,starter:2")
+    alone = mixed.play(REQUESTS, CONFIG, phases=1)
+    assert isinstance(alone, WorkloadRun)
+    assert not alone.recorded
+    assert "when phase 2 is written" in repr(mixed.ablation())
+
+
+def test_the_records_hold_no_code() -> None:
+    edition = {path.name: lzma.decompress(path.read_bytes()) for path in FOLDER.glob("*.xz")}
+    assert leaks(edition, secret_lines(CHECKOUT)) == []
+    assert not [name for name, content in edition.items() if b"def " in content or b"import " in content]
+
+
+def test_the_student_edition_has_all_records_in_a_megabyte() -> None:
+    kept = {name: content for name, content in compose().items() if name.startswith("labs/observed/notebooks/")}
+    assert set(kept) == {path.relative_to(CHECKOUT).as_posix() for path in FOLDER.glob("*.xz")}
+    assert sum(map(len, kept.values())) < 2**20
