@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import NoReturn
 
-import pytest
-
+from course.labtest.failure import Failed, Failure, Report, Shares
 from course.sandbox.errors import OutOfTime
 
 MOST_LINES = 12
@@ -17,31 +16,46 @@ QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/seams/interfaces.py) a
 
 
 def expect_equal(
-    yours: object, expected: object, *, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
+    yours: object,
+    expected: object,
+    *,
+    rule: str,
+    situation: str | Sequence[str],
+    hint: str,
+    calls: Sequence[str] = (),
+    shares: Shares | None = None,
 ) -> None:
     """End the test with the report of `difference_report` unless the two are equal."""
-    report = difference_report(yours, expected, rule=rule, situation=situation, hint=hint, calls=calls)
+    report = difference_report(yours, expected, rule=rule, situation=situation, hint=hint, calls=calls, shares=shares)
     if report:
-        pytest.fail(report, pytrace=False)
+        raise Failed(report, report.parts)
 
 
 def difference_report(
-    yours: object, expected: object, *, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
-) -> str:
+    yours: object,
+    expected: object,
+    *,
+    rule: str,
+    situation: str | Sequence[str],
+    hint: str,
+    calls: Sequence[str] = (),
+    shares: Shares | None = None,
+) -> Report:
     """Compare; return a report for the learner, empty if the two are equal.
 
     Two mappings are shown as a table with one row per entry. `situation` is how things stood before the learner's
-    code was called, `calls` are the calls that it made.
+    code was called, `calls` are the calls that it made. In a notebook `shares` are drawn.
     """
     if yours == expected:
-        return ""
+        return Report()
     yours, expected = _shortened(yours, expected)
-    return _report(yours, expected, rule, situation, hint, calls)
+    return _report(yours, expected, rule, situation, hint, calls, shares)
 
 
 def lab_failure(*, rule: str, situation: str | Sequence[str], expected: object, yours: object, hint: str) -> NoReturn:
     """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
-    pytest.fail(_report(yours, expected, rule, situation, hint), pytrace=False)
+    report = _report(yours, expected, rule, situation, hint)
+    raise Failed(report, report.parts)
 
 
 def fail_with_smallest(reports: Iterable[str]) -> None:
@@ -49,7 +63,8 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
     failures = [report for report in reports if report]
     if failures:
         count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
-        pytest.fail(count + min(failures, key=len), pytrace=False)
+        smallest = min(failures, key=len)
+        raise Failed(count + smallest, smallest.parts if isinstance(smallest, Report) else None)
 
 
 @contextmanager
@@ -108,19 +123,28 @@ def _around(place: int, entries: list[object]) -> str:
 
 
 def _report(
-    yours: object, expected: object, rule: str, situation: str | Sequence[str], hint: str, calls: Sequence[str] = ()
-) -> str:
+    yours: object,
+    expected: object,
+    rule: str,
+    situation: str | Sequence[str],
+    hint: str,
+    calls: Sequence[str] = (),
+    shares: Shares | None = None,
+) -> Report:
+    rows = [("", str(expected), str(yours))]
+    comparison = [f"  expected   {expected}", f"  yours      {yours}"]
     if isinstance(expected, Mapping) and isinstance(yours, Mapping):
+        keys = (*expected, *(key for key in yours if key not in expected))
+        rows = [(str(key), str(expected.get(key, "-")), str(yours.get(key, "-"))) for key in keys]
         comparison = _table(expected, yours)
         if max(len(line) for line in comparison) > MOST_COLUMNS:
             comparison = _stack(expected, yours)
-    else:
-        comparison = [f"  expected   {expected}", f"  yours      {yours}"]
     lines = situation.strip().splitlines() if isinstance(situation, str) else situation
     parts = [rule, "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
-    return "\n".join([*parts, f"Hint: {hint}"])
+    text = "\n".join([*parts, f"Hint: {hint}"])
+    return Report.of(text, Failure(rule, list(lines), rows, list(calls), hint, shares))
 
 
 def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:

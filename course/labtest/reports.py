@@ -40,6 +40,12 @@ def names_of(phase: int) -> Mapping[str, str]:
     return next((plan.names for plan in load_plan() if plan.number == phase), {})
 
 
+def line_in(error: BaseException) -> int | None:
+    """Return the last line of the learner's file that an exception passed through."""
+    frames = learners_frames(error.__traceback__)
+    return frames[-1][1] if frames else None
+
+
 def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
     """Replace the traceback with a text for the learner, if the learner's code had a part in the failure."""
     if isinstance(error, pytest.fail.Exception | pytest.skip.Exception):

@@ -33,13 +33,14 @@ class Notice:
         frame = "border-left:4px solid #E69F00;padding:2px 12px;max-width:720px"
         return (
             f'<div role="note" style="{frame}"><strong>{escape(self.title)}</strong>'
-            f'<pre style="white-space:pre-wrap;margin:4px 0">{escape(self.text)}</pre>{self._pasted()}</div>'
+            f'<pre style="white-space:pre-wrap;word-break:normal;margin:4px 0">{escape(self.text)}</pre>'
+            f"{self._pasted()}</div>"
         )
 
     def _pasted(self) -> str:
         if not self.line_to_paste:
             return ""
-        style = "white-space:pre;overflow-x:auto;margin:4px 0;user-select:all"
+        style = "white-space:pre;overflow-x:auto;margin:4px 0;padding:4px 8px;border:1px solid #8888;user-select:all"
         return f'<pre tabindex="0" style="{style}">{escape(self.line_to_paste)}</pre>'
 
 

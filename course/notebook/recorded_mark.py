@@ -13,7 +13,7 @@ from course.views.picture import Layer, Picture
 from course.views.svg import Markup
 
 BAND = 34
-PALE = "filter:saturate(.35);opacity:.75"
+PALE = "filter:saturate(.3);opacity:.9"
 
 
 def mark_of(phase: int) -> str:
@@ -43,7 +43,7 @@ def marked_picture(picture: Picture, mark: str) -> Picture:
 def band(width: float, mark: str) -> Markup:
     """Return the mark in a dashed frame."""
     frame = svg.rect(6.5, 4.5, width - 13, BAND - 9, rx=4, class_="mv-line", stroke_dasharray="5 3")
-    return svg.joined([frame, svg.text(14, 21.5, mark, class_="mv-title", font_size=12.5)])
+    return svg.joined([frame, svg.text(14, 21.5, mark, class_="mv-strong", font_size=13)])
 
 
 def marked_film(film: Film, mark: str) -> Film:

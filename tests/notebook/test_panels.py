@@ -1,6 +1,7 @@
 """Controls over the learner's engine: settings, the tiles, the film, and settings that are refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -150,9 +151,9 @@ def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: Pan
 def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
     made = bench(Lab(5, "starter"))
     assert isinstance(made, Panel)
-    asked: list[dict[str, object]] = [{"load": 80}, {"prediction_sigma": 2}, {"workload": "chat"}]
+    asked: list[dict[str, Any]] = [{"load": 80}, {"prediction_sigma": 2}, {"workload": "chat"}]
     for changed in [*asked, {"time_to_first_token": 10}]:
-        made.set(**{knob.name: knob.value for knob in made.known.values()} | changed)
+        made.set(**({knob.name: knob.value for knob in made.known.values()} | changed))
         assert "error" not in made.answer, changed
     made.set(load=200)
     assert "Not recorded" in made.answer["error"]

@@ -1,12 +1,13 @@
 """Checks that several tasks of phase 1 use. Nothing here is to be filled in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from course.labtest.expect import difference_report, expect_equal
+from course.labtest.failure import Shares
 from course.labtest.phase1.advice import CLAMP, OTHER_LISTS, SLOTS, Advice
 from course.labtest.phase1.reference_model import PlainScheduler
-from course.labtest.phase1.situations import Scene, Situation, describe_plan
+from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
 from course.labtest.phase1.symptoms import symptom_of_step
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request
@@ -88,8 +89,15 @@ def check_next_step(
     yours = {label: outcome[label] for label in expected}
     if yours != expected:
         rule, hint = symptom_in(scene, outcome) or (rule, hint)
-    expect_equal(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log)
+    shares = shares_of(scheduler_output, read_plan(plan), scene.situation.budget)
+    expect_equal(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log, shares=shares)
     scene.advance(scheduler_output)
+
+
+def shares_of(step: SchedulerOutput, expected: Mapping[str, int], budget: int) -> Shares:
+    """Return a step's plan beside the expected one, without what is no number of tokens."""
+    found = {str(name): amount for name, amount in step.num_scheduled_tokens.items() if type(amount) is int}
+    return Shares(dict(expected), found, budget)
 
 
 def symptom_in(scene: Scene, outcome: dict[str, object]) -> Advice | None:
@@ -123,7 +131,15 @@ def steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> st
                 "go through the rules with these requests; which of your calls is the first that they do not ask for?",
             )
             yours["plans of earlier steps"] = plans_now
-            return difference_report(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log)
+            return difference_report(
+                yours,
+                expected,
+                rule=rule,
+                situation=scene.before,
+                hint=hint,
+                calls=scene.log,
+                shares=shares_of(scheduler_output, dict(model.plan), situation.budget),
+            )
         plans.append((scheduler_output, describe_plan(model.plan)))
         model.advance()
         scene.advance(scheduler_output)

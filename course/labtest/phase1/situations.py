@@ -71,6 +71,12 @@ def describe_plan(entries: Iterable[tuple[str, int]]) -> str:
     return "  ".join(f"{name}:{amount}" for name, amount in entries) or "empty"
 
 
+def read_plan(text: str) -> dict[str, int]:
+    """Return the plan that a test expects, written as `describe_plan` writes it."""
+    entries = (entry.rpartition(":") for entry in text.split() if ":" in entry)
+    return {name: int(amount) for name, _, amount in entries}
+
+
 class Scene:
     """A situation set up for the code under test: the queues and the doubles around it."""
 

@@ -1,0 +1,136 @@
+"""The graded tests as HTML: a dot per test, what failed, and a link that opens the starter at the line."""
+
+import ast
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from course.notebook.bars import step_bars
+from course.starter_status import starter_path
+
+Result = Mapping[str, Any]
+SIGNS = {"passed": "✓", "failed": "✕", "not loaded": "✕"}
+KINDS = {"passed": "passed", "failed": "failed", "not loaded": "failed"}
+
+
+def tests_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
+    """Return the report. `console` is what pytest printed, folded where there are results."""
+    if not results:
+        return page(f'<p class="mvt-rule">The tests ended early.</p><pre tabindex="0">{escape(console)}</pre>')
+    num_passed = sum(result["outcome"] == "passed" for result in results)
+    verdict = f"{num_passed} of {len(results)} tests pass"
+    parts = [f'<p><strong>{verdict}</strong> <span class="mvt-faint">· phase {phase}, {escape(whose)}</span></p>']
+    for task, tests in groupby(results, lambda result: result["task"]):
+        parts.append(task_row(phase, task, list(tests)))
+    shown = [result for result in results if "alike" in result]
+    failures = [failure(result, phase, is_open=number == 0) for number, result in enumerate(shown)]
+    parts += failures[:1]
+    if failures[1:]:
+        more = "1 more failure" if len(failures) == 2 else f"{len(failures) - 1} more failures"
+        parts.append(f"<details><summary>{more}</summary>{''.join(failures[1:])}</details>")
+    parts += unusual(results, phase)
+    folded = f'<details><summary>Console output</summary><pre tabindex="0">{escape(console)}</pre></details>'
+    return page("".join([*parts, folded]))
+
+
+def page(body: str) -> str:
+    """Return the body with its style."""
+    return f'<style>{stylesheet()}</style><div class="mvt" role="region" aria-label="graded tests">{body}</div>'
+
+
+@cache
+def stylesheet() -> str:
+    """Return the style of the report."""
+    return Path(__file__).with_name("tests.css").read_text(encoding="utf-8")
+
+
+def task_row(phase: int, task: int, tests: Sequence[Result]) -> str:
+    """Return the name of a task and a dot for each of its tests."""
+    about = " and ".join(dict.fromkeys(str(test["about"]).replace("_", " ") for test in tests))
+    name = f'<span class="mvt-name"><strong>{phase}.{task}</strong> {escape(about)}</span>'
+    return f'<div class="mvt-task">{name}<span class="mvt-dots">{"".join(map(dot, tests))}</span></div>'
+
+
+def dot(test: Result) -> str:
+    """Return the dot of a test; its rule is the tooltip."""
+    outcome = str(test["outcome"])
+    about = escape(f"{outcome}: {test['rule']}")
+    kind, sign = KINDS.get(outcome, "other"), SIGNS.get(outcome, "-")
+    return f'<span class="mvt-dot {kind}" role="img" title="{about}" aria-label="{about}">{sign}</span>'
+
+
+def failure(test: Result, phase: int, *, is_open: bool) -> str:
+    """Return what failed: the rule, expected beside yours, the hint. Only the first one is unfolded."""
+    parts = test["parts"]
+    rule = str(parts["rule"] if parts else test["rule"])
+    body = comparison(parts) if parts else f'<pre tabindex="0">{escape(test["text"])}</pre>'
+    alike = f'<p class="mvt-faint">{escape(test["alike"])}</p>' if test["alike"] else ""
+    line = test["line"] or line_of(phase, str(test["about"]))
+    task = f"{phase}.{test['task']}"
+    summary = f'<summary><span class="mvt-rule">{task} {escape(rule)}</span></summary>'
+    opened = " open" if is_open else ""
+    return f'<details class="mvt-failure"{opened}>{summary}{body}{alike}<p>{link(phase, line)}</p></details>'
+
+
+def comparison(parts: Mapping[str, Any]) -> str:
+    """Return a failure's situation, the step as bars where there is one, all values, the calls and the hint."""
+    shown = []
+    if parts["situation"]:
+        shown.append(f"<pre>{escape(chr(10).join(parts['situation']))}</pre>")
+    if parts["shares"]:
+        shown.append(step_bars(**parts["shares"]))
+    shown.append(table([row for row in parts["rows"] if row[1] != row[2]]))
+    alike = [name for name, expected, yours in parts["rows"] if expected == yours]
+    if alike:
+        shown.append(f'<p class="mvt-faint">As expected: {escape(", ".join(alike))}.</p>')
+    if parts["calls"]:
+        calls = escape("\n".join(parts["calls"]))
+        shown.append(f"<details><summary>Your calls, in order</summary><pre>{calls}</pre></details>")
+    return "".join([*shown, f"<p><strong>Hint:</strong> {escape(parts['hint'])}</p>"])
+
+
+def table(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return what differs, expected beside the learner's."""
+    cells = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(expected)}</td><td>{escape(yours)}</td></tr>"
+        for name, expected, yours in rows
+    )
+    return f"<table><thead><tr><th></th><th>expected</th><th>yours</th></tr></thead><tbody>{cells}</tbody></table>"
+
+
+def unusual(results: Sequence[Result], phase: int) -> list[str]:
+    """Return what to do about a file that cannot be imported, or about the first task that is not written."""
+    for test in results:
+        if test["outcome"] == "not loaded":
+            text = f"<pre>{escape(test['text'])}</pre>"
+            return [f'<div class="mvt-failure"><p class="mvt-rule">Your file cannot be imported</p>{text}</div>']
+    for test in results:
+        if test["outcome"] == "not written":
+            todo = escape(str(test["text"]).removeprefix("NotImplementedError: "))
+            return [f"<p><strong>Next:</strong> {todo}. {link(phase, test['line'])}</p>"]
+    return []
+
+
+def link(phase: int, line: int | None) -> str:
+    """Return a link to the learner's file, which JupyterLab opens at the line."""
+    path = starter_path(phase)
+    shown = f"labs/{path.parent.name}/starter.py"
+    place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the places between lines: 0 is before the first
+    where = f", line {line}" if line else ""
+    return f'<a href="{escape(Path(os.path.relpath(path)).as_posix())}{place}">Open {shown}{where}</a>'
+
+
+def line_of(phase: int, about: str) -> int | None:
+    """Return the line of the function that a test file is named after, None if there is none."""
+    try:
+        tree = ast.parse(starter_path(phase).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return next(
+        (node.lineno for node in found if node.name.lower() == about.replace("_", "") or node.name == about), None
+    )
