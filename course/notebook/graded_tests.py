@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from course.notebook.graded_page import graded_page
 from course.notebook.interrupt import interruptible
-from course.notebook.tests_page import tests_page
 from course.sandbox.worker import Worker
 from course.starter_status import starter_path
 from mini_vllm.seams.lineup import Lineup
@@ -64,4 +64,4 @@ class GradedTests:
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         whose = {"starter": "your code", "solution": "the reference's code"}.get(self.lineup[self.phase], "no code")
-        return {"text/html": tests_page(self.results, self.phase, whose, repr(self)), "text/plain": repr(self)}
+        return {"text/html": graded_page(self.results, self.phase, whose, repr(self)), "text/plain": repr(self)}

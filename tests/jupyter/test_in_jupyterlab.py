@@ -190,3 +190,13 @@ def test_an_edited_starter_runs_in_the_same_kernel(opened: Opener, course: Path)
     assert screen.page.locator(HEADLINE).first.text_content().startswith("step 0 of ")
     assert screen.kernel() == kernel
     assert screen.failures() == []
+
+
+def test_the_link_of_a_graded_test_opens_the_starter_at_its_line(opened: Opener, course: Path) -> None:
+    starter = (course / "labs" / "phase1_scheduler_step" / "starter.py").read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(starter, start=1) if "Phase 1, task 1: clamp" in text)
+    screen = opened("from course.notebook import Lab\nLab(phase=1).test(1)").run_all()
+    screen.page.get_by_role("link", name=f"starter.py, line {line}").click()
+    cursor = "window.jupyterapp.shell.currentWidget?.content?.editor?.getCursorPosition().line"
+    screen.page.wait_for_function(f"() => {cursor} === {line - 1}")
+    assert "starter.py" in screen.page.evaluate("window.jupyterapp.shell.currentWidget.context.path")

@@ -108,10 +108,10 @@ MARK = "Recorded with the reference. Yours appears here when phase 1 is written.
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Panel:
+def recorded() -> FilmPanel:
     """The knobs of the tour before anything is written."""
     made = engine_panel(Lab(6, "starter"), WORKLOAD, CONFIG, step=6)
-    assert isinstance(made, Panel)
+    assert isinstance(made, FilmPanel)
     return made
 
 
@@ -131,16 +131,17 @@ def recorded() -> Panel:
     ],
 )
 def test_recorded_knobs_show_what_the_engine_would_and_say_so(
-    panel: Panel, recorded: Panel, changed: dict[str, object]
+    panel: FilmPanel, recorded: FilmPanel, changed: dict[str, object]
 ) -> None:
-    live, kept = panel.draw(**start() | changed), recorded.draw(**start() | changed)
-    assert kept.text_alternative == f"{MARK}\n{live.text_alternative}"
-    assert kept.sentence == live.sentence
-    assert MARK in kept.svg()
-    assert MARK not in live.svg()
+    live, kept = panel.run(**start() | changed), recorded.run(**start() | changed)
+    assert (kept.comparison, kept.sentence) == (live.comparison, live.sentence)
+    assert kept.picture(6).text_alternative == f"{MARK}\n{live.picture(6).text_alternative}"
+    assert MARK in kept.picture(6).svg()
+    assert all(MARK in picture.svg() for picture in kept.film().pictures)
+    assert MARK not in live.picture(6).svg()
 
 
-def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: Panel) -> None:
+def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: FilmPanel) -> None:
     recorded.set(**start() | {"num_gpu_blocks": 20, "max_num_seqs": 3})
     assert "Not recorded" in recorded.answer["error"]
     assert "when phase 1 is written" in recorded.answer["error"]

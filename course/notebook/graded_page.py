@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
@@ -12,12 +13,13 @@ from typing import Any
 from course.notebook.bars import step_bars
 from course.starter_status import starter_path
 
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 Result = Mapping[str, Any]
 SIGNS = {"passed": "✓", "failed": "✕", "not loaded": "✕"}
 KINDS = {"passed": "passed", "failed": "failed", "not loaded": "failed"}
 
 
-def tests_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
+def graded_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
     """Return the report. `console` is what pytest printed, folded where there are results."""
     if not results:
         return page(f'<p class="mvt-rule">The tests ended early.</p><pre tabindex="0">{escape(console)}</pre>')
@@ -45,7 +47,7 @@ def page(body: str) -> str:
 @cache
 def stylesheet() -> str:
     """Return the style of the report."""
-    return Path(__file__).with_name("tests.css").read_text(encoding="utf-8")
+    return Path(__file__).with_name("graded.css").read_text(encoding="utf-8")
 
 
 def task_row(phase: int, task: int, tests: Sequence[Result]) -> str:
@@ -125,12 +127,15 @@ def link(phase: int, line: int | None) -> str:
 
 
 def line_of(phase: int, about: str) -> int | None:
-    """Return the line of the function that a test file is named after, None if there is none."""
+    """Return the line of the function or class that a test file is named after, None if there is none."""
     try:
         tree = ast.parse(starter_path(phase).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return next(
-        (node.lineno for node in found if node.name.lower() == about.replace("_", "") or node.name == about), None
-    )
+    found = {in_words(node.name): node.lineno for node in ast.walk(tree) if isinstance(node, DEFINITIONS)}
+    return found.get(about) or next((line for name, line in found.items() if name.endswith(f"_{about}")), None)
+
+
+def in_words(name: str) -> str:
+    """Return the name of a class as that of a function: `BlockPool` is `block_pool`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
