@@ -7,7 +7,7 @@ import pytest
 
 from course.notebook import Lab, Notice, bench, engine_panel, measure
 from course.notebook.panels import engine_knobs, require_result
-from course.views.panels import FilmPanel
+from course.views.panels import FilmPanel, Panel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
 
