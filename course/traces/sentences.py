@@ -75,7 +75,7 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
         if hit:
             sentences.append(f"{event}: {hit} of its {known} tokens are in the prefix cache.")
         elif share["kind"] == "resumed":
-            sentences.append(f"{event} and computes its {known} tokens again.")
+            sentences.append(f"{event} and computes all of its {known} tokens.")
         else:
             plain.append(share["id"])
     return [*sentences, f"Admitted: {labels(state, plain)}."] if plain else sentences
