@@ -26,6 +26,6 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
 def wrap(content: str, room: float, size: float, most_lines: int) -> list[str]:
     """Return the text as lines that fit in `room`, lists of numbers unbroken; beyond `most_lines` is an ellipsis."""
     columns = max(10, int(room / (size * 0.54)))
-    kept = re.sub(r"(?<=\d) (?=\d)", NO_BREAK, content)
+    kept = re.sub(r" (?=\d)", NO_BREAK, content)
     lines = textwrap.wrap(kept, columns, max_lines=most_lines, placeholder=" …")
     return [line.replace(NO_BREAK, " ") for line in lines]

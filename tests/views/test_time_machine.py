@@ -15,7 +15,7 @@ from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
 from course.views.time_machine.difference import Difference, first_difference
 from course.views.time_machine.machine import histories_of, states
-from course.views.time_machine.memory import CELLS, Shelf
+from course.views.time_machine.shelf import CELLS, Shelf
 from mini_vllm.core.step_record import StepRecord
 from tests.views.runs import in_a_huge_pool, large, observed, small
 

@@ -23,8 +23,9 @@ from course.views.time_machine.machine import (
     states,
     text_alternative,
 )
-from course.views.time_machine.memory import Shelf, memory_part
+from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
+from course.views.time_machine.shelf import Shelf
 from course.views.time_machine.timeline import Timeline
 
 NAMES = ("mine", "reference")

@@ -15,8 +15,9 @@ from course.views.text import counted, facts, ranges, spaced
 from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.history import Histories
-from course.views.time_machine.memory import Shelf, memory_part
+from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
+from course.views.time_machine.shelf import Shelf
 from course.views.time_machine.tables import num_rows, tables_part
 from course.views.time_machine.timeline import Timeline
 

@@ -1,0 +1,85 @@
+"""The places of the slots of memory, on one scale for blocks of any size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from course.traces.recording import Recording
+from course.views.parts import SPAN
+from mini_vllm.core.cdiv import cdiv
+
+CELLS = (16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.75, 0.5)
+HIGHS = (20, 12, 8)
+NAME = 14
+NAMED = 20
+MOST_LINES = 2
+MOST_HIGH = 190
+MOST_STRIPS = 600
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The places of the first `num_slots` slots: in strips of `size`, `cell` px per slot, `per_line` strips a line.
+
+    Two runs on one shelf show the same memory equally large, whatever the size of their blocks.
+    """
+
+    size: int
+    num_slots: int
+    cell: float
+    high: float
+    per_line: int
+
+    @classmethod
+    def fitting(cls, runs: Sequence[Recording], most_lines: int = MOST_LINES) -> Self:
+        """Return the largest strips with which the memory that a run ever uses fits, and a line at least."""
+        size, num_used = max(run.info.block_size for run in runs), max(map(num_used_slots, runs))
+        num_slots = max(run.info.num_blocks * run.info.block_size for run in runs)
+        for high in HIGHS:
+            for cell in CELLS:
+                gap = gap_between(size, cell)
+                shelf = cls(size, num_slots, cell, high, max(1, int((SPAN + gap) // (cell * size + gap))))
+                lines = cdiv(cdiv(num_used, size), shelf.per_line)
+                is_low = lines <= most_lines if high == HIGHS[0] else lines * shelf.line <= MOST_HIGH
+                if is_low and cell * size <= SPAN:
+                    return shelf.cut_to(lines)
+        return shelf.cut_to(int(MOST_HIGH // shelf.line))
+
+    def cut_to(self, lines: int) -> Self:
+        """Return the shelf with so many lines at most."""
+        strips = min(max(1, lines) * self.per_line, max(self.per_line, MOST_STRIPS))
+        return replace(self, num_slots=min(self.num_slots, strips * self.size))
+
+    @property
+    def named(self) -> bool:
+        """Whether every block has its id below it."""
+        return self.size > 1 and self.cell * self.size >= NAMED
+
+    @property
+    def line(self) -> float:
+        return self.high + (NAME + 5 if self.named else 4)
+
+    @property
+    def height(self) -> float:
+        return cdiv(cdiv(self.num_slots, self.size), self.per_line) * self.line
+
+    def place(self, slot: int) -> tuple[float, float]:
+        """Return the upper left corner of a slot, counted from 0 without those of the null block."""
+        strip, offset = divmod(slot, self.size)
+        width = self.cell * self.size + gap_between(self.size, self.cell)
+        return strip % self.per_line * width + offset * self.cell, strip // self.per_line * self.line
+
+    def blocks(self, block_size: int, num_blocks: int) -> range:
+        """Return the blocks that have a place."""
+        return range(1, min(num_blocks, self.num_slots // block_size) + 1)
+
+
+def gap_between(size: int, cell: float) -> float:
+    """Return the space between two strips; slots that form no blocks have none."""
+    return 0 if size == 1 else max(2.0, min(5.0, cell))
+
+
+def num_used_slots(run: Recording) -> int:
+    """Return how many slots lie up to the last one that the run ever holds."""
+    held = (block for record in run.steps for share in record["scheduled"] for block in share["blocks"])
+    return max(held, default=0) * run.info.block_size
