@@ -161,6 +161,7 @@ def test_a_panel_tells_of_a_busy_kernel_and_of_one_that_was_restarted(opened: Op
     panel.locator("svg text", has_text="72 tokens a step").wait_for()
     assert waiting.text_content() == ""
     screen.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    knob.press("ArrowRight")
     waiting.get_by_text("run this cell again").wait_for()
 
 

@@ -21,7 +21,9 @@ def notebook_of(phase: int) -> Path:
 def run_cells(path: Path, impl: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[object]]:
     """Return the names that the cells defined, and the value that each of them shows; graded tests are not run."""
     monkeypatch.setenv("LAB_IMPL", impl)
-    monkeypatch.setattr("course.notebook.lab.in_fresh_process", lambda function, *arguments, **how: function(*arguments))
+    monkeypatch.setattr(
+        "course.notebook.lab.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
+    )
     monkeypatch.setattr("course.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
     names: dict[str, Any] = {}
     shown = [run_cell(cell.source, names) for cell in read(path).cells if cell.cell_type == "code"]
