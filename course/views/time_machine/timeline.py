@@ -112,7 +112,7 @@ class Timeline:
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
     def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
-        """Return the end of a wait as a tick, and where there is room its tokens, between arrows if it computes."""
+        """Return the end of a wait as a tick, and its tokens if there is room: between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         if end - x < LEAST_TICKS_APART:
             return Markup("")
@@ -121,7 +121,8 @@ class Timeline:
         names = (f"first after {tokens}", tokens) if wait.is_first else (f"{tokens} to the next", tokens)
         computing = (span.first for span in history.spans if span.last >= wait.first and span.computes)
         start = max(x, axis.x(next(computing, wait.last)))
-        left, right = max((x, start), (start, end), key=lambda part: part[1] - part[0])
+        idle = axis.x(wait.first + 1) if wait.first in history.preemptions else x
+        left, right = max((idle, start), (start, end), key=lambda part: part[1] - part[0])
         name = next((name for name in names if text_width(name, 12, bold=True) + 36 <= right - left), "")
         if not name or self.row < LEAST_ROW_WITH_TEXT:
             return tick
@@ -133,7 +134,7 @@ class Timeline:
             arrow += f"M{centre + half:.1f} {middle:g}H{right - 3:.1f}m-4 -4l4 4l-4 4"
             drawn = svg.path(arrow, fill="none", stroke=ink_on(index), stroke_width=1.5)
             ground = svg.rect(centre - half, 3, 2 * half, self.row - 6, fill=color(index))
-            named = [ground, drawn, on_tile(index, centre, y, name, 12)]
+            named = [ground, *([drawn] if start == x else []), on_tile(index, centre, y, name, 12)]
         about = svg.tooltip(f"steps {wait.first} to {wait.last} computed {tokens}")
         return svg.group(about, tick, *named, class_="mv-wait")
 
