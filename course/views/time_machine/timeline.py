@@ -112,7 +112,7 @@ class Timeline:
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
     def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
-        """Return the end of a wait as a tick, and its tokens if there is room: between arrows if it computes throughout."""
+        """Return the end of a wait as a tick, with its tokens if they fit: between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         if end - x < LEAST_TICKS_APART:
             return Markup("")
