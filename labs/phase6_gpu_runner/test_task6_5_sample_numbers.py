@@ -45,18 +45,19 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_a_draw_beside_a_probability_is_told_apart(phase6: ModuleType, dtype: torch.dtype) -> None:
-    # float32 rounds these probabilities by more than 1e-10, so that it cannot be on the right side of both draws.
+def test_a_draw_just_below_a_probability_is_told_apart(phase6: ModuleType, dtype: torch.dtype) -> None:
+    # The draws are float32 numbers, so any dtype holds them. In float32 the probability is equal to its draw.
+    probabilities = {step / 4: 1 / (1 + math.exp(-step / 4)) for step in range(1, 17)}
+    draws = {logit: float(torch.tensor(p, dtype=torch.float32)) for logit, p in probabilities.items()}
+    below = [logit for logit, draw in draws.items() if probabilities[logit] - draw > 1e-9]
     params = SamplingParams(temperature=1.0)
-    probabilities = {logit: 1 / (1 + math.exp(-logit)) for logit in (1.0, 2.0, 3.0)}
-    rows = [([logit, 0.0], params, p + off) for logit, p in probabilities.items() for off in (-1e-10, 1e-10)]
-    names = [f"logits {row[0]}, draw {row[2]:.12f}" for row in rows]
+    names = [f"probability {probabilities[logit]:.10f}, draw {draws[logit]:.10f}" for logit in below]
+    yours = sampled(phase6, [([logit, 0.0], params, draws[logit]) for logit in below], dtype)
     expect_equal(
-        dict(zip(names, sampled(phase6, rows, dtype), strict=True)),
-        dict(zip(names, [0, 1] * 3, strict=True)),
-        rule="Probabilities, their sums and the draws are float64 numbers, whatever the dtype of the logits.",
-        situation="two tokens; token 0 has the probability "
-        + ", ".join(f"{p:.12f} (logit {logit})" for logit, p in probabilities.items()),
+        dict(zip(names, yours, strict=True)),
+        dict.fromkeys(names, 0),
+        rule="Probabilities and their sums are float64 numbers, whatever the dtype of the logits.",
+        situation="two tokens; token 0 is the likelier one, and its probability is a little more than the draw",
         hint="in which dtype do you take the softmax and the sums, and which dtype has the number beside them?",
     )
 
