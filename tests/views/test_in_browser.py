@@ -239,3 +239,12 @@ def answer(page: Any, made: Panel) -> None:
     made.question = page.evaluate("model.state.question")
     news = {name: getattr(made, name) for name in ("film", "step", "answer") if made.has_trait(name)}
     page.evaluate("(news) => { for (const [name, value] of Object.entries(news)) model.set(name, value); }", news)
+
+
+def test_in_a_wide_page_the_knobs_stand_beside_the_player(browser: Any) -> None:
+    page = open_widget(browser, FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], Count), width=1100)
+    page.get_by_role("slider", name="step", exact=True).wait_for()
+    knobs, player = (page.locator(part).bounding_box() for part in (".mvw-controls", "#host > .mvw"))
+    assert knobs["x"] + knobs["width"] <= player["x"]
+    assert abs(knobs["y"] - player["y"]) < 30
+    page.close()
