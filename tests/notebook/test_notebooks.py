@@ -109,6 +109,10 @@ def test_answers_of_preemption(cells: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("cells", [4], indirect=True)
 def test_answers_of_the_prefix_cache(cells: dict[str, Any]) -> None:
+    panel = cells["chain_panel"](cells["prompt"])
+    for block_size, num_kept in ((4, 2), (2, 5)):
+        panel.set(position=11, block_size=block_size)
+        assert f"B: {num_kept} blocks shared with A" in panel.picture().sentence
     again = cells["lab"].play(cells["again"], cells["roomy"])
     assert "B:4p+4hit C:1p+8hit" in lines(again)[1]
     assert "B:9p" in lines(cells["without"])[3]
