@@ -6,9 +6,12 @@ import site
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from classroom.judge.seccomp import NoFilterError, as_open_file, filter_program
 from mini_vllm.seams.lineup import CHECKOUT
 
 COURSE = Path("/course")
@@ -41,13 +44,29 @@ class JailError(ValueError):
 
 @dataclass(frozen=True)
 class Jail:
-    """How workers are started: inside bubblewrap, or without a jail (`program` None)."""
+    """How workers are started: inside bubblewrap and a filter of system calls, or without a jail (`program` None)."""
 
     program: str | None = None
     limits_temporary: bool = False
+    system_calls: bytes = b""
 
-    def command(self, labs: Path, arguments: list[str]) -> list[str]:
-        """Return the command that runs Python with `arguments` on the starters under `labs`."""
+    @contextmanager
+    def open_filter(self) -> Iterator[tuple[int, ...]]:
+        """Open the filter for one worker to inherit; nothing without a jail."""
+        if not self.is_a_jail:
+            yield ()
+            return
+        number = as_open_file(self.system_calls)
+        try:
+            yield (number,)
+        finally:
+            os.close(number)
+
+    def command(self, labs: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
+        """Return the command that runs Python with `arguments` on the starters under `labs`.
+
+        `inherited` is what `open_filter` gave.
+        """
         python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
         if self.program is None:
             return python
@@ -57,6 +76,8 @@ class Jail:
             *("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
             *(("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if root else ("--unshare-user",)),
         ]
+        for number in inherited:
+            options += ["--seccomp", str(number)]
         for name, value in ENVIRONMENT.items():
             options += ["--setenv", name, value]
         for path in SYSTEM:
@@ -98,7 +119,10 @@ def find_jail() -> Jail:
     if program is None:
         raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
     usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    return Jail(program, "--size" in usage.stdout + usage.stderr)
+    try:
+        return Jail(program, "--size" in usage.stdout + usage.stderr, filter_program())
+    except NoFilterError as error:
+        raise JailError(f"there is no whole jail: {error}. {WITHOUT}") from None
 
 
 def python_folders() -> list[str]:

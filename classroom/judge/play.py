@@ -14,6 +14,7 @@ from classroom.judge.results import Difference, Outcome
 from classroom.judge.scenario import Scenario
 from classroom.judge.worker import JailedWorker
 from classroom.worker.link import PartError
+from classroom.worker.values import Exported
 from course.oracle.divergence import COMPARED
 from course.parity.replay import as_json
 from course.sandbox.channel import ChannelError
@@ -136,7 +137,7 @@ def difference_of_answers(trial: Trial, found: Any) -> str:
     if isinstance(questions, list) and len(questions) == len(found):
         lines.append(f"  question  {short(questions[number])}")
     elif trial.driver not in ("paged_attention", "write_kv"):
-        lines.append(f"  in        {short(trial.arguments)}")
+        lines.append(f"  in        {short([part for part in trial.arguments if not isinstance(part, Exported)])}")
     return "\n".join([*lines, f"  expected  {short(trial.expected[number])}", f"  yours     {short(found[number])}"])
 
 

@@ -13,7 +13,9 @@ from mini_vllm.seams.lineup import CHECKOUT
 PROBE_SECONDS = 60
 # Runs in the jail as a worker would, after giving up root; prints the attempts that succeeded.
 ATTEMPTS = """
-import json, os, socket, sys
+import ctypes, json, mmap, os, socket, sys
+CALLS = {"x86_64": {"keyctl": 250, "unshare": 272, "userfaultfd": 323},
+         "aarch64": {"keyctl": 219, "unshare": 97, "userfaultfd": 282}}.get(os.uname().machine, {})
 user, port, secret, outside = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 if os.getuid() == 0:
     os.setgid(user); os.setuid(user)
@@ -34,6 +36,16 @@ attempt("write next to Python", lambda: open(os.path.join(sys.prefix, "x"), "w")
 attempt("connect to the network", lambda: socket.create_connection(("127.0.0.1", port), 1))
 attempt("import the solutions", lambda: __import__("solutions.phase1_scheduler_step"))
 attempt("import the judge", lambda: __import__("classroom.judge.judge"))
+attempt("start another process", lambda: os.fork() or os._exit(0))
+attempt("use memory without a limit", lambda: mmap.mmap(-1, 1 << 20))
+attempt("open a socket to the machine", lambda: socket.socket(socket.AF_VSOCK))
+libc = ctypes.CDLL(None, use_errno=True)
+def denied(name, *arguments):
+    if libc.syscall(CALLS[name], *arguments) < 0:
+        raise OSError(ctypes.get_errno())
+for name, arguments in (("keyctl", (0, -3, 0)), ("unshare", (0x10000000,)), ("userfaultfd", (0,))):
+    if name in CALLS:
+        attempt(f"call {name}", lambda: denied(name, *arguments))
 if len([name for name in os.listdir("/proc") if name.isdigit()]) > 3:
     done.append("see other processes")
 if "MINI_VLLM_JUDGE_CANARY" in os.environ:
@@ -54,15 +66,17 @@ def require_jail(jail: Jail) -> None:
         arguments += [str(server.getsockname()[1]), str(CHECKOUT), outside.name]
         environment = ENVIRONMENT | {"MINI_VLLM_JUDGE_CANARY": "1"}
         try:
-            done = subprocess.run(
-                jail.command(submission_dir.path / "labs", arguments),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=PROBE_SECONDS,
-                check=False,
-            )
+            with jail.open_filter() as inherited:
+                done = subprocess.run(
+                    jail.command(submission_dir.path / "labs", arguments, inherited),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=PROBE_SECONDS,
+                    check=False,
+                    pass_fds=inherited,
+                )
             possible = json.loads(done.stdout) if done.returncode == 0 else None
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise JailError(f"the jail does not start: {error}. {WITHOUT}") from error

@@ -56,8 +56,9 @@ class JailedWorker:
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
-        command = jail.command(submission.path / "labs", arguments)
-        self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path)
+        with jail.open_filter() as inherited:
+            command = jail.command(submission.path / "labs", arguments, inherited)
+            self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
         self.link = Link(self.process, 2, ("step", "list"), engine_message)
         self.set_deadline(START_SECONDS)
 

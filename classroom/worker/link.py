@@ -1,12 +1,13 @@
 """Calls in both directions over one channel: while one end waits for an answer, it answers the peer's calls."""
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from classroom.worker.proxies import PROXIES, methods
 from classroom.worker.proxy import Proxy
-from classroom.worker.states import ProtocolError
+from classroom.worker.text import printable
 from classroom.worker.values import Exported, Json, Values
 from course.sandbox.channel import ChannelError, Message
 
@@ -19,6 +20,15 @@ class Connection(Protocol):
     def send(self, message: Message) -> None: ...
 
     def receive(self) -> Message: ...
+
+
+@contextmanager
+def well_formed() -> Iterator[None]:
+    """Raise `ChannelError` for whatever the peer's values break in the block."""
+    try:
+        yield
+    except Exception as error:
+        raise ChannelError("malformed", printable(f"{type(error).__name__}: {error}")) from None
 
 
 class PartError(Exception):
@@ -80,10 +90,8 @@ class Link:
 
     def _receive(self) -> dict[str, Any]:
         message = self.channel.receive()
-        try:
+        with well_formed():
             self.values.apply(message.get("changes"))
-        except ProtocolError as error:
-            raise ChannelError("malformed", str(error)) from None
         return message
 
     def _answer(self, call: Json) -> None:
@@ -95,6 +103,8 @@ class Link:
         except ChannelError:
             raise
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and not self._raise_builtin:
+                raise  # in the judge it is the teacher's, in a worker the learner's
             self.channel.send({"error": [type(error).__name__, self._explain(error)[:4000]], "changes": []})
         finally:
             self._depth -= 1
@@ -110,7 +120,7 @@ class Link:
         offered = self._exported[number]
         if method not in methods(offered.kind):
             raise ChannelError("malformed", f"a call of {method!r}, which was never offered")
-        options = {str(name): self._decode(value) for name, value in self._pairs(named)}
+        options = {str(self._decode(name)): self._decode(value) for name, value in self._pairs(named)}
         attribute = getattr(offered.thing, method)
         value = attribute(*self._decode(arguments), **options) if callable(attribute) else attribute
         return list(value) if method == "__iter__" else value
@@ -121,15 +131,13 @@ class Link:
         return named
 
     def _decode(self, value: Json) -> Any:
-        try:
+        with well_formed():
             return self.values.decode(value)
-        except ProtocolError as error:
-            raise ChannelError("malformed", str(error)) from None
 
     def _raise(self, error: Json) -> None:
         if not isinstance(error, list) or [type(part) for part in error] != [str, str]:
             raise ChannelError("malformed", "a message that is no call, no answer and no error")
-        kind, text = error
+        kind, text = self._decode(error[0]), printable(error[1])
         known = getattr(builtins, kind, None)
         if self._raise_builtin and isinstance(known, type) and issubclass(known, Exception):
             raise known(text)

@@ -28,8 +28,12 @@ def set_request(request: Request, state: Any) -> None:
     request.num_computed_tokens = whole(computed)
     request.num_cached_tokens = whole(cached)
     request.num_preemptions = whole(preemptions)
+    if not (stop_reason is None or isinstance(stop_reason, int | str)):
+        raise ProtocolError(f"a stop reason is a token id or a text, not {stop_reason!r}")
     request.stop_reason = stop_reason
     if tuple(request.block_hashes) != hashes:
+        if not all(isinstance(hash_, bytes) for hash_ in hashes):
+            raise ProtocolError("block hashes are bytes")
         request.block_hashes[:] = cast(Iterable[bytes], hashes)
     request.priority, request.arrival_time = whole(priority), float(arrival)
 
@@ -37,6 +41,12 @@ def set_request(request: Request, state: Any) -> None:
 def whole(value: Any) -> int:
     if type(value) is not int:
         raise ProtocolError(f"a whole number is required, not {value!r}")
+    return value
+
+
+def request_id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ProtocolError(f"a request id is required, not {value!r}")
     return value
 
 

@@ -11,13 +11,15 @@ from dataclasses import astuple
 from numbers import Real
 from typing import Any
 
-from classroom.worker.states import ProtocolError, kind_of, set_request, state_of_request, whole
+from classroom.worker.states import ProtocolError, kind_of, request_id, set_request, state_of_request, whole
+from classroom.worker.text import MOST_TEXT, printable
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, ScheduledRequest, SchedulerOutput
 from mini_vllm.sampling_params import SamplingParams
 
 LARGEST = 2**256
 MOST_SHARED = 10_000
+DEEPEST = 40
 Json = Any
 
 
@@ -108,19 +110,25 @@ class Values:
             return {"w": self.encode([value.request, *row])}
         return self._encode_other(value)
 
-    def decode(self, value: Json) -> Any:
+    def decode(self, value: Json, depth: int = 0) -> Any:
         """The reverse. Raises `ProtocolError`."""
+        if depth > DEEPEST:
+            raise ProtocolError(f"a value is nested more than {DEEPEST} deep")
         if isinstance(value, int) and not -LARGEST < value < LARGEST:
             raise ProtocolError("a number is out of range")
+        if isinstance(value, str):
+            if len(value) > MOST_TEXT:
+                raise ProtocolError(f"a text of {len(value):,} characters; at most {MOST_TEXT:,} are read")
+            return printable(value)
         if isinstance(value, list):
-            return [self.decode(item) for item in value]
+            return [self.decode(item, depth + 1) for item in value]
         if not isinstance(value, dict):
             return value
         if len(value) != 1:
             raise ProtocolError("a value with several kinds")
         ((kind, content),) = value.items()
         try:
-            return self._decode_kind(kind, content)
+            return self._decode_kind(kind, content, depth + 1)
         except ProtocolError:
             raise
         except Exception as error:
@@ -144,22 +152,24 @@ class Values:
             return float(value)
         raise TypeError(f"your code gave back {type(value).__name__}, which is not a plain value")
 
-    def _decode_kind(self, kind: str, content: Json) -> Any:
+    def _decode_kind(self, kind: str, content: Json, depth: int) -> Any:
         match kind:
             case "r":
                 return self._things[content]
             case "b":
+                if len(content) > MOST_TEXT:
+                    raise ProtocolError(f"{len(content) // 2:,} bytes; at most {MOST_TEXT // 2:,} are read")
                 return bytes.fromhex(content)
             case "t":
-                return tuple(self.decode(content))
+                return tuple(self.decode(content, depth))
             case "d":
-                return {self.decode(key): self.decode(item) for key, item in content}
+                return {self.decode(key, depth): self.decode(item, depth) for key, item in content}
             case "s":
-                return SamplingParams(*self.decode(content))
+                return SamplingParams(*self.decode(content, depth))
             case "p":
-                return Preempted(*self.decode(content))
+                return Preempted(*self.decode(content, depth))
             case "w":
-                return ScheduledRequest(*self.decode(content))
+                return ScheduledRequest(*self.decode(content, depth))
             case "o" | "y":
                 return self._proxy(kind, content)
             case "T" | "F":
@@ -218,10 +228,12 @@ class Values:
                 set_request(thing, state)
             elif isinstance(thing, SchedulerOutput):
                 thing.token_budget = state[0]
-                thing.num_scheduled_tokens = {str(name): whole(count) for name, count in state[1]}
-                thing.preempted = [Preempted(*item) for item in state[2]]
+                thing.num_scheduled_tokens = {request_id(key): whole(count) for key, count in state[1]}
+                thing.preempted = [
+                    Preempted(request_id(item[0]), request_id(item[1]), whole(item[2])) for item in state[2]
+                ]
             elif isinstance(thing, dict):
-                items = {name: self._request(number) for name, number in state}
+                items = {request_id(key): self._request(number) for key, number in state}
                 thing.clear()
                 thing.update(items)
             elif len(state) > MOST_SHARED:

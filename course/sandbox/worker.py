@@ -27,7 +27,7 @@ class Worker:
 
     `command` is run in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and
     stdout; what it prints then goes to stderr. With `has_channel` false, stdin is empty and stdout is output.
-    The first and the last `output_bytes` / 2 of the output are kept. Leaving the `with` block kills the process
+    The first and the last `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in it. Leaving the `with` block kills the process
     group. A child that left the group lives on, unless the command is a jail.
     """
 
@@ -40,6 +40,7 @@ class Worker:
         has_channel: bool = True,
         max_bytes: int = MAX_BYTES,
         output_bytes: int = OUTPUT_BYTES,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="mini_vllm_worker_", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
@@ -57,6 +58,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if has_channel else subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         if has_channel:
             self._channel = self._open_channel(max_bytes)

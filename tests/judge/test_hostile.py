@@ -87,7 +87,7 @@ def workers_left() -> list[str]:
     left = list[str]()
     for _ in range(20):
         lines = [command_line(folder) for folder in Path("/proc").glob("[0-9]*")]
-        left = [line for line in lines if "judge.link.inside" in line and line.split()[-1] in our_users()]
+        left = [line for line in lines if "classroom.worker.inside" in line and line.split()[-1] in our_users()]
         if not left:
             return []
         time.sleep(0.05)

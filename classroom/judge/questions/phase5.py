@@ -4,14 +4,21 @@ from random import Random
 from typing import Any
 
 from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.worker.values import Exported
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.seams.parts import scheduling_functions_for
+
+# The worker gets a proxy of it: nothing that answers a question of phase 1 lies in the jail.
+CLAMP = Exported(scheduling_functions_for("solution").clamp, "clamp")
 
 
 def cap_cases(rng: Random) -> Trial:
     """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
     policies = [cap_settings(rng, is_chunking) for is_chunking in (True, True, False, False)]
-    return trial(5, "num_new_tokens", [(settings, cap_case(rng, settings)) for settings in policies for _ in range(20)])
+    return trial(
+        5, "num_new_tokens", CLAMP, [(settings, cap_case(rng, settings)) for settings in policies for _ in range(20)]
+    )
 
 
 def cap_settings(rng: Random, is_chunking: bool) -> list[Any]:
@@ -41,12 +48,12 @@ def sampling_cases(rng: Random) -> Trial:
         request.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
         borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)
         cases.append((request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1)))))
-    return trial(5, "should_sample", [rng.choice((0, 4)), 40, rng.random() < 0.6], cases)
+    return trial(5, "should_sample", CLAMP, [rng.choice((0, 4)), 40, rng.random() < 0.6], cases)
 
 
 def admission_cases(rng: Random) -> Trial:
     """Memory that just fits all requests, or is a block or two off; some hits are in use, some are idle."""
-    return trial(5, "admits", [admission_case(rng) for _ in range(20)])
+    return trial(5, "admits", CLAMP, [admission_case(rng) for _ in range(20)])
 
 
 def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:

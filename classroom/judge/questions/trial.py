@@ -8,6 +8,7 @@ from typing import Any
 
 from classroom.judge.worker import lab_folder
 from classroom.worker.drivers import DRIVERS
+from classroom.worker.values import Exported
 
 MOST_CASES = 60
 
@@ -33,4 +34,5 @@ class Trial:
 def trial(phase: int, driver: str, *arguments: Any, equal: Callable[[Any, Any], bool] = same) -> Trial:
     """Compute the reference's answer and return it with the question."""
     reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
-    return Trial(phase, driver, arguments, DRIVERS[driver](reference, *deepcopy(arguments)), equal)
+    here = [argument.thing if isinstance(argument, Exported) else deepcopy(argument) for argument in arguments]
+    return Trial(phase, driver, arguments, DRIVERS[driver](reference, *here), equal)

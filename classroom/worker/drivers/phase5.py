@@ -6,11 +6,12 @@ from typing import Any
 from classroom.worker.drivers.attempt import Result
 from mini_vllm.core.request import Request
 from mini_vllm.seams.absent import SlotReservation
+from mini_vllm.seams.interfaces import Clamp
 
 
-def num_new_tokens(file: Any, cases: list[tuple[list[Any], tuple[Request, int, int]]]) -> Result:
-    """Ask a chunk policy with the settings, over a true clamp, for each case."""
-    policies = [file.ChunkedPrefillPolicy(true_clamp, *settings) for settings, _ in cases]
+def num_new_tokens(file: Any, clamp: Clamp, cases: list[tuple[list[Any], tuple[Request, int, int]]]) -> Result:
+    """Ask a chunk policy with the settings, over the judge's clamp, for each case."""
+    policies = [file.ChunkedPrefillPolicy(clamp, *settings) for settings, _ in cases]
     return [policy.num_new_tokens(*case) for policy, (_, case) in zip(policies, cases, strict=True)]
 
 
@@ -37,22 +38,17 @@ class GivenMemory(SlotReservation):
         return dict(Counter(block for table in self.tables.values() for block in table))
 
 
-def admits(file: Any, cases: list[tuple[list[Request], list[Any]]]) -> Result:
+def admits(file: Any, clamp: Clamp, cases: list[tuple[list[Request], list[Any]]]) -> Result:
     """Ask the admission guard, for each case."""
     answers = Result()
     for (request, *running), (is_guarded, block_size, tables, hits, free) in cases:
         held = {other.request_id: table for other, table in zip(running, tables, strict=True)}
-        policy = file.ChunkedPrefillPolicy(true_clamp, 0, 100, True, is_guarded)
+        policy = file.ChunkedPrefillPolicy(clamp, 0, 100, True, is_guarded)
         answers.append(bool(policy.admits(request, hits, running, GivenMemory(block_size, held, free))))
     return answers
 
 
-def should_sample(file: Any, settings: list[Any], cases: list[tuple[Request, int]]) -> Result:
+def should_sample(file: Any, clamp: Clamp, settings: list[Any], cases: list[tuple[Request, int]]) -> Result:
     """Return a chunk policy's `should_sample` for each case."""
-    policy = file.ChunkedPrefillPolicy(true_clamp, *settings)
+    policy = file.ChunkedPrefillPolicy(clamp, *settings)
     return [bool(policy.should_sample(*case)) for case in cases]
-
-
-def true_clamp(num_new: int, budget: int, threshold: int) -> int:
-    """`clamp` as the handout of phase 1 describes it in a sentence."""
-    return max(0, min(num_new, budget, threshold or num_new))

@@ -1,0 +1,16 @@
+"""Texts from untrusted code, made safe to print, to write and to put into a table."""
+
+MOST_TEXT = 4000
+
+
+def printable(text: str, most: int = MOST_TEXT) -> str:
+    """Return at most `most` characters, with "?" for control characters, direction marks and lone surrogates."""
+    shown = "".join(
+        char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text[:most]
+    )
+    return shown if len(text) <= most else f"{shown} ..."
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """Return a printable text without line breaks."""
+    return printable(text.replace("\n", "?"), most)
