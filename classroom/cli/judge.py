@@ -2,22 +2,22 @@
 
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from classroom.judge.jail import Jail, find_jail
-from classroom.judge.judge import Judge
+from classroom.cli.class_progress import class_progress
+from classroom.judge.class_run import ClassRun
+from classroom.judge.jail import find_jail
 from classroom.judge.probe import require_jail
-from classroom.judge.report import class_table, write_files
-from classroom.judge.results import Report, SubmissionGrade
-from classroom.judge.submission import read_submissions
-from course.terminal.console import friendly, is_live, make_console
+from classroom.judge.record import Record, Result, recorded_settings
+from classroom.judge.report import class_table, require_writable, write_feedback, write_tables
+from classroom.judge.settings import Settings
+from classroom.judge.submission import HandedIn, name_submissions
+from classroom.judge.summary import Report
+from course.terminal.console import friendly, make_console
 from course.terminal.options import chosen_phases
 from mini_vllm.seams.lineup import PHASE_NAMES
 from mini_vllm.seams.parts import solutions_exist
@@ -28,7 +28,8 @@ NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send wh
 @friendly
 def judge(
     submissions: Annotated[
-        list[Path], typer.Argument(metavar="SUBMISSION...", help="Folders or zips with starters.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="SUBMISSION...", help="Starters, folders or archives of them.", show_default=False),
     ],
     seed: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
@@ -36,6 +37,16 @@ def judge(
     phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
     situations: Annotated[int, typer.Option(min=1, help="Number of situations in each test group.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")] = 10.0,
+    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; the rest is not played.")] = 10.0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep finished work in this file; if it is there, continue with its seed and settings."
+        ),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
     feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None,
@@ -50,76 +61,60 @@ def judge(
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
     if not solutions_exist():
         raise ValueError("the judge needs solutions/: this is a student edition")
-    numbers = chosen_phases(phase, len(PHASE_NAMES))
-    for file in (json_file, csv_file):
-        if file is not None and not file.resolve().parent.is_dir():
-            raise ValueError(f"{file}: the folder {file.parent} does not exist")
-    taken = read_submissions(submissions)
-    jail = Jail() if no_jail else find_jail()
-    if jail.is_a_jail:
-        require_jail(jail)
+    numbers = tuple(chosen_phases(phase, len(PHASE_NAMES)))
+    require_writable(json_file=json_file, csv_file=csv_file, folder=feedback)
+    handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
-    if no_jail:
+    settings = Settings(seed or secrets.token_hex(16), situations, seconds, minutes, numbers, not no_jail)
+    if resume is not None and resume.exists():
+        settings = recorded_settings(resume)
+        if seed not in (None, settings.seed):
+            raise ValueError(f"{resume} is a run with another seed: leave out --seed, or name another file")
+        shown.print(f"Continuing {resume} with its seed and settings.", markup=False, soft_wrap=True)
+    record = Record(settings, resume)
+    if not settings.jailed:
         shown.print(NOT_ISOLATED, style="bold red", soft_wrap=True)
-    seed = seed or secrets.token_hex(16)
-    grades: list[SubmissionGrade] = []
-    report = Report(seed, situations, jail.is_a_jail, grades)
-    with progress(shown, len(taken)) as begin_bar:
-        grader = Judge(seed, jail, situations, seconds, numbers)
-        for submission in taken:
-            grader.on_progress = begin_bar(submission.name, grader.num_situations)
-            grades.append(grader.grade(submission))
-            write_files(report, json_file=json_file, csv_file=csv_file, folder=feedback, reveal=reveal)
-    console = make_console()
-    console.print(class_table(report))
-    isolation = "isolated" if jail.is_a_jail else "NOT isolated"
-    size = f"{situations} situations in each of {len(grader.groups)} groups"
-    console.print(f"\n{size}, {isolation}. The same again: --seed {seed}", markup=False, soft_wrap=True)
-    for grade in grades:
-        if grade.error:
-            console.print(f"{grade.name}: {grade.error}", markup=False, style="red", soft_wrap=True)
-    if any(grade.error for grade in grades):
+    else:
+        require_jail(find_jail())
+    results = run(settings, record, handed_in, jobs or os.cpu_count() or 1, shown, feedback, reveal=reveal)
+    summaries = [results[one.name]["summary"] for one in handed_in]
+    report = Report(settings.seed, settings.situations, settings.jailed, summaries)
+    write_tables(report, json_file=json_file, csv_file=csv_file)
+    show(make_console(), report)
+    if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
 
 
-class Bars:
-    """Shows the progress of each submission as a bar; prints a line for each without a terminal."""
-
-    def __init__(self, console: Console, bars: Progress | None, num_submissions: int) -> None:
-        self._console = console
-        self._bars = bars
-        self._number = 0
-        self._total = num_submissions
-        self._all = bars.add_task("submissions", total=num_submissions, what="") if bars else None
-
-    def __call__(self, name: str, num_situations: int) -> "ProgressBar":
-        """Start a submission; return the callback for its bar."""
-        self._number += 1
-        if self._bars is None or self._all is None:
-            self._console.print(f"{self._number}/{self._total} {name}", markup=False)
-            return ProgressBar(None, None)
-        self._bars.update(self._all, completed=self._number - 1)
-        return ProgressBar(self._bars, self._bars.add_task(name.replace("[", "("), total=num_situations, what=""))
-
-
-class ProgressBar:
-    """Moves a bar."""
-
-    def __init__(self, bars: Progress | None, task: object) -> None:
-        self._bars = bars
-        self._task = task
-
-    def __call__(self, what: str, done: int) -> None:
-        if self._bars is not None:
-            self._bars.update(self._task, completed=done, what=what)  # type: ignore[arg-type]
+def run(
+    settings: Settings,
+    record: Record,
+    handed_in: list[HandedIn],
+    num_jobs: int,
+    console: Console,
+    folder: Path | None,
+    *,
+    reveal: bool,
+) -> dict[str, Result]:
+    """Grade all; write the feedback of each as it is done. Return the results by name."""
+    results: dict[str, Result] = {}
+    with class_progress(console, len(handed_in)) as progress:
+        class_run = ClassRun(settings, record, min(num_jobs, len(handed_in)), progress.situation)
+        for name, result in class_run.results(handed_in):
+            results[name] = result
+            progress.finished(name, result["seconds"])
+            if folder is not None:
+                head, _, rest = result["feedback"].partition("\n")
+                seed = f"Seed: {settings.seed}, {settings.situations} situations in each group.\n" if reveal else ""
+                write_feedback(folder, name, f"{head}\n{seed}{rest}")
+    return results
 
 
-@contextmanager
-def progress(console: Console, num_submissions: int) -> Iterator[Bars]:
-    """Show bars while the block runs."""
-    if not is_live(console):
-        yield Bars(console, None, num_submissions)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
-        yield Bars(console, bars, num_submissions)
+def show(console: Console, report: Report) -> None:
+    """Print the class table, how to repeat the run, and what could not be read."""
+    console.print(class_table(report))
+    isolation = "isolated" if report.jailed else "NOT isolated"
+    size = f"{report.per_group} situations in each group"
+    console.print(f"\n{size}, {isolation}. The same again: --seed {report.seed}", markup=False, soft_wrap=True)
+    for summary in report.submissions:
+        if summary["error"]:
+            console.print(f"{summary['name']}: {summary['error']}", markup=False, style="red", soft_wrap=True)

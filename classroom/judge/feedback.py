@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, Report, SubmissionGrade, shown_points
+from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade, shown_points
 from classroom.judge.scenario import Scenario
-from classroom.judge.submission import printable
+from classroom.worker.text import one_line
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
 from mini_vllm.seams.lineup import PHASE_NAMES
@@ -18,14 +18,12 @@ WIDTH = 100
 MOST_LINES = 40
 
 
-def feedback(grade: SubmissionGrade, report: Report, *, reveal: bool) -> str:
-    """Return the text for one submission. The secret seed is in it only with `reveal`."""
-    page = Console(file=StringIO(), width=WIDTH, color_system=None, highlight=False)
+def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
+    """Return the text for one submission: its first line names it and its points."""
+    page = Console(file=StringIO(), width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
     page.print(Text(f"{grade.name}: {shown_points(grade.points):g} of {grade.max_points} points"))
-    if not report.jailed:
+    if not jailed:
         page.print("Graded without isolation (--no-jail).")
-    if reveal:
-        page.print(Text(f"Seed: {report.seed}, {report.per_group} situations in each group."))
     if grade.error:
         page.print(Text(grade.error))
     for phase in grade.phases:
@@ -93,7 +91,7 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
 
 def show_text(page: Console, text: str) -> None:
     """Print a text that may come from the learner's code: without control characters, cut if long."""
-    lines = [printable(line) for line in text.splitlines()]
+    lines = [one_line(line) for line in text.splitlines()]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], "..."]
     for line in lines:

@@ -9,16 +9,16 @@ from typing import Any
 
 from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
-from classroom.judge.play import outcome_of_error, play
+from classroom.judge.play import GRACE_SECONDS, interrupted_after, outcome_of_error, play
 from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker, SubmissionDir
-from classroom.worker.link import PartError
 from course.sandbox.channel import ChannelError
 from mini_vllm.seams.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
+SUBMISSION_SECONDS = 600.0
 MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MOST_LATE = 2
 PARTS_OF_PHASE = {
@@ -28,6 +28,7 @@ PARTS_OF_PHASE = {
     4: ("prefix cache",),
     5: ("num_new_tokens", "admits", "should_sample"),
 }
+TIME_IS_UP = "Not played: the situations before took all the time."
 OnProgress = Callable[[str, int], None]
 
 
@@ -42,6 +43,7 @@ class Judge:
         seconds: float,
         phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1),
         on_progress: OnProgress = lambda what, done: None,
+        submission_seconds: float = SUBMISSION_SECONDS,
     ) -> None:
         self.seed = seed
         self.jail = jail
@@ -51,11 +53,14 @@ class Judge:
         self.groups = [group for group in TEST_GROUPS if group.phase in phases]
         self.num_situations = len(self.groups) * per_group
         self.on_progress = on_progress
+        self.submission_seconds = submission_seconds
+        self._deadline = float("inf")
         self._drawn: dict[tuple[int, str, int], Any] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         start = monotonic()
+        self._deadline = start + self.submission_seconds
         with SubmissionDir(submission.starters, self.jail) as submission_dir:
             phases = [self.grade_phase(number, submission, submission_dir) for number in self.phases]
             grade = SubmissionGrade(submission.name, phases, error=submission.error)
@@ -74,7 +79,7 @@ class Judge:
             nothing = [Outcome("not played")] * self.per_group
             unplayed = [GroupGrade(group, nothing) for group in groups]
             return PhaseGrade(number, unplayed, error=submission.error or "not handed in")
-        session = PhaseSession(self, number, submission_dir)
+        session = PhaseSession(self, number, submission_dir, min(monotonic() + PHASE_SECONDS, self._deadline))
         try:
             graded = [self.grade_group(group, session) for group in groups]
         finally:
@@ -91,23 +96,28 @@ class Judge:
             if session.error:
                 outcomes.append(Outcome("not played", session.error))
             elif num_late >= MOST_LATE or monotonic() > session.deadline:
-                outcomes.append(Outcome("not played", "Not played: the situations before took all the time."))
+                outcomes.append(Outcome("not played", TIME_IS_UP))
             else:
                 outcomes.append(session.play(self.situation(group, number)))
         return GroupGrade(group, outcomes)
 
     def play_together(self, number: int, up_to: int, submission_dir: SubmissionDir) -> Outcome:
-        """Play a situation with all phases up to one in the same engine."""
+        """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
+        if monotonic() > self._deadline:
+            return Outcome("not played", TIME_IS_UP)
+        outcome = self._play_together_once(number, up_to, submission_dir, self.seconds)
+        if outcome.status != "late":
+            return outcome
+        return self._play_together_once(number, up_to, submission_dir, MORE_TIME * self.seconds)
+
+    def _play_together_once(self, number: int, up_to: int, submission_dir: SubmissionDir, seconds: float) -> Outcome:
         situation = self._draw((0, "together", number), TOGETHER[number])
         mine = [part for phase in range(1, up_to + 1) for part in PARTS_OF_PHASE[phase]]
         with JailedWorker(submission_dir, self.jail) as worker:
-            worker.set_deadline(LOAD_SECONDS)
-            try:
-                for phase in range(1, up_to + 1):
-                    worker.file.call("load", phase, False)
-            except (PartError, ChannelError) as error:
-                return Outcome("stopped", str(error))
-            return play(replace(situation, mine=tuple(mine)), worker, self.seconds)
+            for phase in range(1, up_to + 1):
+                if error := load(worker, phase, with_torch=False):
+                    return Outcome("stopped", error)
+            return play(replace(situation, mine=tuple(mine)), worker, seconds)
 
     def situation(self, group: TestGroup, number: int) -> Any:
         """Return a situation of a group: the same for every submission."""
@@ -122,12 +132,12 @@ class Judge:
 class PhaseSession:
     """One phase of one submission: its workers, a fresh one for each situation (torch is too slow for that)."""
 
-    def __init__(self, judge: Judge, phase: int, submission_dir: SubmissionDir) -> None:
+    def __init__(self, judge: Judge, phase: int, submission_dir: SubmissionDir, deadline: float) -> None:
         self.judge = judge
         self.phase = phase
         self.submission_dir = submission_dir
         self.error = ""
-        self.deadline = monotonic() + PHASE_SECONDS
+        self.deadline = deadline
         self._worker: JailedWorker | None = None
 
     @property
@@ -158,18 +168,25 @@ class PhaseSession:
         if self._worker is not None:
             return self._worker
         worker = JailedWorker(self.submission_dir, self.judge.jail)
-        worker.set_deadline(LOAD_SECONDS)
-        try:
-            worker.file.call("load", self.phase, self.needs_torch)
-        except PartError as error:
+        if error := load(worker, self.phase, with_torch=self.needs_torch):
             self.error = f"The file cannot be loaded. {error}"
-        except ChannelError as error:
-            self.error = f"The file cannot be loaded. {outcome_of_error(error, LOAD_SECONDS, worker, None).message}"
-        if self.error:
             worker.close()
             return None
         self._worker = worker
         return worker
+
+
+def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> str:
+    """Import the file of a phase in the worker; return why it cannot be loaded, "" if it can."""
+    worker.set_deadline(LOAD_SECONDS)
+    try:
+        with interrupted_after(LOAD_SECONDS + GRACE_SECONDS):
+            worker.file.call("load", phase, with_torch)
+    except ChannelError as error:
+        return outcome_of_error(error, LOAD_SECONDS, worker, None).message
+    except Exception as error:  # `PartError`, and whatever a forged answer breaks on this side
+        return str(error) or type(error).__name__
+    return ""
 
 
 def written_in_a_row(phases: Sequence[PhaseGrade]) -> int:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 from classroom.judge.engine import ScenarioRun
@@ -14,6 +15,7 @@ from classroom.judge.results import Difference, Outcome
 from classroom.judge.scenario import Scenario
 from classroom.judge.worker import JailedWorker
 from classroom.worker.link import PartError
+from classroom.worker.text import one_line
 from classroom.worker.values import Exported
 from course.oracle.divergence import COMPARED
 from course.parity.replay import as_json
@@ -21,6 +23,7 @@ from course.sandbox.channel import ChannelError
 
 GRACE_SECONDS = 0.5  # the channel's own deadline is earlier
 MOST_STEPS = 400
+MOST_ITEMS = 200
 NOT_WRITTEN = "Not written yet"
 
 
@@ -80,12 +83,24 @@ def play_engine(run: EngineRun, worker: JailedWorker) -> Outcome:
         mine.append(mine_run.step())
         for field in COMPARED:
             if as_json(mine[-1][field]) != as_json(expected[field]):  # type: ignore[literal-required]
-                difference = Difference(number, field, run.trace[: number + 1], mine)
+                difference = Difference(number, field, run.trace[: number + 1], [bounded(step) for step in mine])
                 message = f"The first difference from the reference is in step {number}, {field!r}."
                 return Outcome("wrong", message, run.scenario, difference)
     if not mine_run.finished:
         return Outcome("wrong", f"The reference finishes after {len(run.trace)} steps; yours continues.", run.scenario)
     return Outcome("right")
+
+
+def bounded(value: Any) -> Any:
+    """Return a value of a trace with lists and texts cut to what a reader looks at: they may come from an answer."""
+    match value:
+        case dict():
+            return {bounded(key): bounded(item) for key, item in islice(value.items(), MOST_ITEMS)}
+        case list() | tuple():
+            return type(value)(bounded(item) for item in value[:MOST_ITEMS])
+        case str():
+            return one_line(value, MOST_ITEMS)
+    return value
 
 
 def play_trial(trial: Trial, worker: JailedWorker) -> Outcome:

@@ -1,6 +1,7 @@
 """The results of a class: a table for the terminal, and the files."""
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -11,9 +12,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.feedback import feedback
-from classroom.judge.results import PhaseGrade, Report, shown_points
+from classroom.judge.summary import PhaseSummary, Report, is_written
 
+MOST_NAME_BYTES = 120
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -21,42 +22,41 @@ def class_table(report: Report) -> Table:
     """Return a row per submission with a column per phase, in 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("submission", overflow="fold", min_width=12)
-    phases = report.grades[0].phases if report.grades else []
-    for phase in phases:
-        table.add_column(f"{phase.number}", justify="right", no_wrap=True, min_width=6)
+    for phase in report.submissions[0]["phases"] if report.submissions else []:
+        table.add_column(f"{phase['phase']}", justify="right", no_wrap=True, min_width=6)
     table.add_column("points", justify="right", no_wrap=True, min_width=8)
     table.add_column("together", justify="right", no_wrap=True, min_width=9)
-    for grade in report.grades:
+    for summary in report.submissions:
+        status = summary["together"]["status"]
         table.add_row(
-            Text(grade.name),
-            *[phase_cell(phase) for phase in grade.phases],
-            Text(f"{shown_points(grade.points):g}/{grade.max_points}", "bold"),
-            Text(grade.together_status, {"pass": "green", "fail": "red"}.get(grade.together_status, "dim")),
+            Text(summary["name"]),
+            *[phase_cell(phase) for phase in summary["phases"]],
+            Text(f"{summary['points']:g}/{summary['max']}", "bold"),
+            Text(status, {"pass": "green", "fail": "red"}.get(status, "dim")),
         )
     return table
 
 
-def phase_cell(phase: PhaseGrade) -> Text:
+def phase_cell(phase: PhaseSummary) -> Text:
     """Return the points of a phase; a dash if it is missing, `error` if it does not load."""
-    if phase.error:
-        return Text("-", "dim") if not phase.sha256 else Text("error", "bold red")
-    if not phase.is_written:
+    if phase["error"]:
+        return Text("-", "dim") if not phase["sha256"] else Text("error", "bold red")
+    if not is_written(phase):
         return Text("-", "dim")
-    full = phase.points == phase.max_points
-    return Text(f"{shown_points(phase.points):g}/{phase.max_points}", "green" if full else "red")
+    full = phase["points"] == phase["max"]
+    return Text(f"{phase['points']:g}/{phase['max']}", "green" if full else "red")
 
 
 def as_csv(report: Report) -> str:
     """Return one line per submission."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    phases = [phase.number for phase in report.grades[0].phases] if report.grades else []
+    phases = [phase["phase"] for phase in report.submissions[0]["phases"]] if report.submissions else []
     writer.writerow(["submission", *[f"phase_{number}" for number in phases], "points", "max", "together", "error"])
-    for grade in report.grades:
-        points = [shown_points(phase.points) for phase in grade.phases]
-        total = shown_points(grade.points)
-        row = [safe_cell(grade.name), *points, total, grade.max_points]
-        writer.writerow([*row, grade.together_status.replace("-", ""), safe_cell(grade.error)])
+    for summary in report.submissions:
+        points = [phase["points"] for phase in summary["phases"]]
+        row = [safe_cell(summary["name"]), *points, summary["points"], summary["max"]]
+        writer.writerow([*row, summary["together"]["status"].replace("-", ""), safe_cell(summary["error"] or "")])
     return out.getvalue()
 
 
@@ -65,27 +65,44 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def write_files(
-    report: Report, *, json_file: Path | None, csv_file: Path | None, folder: Path | None, reveal: bool
-) -> None:
-    """Write the requested files, each atomically."""
+def require_writable(*, json_file: Path | None, csv_file: Path | None, folder: Path | None) -> None:
+    """Raise `ValueError` if something cannot be written: before hours of work, not after."""
+    for file in filter(None, (json_file, csv_file)):
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder: name a file")
+        if not os.access(file.resolve().parent, os.W_OK):
+            raise ValueError(f"{file}: the folder {file.parent} does not exist, or nothing can be written into it")
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder} cannot be a folder for feedback: {error.strerror}") from None
+        if not os.access(folder, os.W_OK):
+            raise ValueError(f"{folder}: nothing can be written into this folder")
+
+
+def write_tables(report: Report, *, json_file: Path | None, csv_file: Path | None) -> None:
+    """Write the requested tables, each atomically."""
     if json_file is not None:
         write_whole(json_file, json.dumps(report.as_json(), indent=1) + "\n")
     if csv_file is not None:
         write_whole(csv_file, as_csv(report))
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for grade in report.grades:
-            write_whole(folder / f"{file_name(grade.name)}.txt", feedback(grade, report, reveal=reveal))
+
+
+def write_feedback(folder: Path, name: str, text: str) -> None:
+    """Write the feedback of one submission."""
+    write_whole(folder / f"{file_name(name)}.txt", text)
 
 
 def file_name(name: str) -> str:
-    """Return a submission's name as a file's: nothing in it that means something to a file system."""
-    return re.sub(r"[^\w.@ -]", "_", name).lstrip(".") or "_"
+    """Return a name as a file's: short, with nothing that means something to a file system, still unique."""
+    plain = re.sub(r"[^\w.@ -]", "_", name).lstrip(".") or "_"
+    short = plain.encode()[:MOST_NAME_BYTES].decode(errors="ignore")
+    return name if short == name else f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write next to the file first, then take its place."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(text, encoding="utf-8", errors="replace")
     os.replace(partial, path)

@@ -1,10 +1,11 @@
 """The judge's results, as plain values."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from classroom.judge.groups import TestGroup
 from classroom.judge.scenario import Scenario
+from classroom.worker.text import printable
 from mini_vllm.core.step_record import StepRecord
 
 Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
@@ -28,6 +29,9 @@ class Outcome:
     message: str = ""
     scenario: Scenario | None = None
     difference: Difference | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", printable(self.message))  # it may quote the learner's code
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class PhaseGrade:
     groups: list[GroupGrade]
     sha256: str = ""
     error: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", printable(self.error))
 
     @property
     def points(self) -> float:
@@ -100,54 +107,6 @@ class SubmissionGrade:
         if not self.together:
             return "-"
         return "pass" if all(outcome.status == "right" for outcome in self.together) else "fail"
-
-
-@dataclass(frozen=True)
-class Report:
-    """The results of a run. `jailed`: whether submissions were isolated from the machine."""
-
-    seed: str
-    per_group: int
-    jailed: bool
-    grades: list[SubmissionGrade]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report without times, so that equal runs give equal reports."""
-        return {
-            "seed": self.seed,
-            "situations_per_group": self.per_group,
-            "isolated": self.jailed,
-            "submissions": [_as_json(grade) for grade in self.grades],
-        }
-
-
-def _as_json(grade: SubmissionGrade) -> dict[str, Any]:
-    return {
-        "name": grade.name,
-        "error": grade.error or None,
-        "points": shown_points(grade.points),
-        "max": grade.max_points,
-        "together": {"up_to_phase": grade.together_up_to, "status": grade.together_status},
-        "phases": [
-            {
-                "phase": phase.number,
-                "sha256": phase.sha256 or None,
-                "error": phase.error or None,
-                "points": shown_points(phase.points),
-                "max": phase.max_points,
-                "groups": [
-                    {
-                        "title": group.group.title,
-                        "points": shown_points(group.points),
-                        "max": group.group.points,
-                        "situations": [outcome.status for outcome in group.outcomes],
-                    }
-                    for group in phase.groups
-                ],
-            }
-            for phase in grade.phases
-        ],
-    }
 
 
 def shown_points(points: float) -> float:

@@ -27,8 +27,9 @@ class Worker:
 
     `command` is run in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and
     stdout; what it prints then goes to stderr. With `has_channel` false, stdin is empty and stdout is output.
-    The first and the last `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in it. Leaving the `with` block kills the process
-    group. A child that left the group lives on, unless the command is a jail.
+    The first and the last `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in the child.
+    Leaving the `with` block kills the process group. A child that left the group lives on, unless the command is a
+    jail.
     """
 
     def __init__(

@@ -7,8 +7,9 @@ import pytest
 from classroom.judge.groups import TEST_GROUPS
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
-from classroom.judge.results import Report, SubmissionGrade
+from classroom.judge.results import SubmissionGrade
 from classroom.judge.submission import Submission
+from classroom.judge.summary import SubmissionSummary, summary_of
 from course.grading.plan import load_plan
 from tests.course.surface import starter_path
 from tests.grading.checkout import PHASES
@@ -71,9 +72,9 @@ def test_a_fair_alternative_gets_all_points(phase: int, name: str) -> None:
 def test_the_same_seed_gives_the_same_report(judge: Judge) -> None:
     wrong = solved(2, 3, phase2=mutant(2, "append forgets to count"), phase3="x = ")
     again = Judge(SEED, Jail(), per_group=2, seconds=10)
-    first, second = (Report(SEED, 2, False, [each.grade(wrong)]).as_json() for each in (judge, again))
-    assert first == second
-    assert first["submissions"][0]["phases"][2]["error"].startswith("The file cannot be loaded")
+    summaries: list[SubmissionSummary] = [summary_of(each.grade(wrong)) for each in (judge, again)]
+    assert summaries[0] == summaries[1]
+    assert str(summaries[0]["phases"][2]["error"]).startswith("The file cannot be loaded")
 
 
 def test_other_seeds_give_other_situations() -> None:

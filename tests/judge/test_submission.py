@@ -1,15 +1,19 @@
 """Files read from a folder or a zip, and submissions that are refused."""
 
+import io
 import os
 import stat
+import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from classroom.judge import submission as module
+from classroom.judge import archives, submission
 from classroom.judge.report import file_name, safe_cell
-from classroom.judge.submission import Submission, SubmissionError, phase_of, read_submission, read_submissions
+from classroom.judge.starters import Starter, SubmissionError, one_per_phase, phase_of
+from classroom.judge.submission import Submission, name_submissions, read_submission
 
 
 def make_zip(path: Path, entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:
@@ -33,6 +37,13 @@ def read(path: Path) -> Submission:
         ("phase2_block_pool.py", 2),
         ("starter4.py", 4),
         ("phase_6.py", 6),
+        ("alice_phase1.py", 1),
+        ("Ada Lovelace_123_assignsubmission_file_phase2_block_pool.py", 2),
+        ("smithbob_LATE_77_4242_starter3-1.py", 3),
+        ("phase4 (2).py", 4),
+        ("phase12.py", None),
+        ("test_phase1.py", None),
+        ("phase1.py.txt", None),
         ("labs/phase7_x/starter.py", None),
         ("starter.py", None),
         ("labs/phase3_preemption/test_task3_1_priority_queue.py", None),
@@ -72,7 +83,8 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    for module in (archives, submission):
+        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
     entries = {f"{number}.txt": b"" for number in range(4)}
     assert "more than 3 files" in read(make_zip(tmp_path / "x.zip", entries)).error
     for name in entries:
@@ -117,15 +129,93 @@ def test_no_zip_and_nothing(tmp_path: Path) -> None:
     assert "is neither a folder nor a zip" in read(tmp_path / "nothing").error
 
 
+def test_a_starter_by_itself(tmp_path: Path) -> None:
+    for name in ("alice_phase3.py", "alice.py"):
+        (tmp_path / name).write_bytes(b"x = 1")
+    assert read(tmp_path / "alice_phase3.py").starters == {3: b"x = 1"}
+    assert "does not name its phase" in read(tmp_path / "alice.py").error
+
+
+def make_tar(path: Path, entries: dict[str, bytes], **facts: object) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in entries.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for fact, value in facts.items():
+                setattr(info, fact, value)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def test_a_tar_is_read_like_a_zip(tmp_path: Path) -> None:
+    files = {"ada/labs/phase1_scheduler_step/starter.py": b"one", "ada/other.txt": b"x", "phase2.py": b"two"}
+    assert read(make_tar(tmp_path / "x.tar.gz", files)).starters == {1: b"one", 2: b"two"}
+    assert "leads out of it" in read(make_tar(tmp_path / "y.tar.gz", {"../phase1.py": b"x"})).error
+    link = make_tar(tmp_path / "z.tgz", {"phase1.py": b""}, type=tarfile.SYMTYPE, linkname="/etc/passwd")
+    assert "is a link" in read(link).error
+
+
+def test_a_tar_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_TAR_BYTES", 10**6)
+    bomb = make_tar(tmp_path / "x.tar.gz", {"big.bin": bytes(3 * 10**6), "phase1.py": b"x"})
+    assert "unpacks to more than" in read(bomb).error
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_unpack_without_limit_are_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+        archive.writestr("phase1.py", bytes(10**6))
+    assert "other than deflate" in read(tmp_path / "x.zip").error
+
+
+def test_a_zip_that_lists_too_much_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_zip(tmp_path / "x.zip", {f"{number}{'x' * 200}": b"" for number in range(50)})
+    monkeypatch.setattr(archives, "MOST_DIRECTORY_BYTES", 10_000)
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    assert "list of files is larger" in read(path).error
+
+
+def test_a_zip64_is_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "x.zip", {"phase1.py": b"x"})
+    content = path.read_bytes()
+    path.write_bytes(content[:-22] + b"PK\x06\x07" + bytes(16) + content[-22:])
+    assert "format for huge archives" in read(path).error
+
+
+def test_reading_stops_at_the_second_file_of_a_phase() -> None:
+    def found() -> Iterator[Starter]:
+        yield 1, PurePosixPath("phase1.py"), b"1"
+        yield 1, PurePosixPath("old/phase1.py"), b"2"
+        pytest.fail("a third file was read")
+
+    with pytest.raises(SubmissionError, match="two files for phase 1"):
+        one_per_phase(found())
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe\x1b"))
+    (folder).mkdir()
+    (folder / "phase1.py").write_bytes(b"x")
+    (named,) = name_submissions([folder])
+    assert named.name == "???"
+    assert read_submission(named.path, named.name).starters == {1: b"x"}
+
+
 def test_submissions_of_the_same_name_get_different_names(tmp_path: Path) -> None:
     for name in ("ada/work", "bob/work"):
         (tmp_path / name).mkdir(parents=True)
-    found = read_submissions([tmp_path / "ada" / "work", tmp_path / "bob" / "work"])
-    assert [submission.name for submission in found] == ["ada_work", "bob_work"]
+    found = name_submissions([tmp_path / "ada" / "work", tmp_path / "bob" / "work"])
+    assert [handed_in.name for handed_in in found] == ["ada_work", "bob_work"]
     with pytest.raises(SubmissionError, match="several submissions are called"):
-        read_submissions([tmp_path / "ada" / "work"] * 2)
+        name_submissions([tmp_path / "ada" / "work"] * 2)
 
 
 def test_names_do_no_harm() -> None:
     assert safe_cell("=HYPERLINK(1)") == "'=HYPERLINK(1)"
-    assert file_name("../../etc/x\x1b[2J") == "_.._etc_x__2J"
+    assert file_name("../../etc/x\x1b[2J").startswith("_.._etc_x__2J-")
+    assert file_name("ada") == "ada"
+
+
+def test_file_names_are_short_and_tell_learners_apart() -> None:
+    assert len(file_name("\u6f22" * 83).encode()) < 140
+    assert len({file_name(name) for name in ("a/b", "a_b", "a:b", "\u6f22" * 83, "\u6f22" * 84)}) == 5

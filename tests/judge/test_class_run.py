@@ -1,0 +1,148 @@
+"""A class: no submission stops or spoils the others, and nothing that is finished is lost."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from classroom.judge.class_run import ClassRun
+from classroom.judge.jail import Jail
+from classroom.judge.record import Record, RecordError, Result, recorded_settings
+from classroom.judge.settings import Settings
+from classroom.judge.submission import HandedIn, Submission
+from course.cli.main import app
+from tests.grading.checkout import solution
+from tests.judge.hostile import FORGERY
+
+SETTINGS = Settings("class", situations=1, seconds=5.0, minutes=5.0, phases=(1,), jailed=False)
+FORGE = "import os, json\n" + FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
+DEEP = "json.loads('[' * 600 + ']' * 600)"
+AT_LOADING = {
+    "an unhashable change": "{'answer': None, 'changes': [[[], 'request', None, None]]}",
+    "an unhashable key": "{'answer': {'d': [[[], 1]]}, 'changes': []}",
+    "a deep answer": "{'answer': " + DEEP + ", 'changes': []}",
+    "deep changes": "{'answer': None, 'changes': [[8, 'list', None, " + DEEP + "]]}",
+    "an error of three million letters": "{'error': ['x' * 3_000_000, '[/boom]'], 'changes': []}",
+    "an error with marks": "{'error': ['[/boom]', '[/boom] \\x1b[2J \\ud800 \\u202e'], 'changes': []}",
+}
+SPEAKS = "\ndef clamp(*numbers): raise ValueError('[/boom] \\x1b[2J \\ud800 \\u202e ' + 'x' * 3_000_000)\n"
+RENAMES = "\nValueError = type('V' * 3_000_000, (Exception,), {})\ndef clamp(*numbers): raise ValueError('[/boom]')\n"
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
+
+
+def handed_in(folder: Path, **texts: str) -> list[HandedIn]:
+    """Write a phase 1 for each name."""
+    for name, text in texts.items():
+        (folder / name).mkdir()
+        (folder / name / "phase1.py").write_text(text, encoding="utf-8")
+    return [HandedIn(name, folder / name) for name in texts]
+
+
+def graded(found: list[HandedIn], record: Record | None = None, num_jobs: int = 2) -> dict[str, Result]:
+    return dict(ClassRun(SETTINGS, record or Record(SETTINGS), num_jobs).results(found))
+
+
+def test_what_a_file_sends_while_it_is_loaded_stops_nothing(tmp_path: Path) -> None:
+    attacks = {f"attack{number}": FORGE.replace("FORGED", forged) for number, forged in enumerate(AT_LOADING.values())}
+    results = graded(handed_in(tmp_path, **attacks, ada=solution(1)), num_jobs=1)
+    assert results["ada"]["summary"]["points"] == 40
+    for name in attacks:
+        (phase,) = results[name]["summary"]["phases"]
+        assert str(phase["error"]).startswith("The file cannot be loaded"), phase["error"]
+        assert len(results[name]["feedback"]) < 10_000
+
+
+@pytest.mark.parametrize("ending", [SPEAKS, RENAMES], ids=["message", "name"])
+def test_what_a_file_says_is_printable_and_short(tmp_path: Path, ending: str) -> None:
+    (result,) = graded(handed_in(tmp_path, eve=solution(1) + ending)).values()
+    assert "[/boom]" in result["feedback"] or "VVV" in result["feedback"]
+    assert len(result["feedback"]) < 50_000
+    assert CONTROL.findall(result["feedback"] + json.dumps(result["summary"], ensure_ascii=False)) == []
+    assert 0 < result["summary"]["points"] < 40
+
+
+def test_the_command_survives_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    found = handed_in(tmp_path / "in", **{"[red]eve": solution(1) + SPEAKS, "ada": solution(1), "\u6f22" * 83: "x"})
+    (tmp_path / "in" / "broken.zip").write_bytes(b"PK\x03\x04" + bytes(30))
+    arguments = [str(one.path) for one in found] + [str(tmp_path / "in" / "broken.zip")]
+    out = ["--csv", str(tmp_path / "p.csv"), "--json", str(tmp_path / "p.json"), "--feedback", str(tmp_path / "f")]
+    told = CliRunner().invoke(app, ["judge", *arguments, "--no-jail", "--phase", "1", "--situations", "1", *out])
+    assert told.exit_code == 1, told.output
+    assert CONTROL.findall(told.output.replace("\n", "")) == []
+    assert len((tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()) == 5
+    assert len(list((tmp_path / "f").iterdir())) == 4
+
+
+def test_a_grading_process_that_dies_costs_one_submission(tmp_path: Path) -> None:
+    found = handed_in(tmp_path, ada=solution(1), bob=solution(1))
+
+    def kill_over_ada(name: str, what: str, done: int) -> None:
+        worker = run._all[0]._worker
+        if name == "ada" and worker is not None:
+            worker.kill()
+
+    run = ClassRun(SETTINGS, Record(SETTINGS), 1, kill_over_ada)
+    results = dict(run.results(found))
+    assert "could not be graded" in str(results["ada"]["summary"]["error"])
+    assert [len(result["summary"]["phases"]) for result in results.values()] == [1, 1]
+    assert results["bob"]["summary"]["points"] == 40
+
+
+def test_a_record_continues_where_it_was_cut(tmp_path: Path) -> None:
+    found, path = handed_in(tmp_path, ada=solution(1), bob=solution(1)), tmp_path / "run.jsonl"
+    first = graded(found, Record(SETTINGS, path))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:20])  # killed while it wrote the second result
+    assert recorded_settings(path) == SETTINGS
+    record = Record(SETTINGS, path)
+    (kept,) = record.results
+    seen: list[str] = []
+    run = ClassRun(SETTINGS, record, 1, lambda name, what, done: seen.append(name))
+    again = dict(run.results(found))
+    assert {name: result["summary"] for name, result in again.items()} == {
+        name: result["summary"] for name, result in first.items()
+    }
+    assert set(seen) == {"ada", "bob"} - {kept}
+    assert set(Record(SETTINGS, path).results) == {"ada", "bob"}
+
+
+def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
+    found, record = handed_in(tmp_path, ada="x = 1"), Record(SETTINGS)
+    assert graded(found, record)["ada"]["summary"]["points"] == 0
+    (found[0].path / "phase1.py").write_text(solution(1), encoding="utf-8")
+    assert graded(found, record)["ada"]["summary"]["points"] == 40
+
+
+def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("submission,points\n")
+    with pytest.raises(RecordError, match="not a record"):
+        recorded_settings(tmp_path / "x.csv")
+
+
+def test_jobs_give_the_same_results(tmp_path: Path) -> None:
+    found = handed_in(tmp_path, **{f"learner{number}": solution(1) + "\n" * number for number in range(3)})
+    one, three = graded(found, num_jobs=1), graded(found, num_jobs=3)
+    assert {name: one[name]["summary"] for name in one} == {name: three[name]["summary"] for name in one}
+
+
+def test_a_budget_ends_a_submission_with_the_points_it_has() -> None:
+    judge = SETTINGS.judge(lambda what, done: None)
+    assert judge.jail == Jail()
+    judge.submission_seconds = 0.0
+    grade = judge.grade(Submission("ada", {1: solution(1).encode()}))
+    assert {outcome.status for group in grade.phases[0].groups for outcome in group.outcomes} == {"not played"}
+
+
+@pytest.mark.parametrize(
+    ("option", "target", "message"),
+    [("--csv", "", "is a folder"), ("--json", "none/x.json", "does not exist"), ("--feedback", "file", "cannot be")],
+)
+def test_an_impossible_place_is_refused_at_once(tmp_path: Path, option: str, target: str, message: str) -> None:
+    (tmp_path / "file").write_text("")
+    handed_in(tmp_path, ada=solution(1))
+    told = CliRunner().invoke(app, ["judge", str(tmp_path / "ada"), "--no-jail", option, str(tmp_path / target)])
+    assert told.exit_code == 2
+    assert message in " ".join(told.output.split())
