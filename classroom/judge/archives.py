@@ -1,5 +1,6 @@
 """Starters read from an untrusted zip or tar: nothing is unpacked to disk, and nothing else is unpacked at all."""
 
+import io
 import os
 import stat
 import struct
@@ -95,15 +96,16 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
             yield phase, inner, limited(file.read(MOST_FILE_BYTES + 1), str(inner))
 
 
-class Unpacked:
+class Unpacked(io.RawIOBase):
     """The content of a gzip file, of a limited size."""
 
     def __init__(self, packed: IO[bytes]) -> None:
+        super().__init__()
         self._packed = packed
         self._unzip = zlib.decompressobj(wbits=31)
         self._left = MOST_TAR_BYTES
 
-    def read(self, num_bytes: int) -> bytes:
+    def read(self, num_bytes: int = -1, /) -> bytes:
         """Return up to `num_bytes`. Raises `SubmissionError` when the whole is too long."""
         chunks: list[bytes] = []
         while num_bytes and not self._unzip.eof:

@@ -52,7 +52,7 @@ def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, 
 def loses(judge: Judge, phase: int, text: str) -> bool:
     """Return whether a file loses points in its phase. Stops at the first situation that goes wrong."""
     with SubmissionDir({phase: text.encode()}, judge.jail) as submission_dir:
-        session = PhaseSession(judge, phase, submission_dir)
+        session = PhaseSession(judge, phase, submission_dir, float("inf"))
         try:
             return any(
                 session.play(judge.situation(group, number)).status != "right"
