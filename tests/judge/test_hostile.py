@@ -114,17 +114,14 @@ def test_a_jail_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
         "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
-        "jail = Jail(sys.argv[1], True); files = SubmissionDir({1: open(sys.argv[2], 'rb').read()}, jail)\n"
+        "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()}, jail)\n"
         "worker = JailedWorker(files, jail); worker.file.call('load', 1, False)\n"
         "print(worker.process.pid, flush=True)\n"
         "time.sleep(60)"
     )
     starter = tmp_path / "starter.py"
     starter.write_text(solution(1), encoding="utf-8")
-    assert jail.program is not None
-    judge = subprocess.Popen(
-        [sys.executable, "-c", program, jail.program, str(starter)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    judge = subprocess.Popen([sys.executable, "-c", program, str(starter)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert judge.stdout is not None
     pid = int(judge.stdout.readline())
     judge.send_signal(signal.SIGKILL)
