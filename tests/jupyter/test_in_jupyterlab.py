@@ -18,14 +18,16 @@ from tests.views.drawing import texts, tree
 from tools.jupyter.screen import Screen
 
 REFERENCE = "%env LAB_IMPL=solution"
-PLAYER = ".jp-OutputArea-output .mvw"
+PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"
 HEADLINE = '[data-layer="headline"] text'
 
 
 @pytest.fixture(scope="module")
 def phase_1(opened: Opener) -> Screen:
-    """The notebook of phase 1, with the reference's code, after "run all cells"."""
-    return opened(REFERENCE, notebook="01_scheduler_step.ipynb").run_all()
+    """The notebook of phase 1, with the reference's code, after "run all cells", its runs unfolded."""
+    screen = opened(REFERENCE, notebook="01_scheduler_step.ipynb").run_all()
+    screen.page.evaluate("document.querySelectorAll('[data-veil]').forEach((veil) => { veil.dataset.veil = 'open'; })")
+    return screen
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def test_keys_and_a_dragged_slider_move_the_picture_to_their_step(player: Any, p
 
 
 @pytest.mark.parametrize(
-    ("kind", "about"), [("request", "A: prefill, 8 of 9 tokens computed"), ("block", "block 1: held by A")]
+    ("kind", "about"), [("request", "A: prefill, 8 of 9 tokens computed"), ("block", "slot 1: held by A")]
 )
 def test_what_is_clicked_is_followed(player: Any, kind: str, about: str) -> None:
     player.locator(f'[data-about="{kind}:{int(kind == "block")}"]').first.click()
