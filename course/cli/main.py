@@ -26,13 +26,17 @@ app = typer.Typer(
 for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, oracle, grade, info):
     app.command()(command)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
+    from classroom.cli.gradescope import gradescope
     from classroom.cli.judge import judge
+    from classroom.cli.nbgrader import nbgrader
     from classroom.cli.one_file import one_file
     from classroom.cli.release import release
 
     app.command("one-file")(one_file)
     app.command()(release)
     app.command()(judge)
+    app.command()(gradescope)
+    app.command()(nbgrader)
 app.add_typer(bench_app, name="bench")
 
 

@@ -1,0 +1,1 @@
+"""The judge's results as other systems take them, and what those systems need to run the judge."""
