@@ -9,11 +9,13 @@ import typer
 from rich.console import Console
 
 from classroom.cli.class_progress import class_progress
+from classroom.export.class_page import class_page
+from classroom.export.gradebooks import Gradebooks
 from classroom.judge.class_run import ClassRun
 from classroom.judge.jail import find_jail
 from classroom.judge.probe import require_jail
 from classroom.judge.record import Record, Result, recorded_settings
-from classroom.judge.report import class_table, require_writable, write_feedback, write_tables
+from classroom.judge.report import class_table, require_writable, write_feedback, write_tables, write_whole
 from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn, name_submissions
 from classroom.judge.summary import Report
@@ -50,6 +52,11 @@ def judge(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
     feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page on the class, without names.")] = None,
+    names: Annotated[bool, typer.Option("--names", help="Include names and their points in the page.")] = False,
+    roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None,
+    canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None,
+    moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False,
     no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False,
 ) -> None:
@@ -62,7 +69,8 @@ def judge(
     if not solutions_exist():
         raise ValueError("the judge needs solutions/: this is a student edition")
     numbers = tuple(chosen_phases(phase, len(PHASE_NAMES)))
-    require_writable(json_file=json_file, csv_file=csv_file, folder=feedback)
+    require_writable([json_file, csv_file, html, canvas, moodle], feedback)
+    gradebooks = Gradebooks.wanted(roster, canvas, moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
     settings = Settings(seed or secrets.token_hex(16), situations, seconds, minutes, numbers, not no_jail)
@@ -80,7 +88,13 @@ def judge(
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = Report(settings.seed, settings.situations, settings.jailed, summaries)
     write_tables(report, json_file=json_file, csv_file=csv_file)
+    if html is not None:
+        write_whole(html, class_page(report, with_names=names))
     show(make_console(), report)
+    if gradebooks is not None:
+        left_out = gradebooks.write(report)
+        for name in left_out:
+            shown.print(f"{name}: not in {roster}, left out of the gradebooks", markup=False, soft_wrap=True)
     if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
 

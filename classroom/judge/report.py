@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich import box
@@ -65,9 +66,9 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def require_writable(*, json_file: Path | None, csv_file: Path | None, folder: Path | None) -> None:
+def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
     """Raise `ValueError` if something cannot be written: before hours of work, not after."""
-    for file in filter(None, (json_file, csv_file)):
+    for file in filter(None, files):
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
         if not os.access(file.resolve().parent, os.W_OK):
