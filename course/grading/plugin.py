@@ -16,17 +16,17 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
+from course.grading.children import NO_PROCESS, fork_patiently, wait
 from course.grading.events import send_event
 from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
 from course.grading.worker import LIMITS
 from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
 from course.sandbox.limits import limit_resources
-from course.sandbox.watch import Watch, waiting_seconds
+from course.sandbox.watch import Watch
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0
-GRACE_SECONDS = 2.0
 SENT = 73
 Failure = tuple[str, str]
 failure_key = pytest.StashKey[Failure]()
@@ -117,7 +117,10 @@ class GradingPlugin:
             self.run_here(item, next_item, start)
             self.watch.stop()
             return
-        child = os.fork()
+        child = fork_patiently()
+        if child is None:
+            self.send_result(item, "not run", NO_PROCESS, start)
+            return
         if child == 0:
             self.run_in_child(item, start, seconds)
         status = wait(child, seconds)
@@ -162,21 +165,3 @@ class GradingPlugin:
             return "failed", str(error.msg)
         outcome = "not started" if is_not_written(error) else "failed"
         return outcome, explain(error, self.names)
-
-
-def wait(child: int, seconds: float) -> int | None:
-    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed.
-
-    A child that switches off its own limit of `seconds` is killed a little later, by the same two clocks.
-    """
-    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
-    deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
-    while time.monotonic() < deadline and time.clock_gettime(cpu_clock) < seconds + GRACE_SECONDS:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(pause)
-        pause = min(0.01, pause * 1.3)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return None

@@ -91,9 +91,16 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
                 fail(f"your code raised {type(error).__name__}\n{trace}", 1)
             if isinstance(error, ValueError):
                 fail(str(error), 2)
+            if is_process_limit(error):
+                fail(f"this system lets no further process or thread start ({error}): see `ulimit -u`", 1)
             raise
 
     return guarded
+
+
+def is_process_limit(error: Exception) -> bool:
+    """Return whether an error means that the account's limit on processes is reached."""
+    return isinstance(error, BlockingIOError) or "can't start new thread" in str(error)
 
 
 def what_to_do() -> str:

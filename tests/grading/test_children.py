@@ -1,0 +1,43 @@
+"""The process of a test on a system that lets no further process start."""
+
+import os
+from typing import NoReturn
+
+import pytest
+import typer
+
+from course.grading import children
+from course.grading.children import fork_patiently
+from course.terminal.console import friendly
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
+
+
+def refuse() -> NoReturn:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_a_fork_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([refuse, refuse, lambda: 7])
+    monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(os, "fork", lambda: next(answers)())
+    assert fork_patiently() == 7
+
+
+def test_a_fork_that_is_always_refused_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(os, "fork", refuse)
+    assert fork_patiently() is None
+
+
+@pytest.mark.parametrize("error", [BlockingIOError(11, "busy"), RuntimeError("can't start new thread")])
+def test_a_command_says_that_no_process_can_start(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    @friendly
+    def command() -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 1
+    shown = capsys.readouterr()
+    assert "lets no further process or thread start" in " ".join((shown.out + shown.err).split())
