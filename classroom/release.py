@@ -92,8 +92,9 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
         for path in files_of(checkout)
         if path.startswith(RELEASED) and not path.startswith(TEMPLATES)
     }
-    for template in sorted((checkout / TEMPLATES).iterdir()):
-        edition[template.name] = template.read_bytes()
+    templates = checkout / TEMPLATES
+    for template in sorted(path for path in templates.rglob("*") if path.is_file()):
+        edition[template.relative_to(templates).as_posix()] = template.read_bytes()
     if found := leaks(edition, secret_lines(checkout)):
         raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
     return edition

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from course.grading.grader import Grader, OnProgress
+from course.grading.markdown import as_markdown
 from course.grading.plan import PlannedPhase, load_plan
 from course.grading.reports import as_json, as_junit
 from course.grading.view import show_grade
@@ -26,6 +27,7 @@ def grade(
     phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page of Markdown.")] = None,
     min_points: Annotated[float, typer.Option(metavar="N", help="Exit with 1 below this many points.")] = 0,
 ) -> None:
     """Grade your starters, whatever the value of LAB_IMPL: points per task, alone and together.
@@ -38,13 +40,16 @@ def grade(
     require_this_checkout()
     if importlib.util.find_spec("pytest") is None:
         fail("grading needs pytest: pip install -c constraints.txt -e '.[test]'", 1)
-    if junit is not None and not junit.parent.is_dir():
-        raise ValueError(f"--junit {junit}: there is no folder {junit.parent}")
+    for name, file in (("--junit", junit), ("--markdown", markdown)):
+        if file is not None and not file.parent.is_dir():
+            raise ValueError(f"{name} {file}: there is no folder {file.parent}")
     console = make_console()
     with progress(make_console(stderr=True), [phase for phase in plan if phase.number in numbers]) as say:
         found = Grader(say).grade(numbers)
     if junit is not None:
         junit.write_text(as_junit(found), encoding="utf-8")
+    if markdown is not None:
+        markdown.write_text(as_markdown(found), encoding="utf-8")
     if as_json_text:
         typer.echo(json.dumps(as_json(found), indent=1))
     else:

@@ -1,0 +1,76 @@
+"""The workflow that grades a learner's repository: its own commands, run in a student edition."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import yaml
+
+from course.grading.plan import load_plan
+from course.starter_status import starter_path
+from lab import set_up
+from tests.course.surface import solution_path
+
+WORKFLOW = ".github/workflows/grade.yml"
+
+
+def workflow(student: Path) -> dict[Any, Any]:
+    found: dict[Any, Any] = yaml.safe_load((student / WORKFLOW).read_text(encoding="utf-8"))
+    return found
+
+
+def steps(student: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = workflow(student)["jobs"]["grade"]["steps"]
+    return found
+
+
+def command(student: Path, name: str) -> str:
+    """Return the command of the step with this name."""
+    (found,) = [step["run"] for step in steps(student) if step.get("name") == name]
+    assert isinstance(found, str)
+    return found
+
+
+def test_it_is_a_workflow(student: Path) -> None:
+    found = workflow(student)
+    assert set(found) == {"name", True, "permissions", "jobs"}, "YAML reads the key `on` as true"
+    assert set(found[True]) == {"push", "workflow_dispatch"}
+    assert found["permissions"] == {"contents": "read"}
+    for step in steps(student):
+        assert set(step) <= {"name", "if", "run", "uses", "with"}
+        assert ("run" in step) != ("uses" in step)
+        assert re.fullmatch(r"actions/[\w-]+@v\d", step.get("uses", "actions/x@v1"))
+
+
+def test_it_installs_as_the_course_does(student: Path) -> None:
+    line = command(student, "Install the course")
+    assert line == "python -c \"import lab; lab.set_up('cpu')\""
+    assert set_up.__annotations__ == {"torch": str, "return": None}
+
+
+def test_its_commands_show_the_grade(learner: Path) -> None:
+    text = solution_path(1).read_text(encoding="utf-8")
+    bad = "\ndef clamp(*numbers): raise ValueError('</pre><script> `x` \\x1b')\n"
+    starter_path(1, learner).write_text(text + bad, encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
+    environment |= {"GITHUB_STEP_SUMMARY": str(learner / "summary.md"), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("Grade", "Show the grade"):
+        line = command(learner, name).replace(".venv/bin/python", f"'{sys.executable}'")
+        line = line.replace(" grade --json", " grade --phase 1 --json")
+        subprocess.run(["bash", "-e", "-c", line], cwd=learner, env=environment, check=True, capture_output=True)
+    grade = json.loads((learner / "grade.json").read_text(encoding="utf-8"))
+    assert 0 < grade["total"] < grade["max"] == 40
+    cases = list(ElementTree.parse(learner / "grade.xml").iter("testcase"))
+    assert len(cases) == len(load_plan()[0].tests) + 2
+    summary = (learner / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("## ")
+    assert f"/{grade['max']} | fail |" in summary
+    assert "<summary>Phase 1, task 1: " in summary
+    assert "<script" not in summary
+    (paths,) = [step["with"]["path"] for step in steps(learner) if "upload" in step.get("uses", "")]
+    assert all((learner / path).is_file() for path in paths.split())
