@@ -26,6 +26,7 @@ app = typer.Typer(
 for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, oracle, grade, info):
     app.command()(command)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
+    from classroom.cli.collect import collect
     from classroom.cli.gradescope import gradescope
     from classroom.cli.judge import judge
     from classroom.cli.nbgrader import nbgrader
@@ -34,6 +35,7 @@ if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
 
     app.command("one-file")(one_file)
     app.command()(release)
+    app.command()(collect)
     app.command()(judge)
     app.command()(gradescope)
     app.command()(nbgrader)

@@ -1,0 +1,35 @@
+"""`mini-vllm collect`: sort the bulk download of Canvas or Moodle for the judge."""
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from classroom.judge.downloads import collect as collect_download
+from course.terminal.console import friendly, make_console
+
+
+@friendly
+def collect(
+    download: Annotated[Path, typer.Argument(metavar="ZIP", help="The platform's download.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
+) -> None:
+    """For teachers: give each learner of a bulk download a folder, and write the roster with their ids."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} must be a new or an empty folder")
+    handed_in = folder / "handed_in"
+    try:
+        handed_in.mkdir(parents=True)
+        collected = collect_download(download, handed_in)
+    except (OSError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
+        shutil.rmtree(handed_in, ignore_errors=True)
+        raise ValueError(f"{download} cannot be collected: {error}") from None
+    roster = folder / "roster.csv"
+    roster.write_text(collected.roster(), encoding="utf-8")
+    console = make_console()
+    console.print(f"{len(collected.ids)} learners, from {collected.platform}. Their ids: {roster}", markup=False)
+    for name in collected.skipped:
+        console.print(f"passed over: {name}", markup=False, soft_wrap=True)
+    console.print(f"Next: mini-vllm judge {handed_in}/*", markup=False, soft_wrap=True)

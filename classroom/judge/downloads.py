@@ -1,0 +1,104 @@
+"""The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
+
+Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada Lovelace_123_assignsubmission_file/...`,
+or with the file's name behind it where folders were switched off.
+"""
+
+import re
+import stat
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from classroom.judge.archives import METHODS, require_short_directory
+from classroom.judge.report import file_name
+from classroom.judge.starters import SubmissionError, require_inside
+from classroom.worker.text import one_line
+
+CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>[^/]+)", re.IGNORECASE)
+MOODLE = re.compile(r"(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/?(?P<file>.+)")
+ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+MOST_BYTES_EACH = 20 * 2**20
+MOST_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was sorted: the platform, the id of each learner by the name of the submission, and what was passed over."""
+
+    platform: str
+    ids: dict[str, str]
+    skipped: list[str]
+
+    def roster(self) -> str:
+        """Return the roster of `mini-vllm judge --roster`."""
+        rows = [f'"{name.replace(chr(34), chr(34) * 2)}",{number}' for name, number in sorted(self.ids.items())]
+        return "\n".join([f"submission,{ID_NAMES[self.platform]}", *rows]) + "\n"
+
+
+def collect(download: Path, folder: Path) -> Collected:
+    """Sort a bulk download into `folder`, which is made; one archive of a learner is kept as it is.
+
+    Raises `SubmissionError` if it is none, or too large.
+    """
+    require_short_directory(download)
+    with zipfile.ZipFile(download) as archive:
+        entries = list(files_in(archive))
+        platform, form = next(
+            (
+                (name, form)
+                for name, form in (("Moodle", MOODLE), ("Canvas", CANVAS))
+                if any(form.fullmatch(str(path)) for path, _ in entries)
+            ),
+            ("", None),
+        )
+        if form is None:
+            raise SubmissionError(f"{one_line(download.name)} has no names as Canvas or Moodle give them")
+        if sum(entry.file_size for _, entry in entries) > MOST_BYTES:
+            raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MOST_BYTES >> 30} GiB")
+        ids: dict[str, str] = {}
+        skipped: list[str] = []
+        for path, entry in entries:
+            found = form.fullmatch(str(path))
+            content = archive.open(entry).read(MOST_BYTES_EACH + 1) if found else b""
+            if found is None or len(content) > MOST_BYTES_EACH:
+                skipped.append(one_line(str(path)))
+                continue
+            name = file_name(found["name"])
+            if ids.setdefault(name, found["id"]) != found["id"]:  # two learners of one name
+                name = f"{name}_{found['id']}"
+                ids[name] = found["id"]
+            put(folder / name, PurePosixPath(found["file"]), content)
+    for learner in folder.iterdir():
+        unwrap(learner)
+    return Collected(platform, ids, skipped)
+
+
+def files_in(archive: zipfile.ZipFile) -> Iterator[tuple[PurePosixPath, zipfile.ZipInfo]]:
+    """Yield the ordinary files of a zip. Raises `SubmissionError` for paths that lead out of it."""
+    for entry in archive.infolist():
+        path = require_inside(entry.filename)
+        is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
+        if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in path.parts:
+            yield path, entry
+
+
+def put(folder: Path, path: PurePosixPath, content: bytes) -> None:
+    """Write a file below a learner's folder."""
+    target = folder.joinpath(*[file_name(part) for part in path.parts])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def unwrap(learner: Path) -> None:
+    """Put a folder's only archive in place of the folder: the judge reads archives that are handed in."""
+    files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
+    ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
+    if ending is None:
+        return
+    files[0].rename(learner.with_name(learner.name + ending))
+    for path in sorted(learner.rglob("*"), reverse=True):
+        path.rmdir()
+    learner.rmdir()
