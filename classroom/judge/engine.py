@@ -10,8 +10,8 @@ from typing import Any
 
 from classroom.judge.chunk_policies import MixedChunkPolicy, ReluctantChunkPolicy
 from classroom.judge.scenario import Scenario
+from classroom.worker.encoding import Exported
 from classroom.worker.link import Link
-from classroom.worker.values import Exported
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.step_record import StepRecord

@@ -14,9 +14,9 @@ from classroom.judge.questions.trial import Trial
 from classroom.judge.results import Difference, Outcome
 from classroom.judge.scenario import Scenario
 from classroom.judge.worker import JailedWorker
+from classroom.worker.encoding import Exported
 from classroom.worker.link import PartError
 from classroom.worker.text import one_line
-from classroom.worker.values import Exported
 from course.oracle.divergence import COMPARED
 from course.parity.replay import as_json
 from course.sandbox.channel import ChannelError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from classroom.worker.drivers import DRIVERS
+from classroom.worker.encoding import Exported
 from classroom.worker.link import Link
-from classroom.worker.values import Exported
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.explain import explain
 from course.sandbox.limits import Limits, limit_resources

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from classroom.worker.encoding import Exported, Json
 from classroom.worker.proxies import PROXIES, methods
 from classroom.worker.proxy import Proxy
 from classroom.worker.text import printable
-from classroom.worker.values import Exported, Json, Values
+from classroom.worker.values import Values
 from course.sandbox.channel import ChannelError, Message
 
 DEEPEST = 40

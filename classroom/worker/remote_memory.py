@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from classroom.worker.encoding import Exported
 from classroom.worker.proxy import Proxy
-from classroom.worker.values import Exported
 from mini_vllm.core.request import Request
 
 

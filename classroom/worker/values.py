@@ -1,34 +1,18 @@
-"""Encoding of values between the two ends: plain data by value, requests and queues by reference.
+"""The objects that both ends share: requests, the list of running ones, the plan of a step.
 
-Objects that both ends share (requests, the list of running ones, the plan of a step) have a number. Each message
-carries their changes since the last one, so that both ends always have the same state.
+Each has a number. Each message carries their changes since the last one, so that both ends always have the same state.
 """
 
-import operator
-import sys
-from collections.abc import Callable, KeysView, Sequence, ValuesView
+from collections.abc import Callable
 from dataclasses import astuple
-from numbers import Real
 from typing import Any
 
+from classroom.worker.encoding import Encoding, Exported, Json
 from classroom.worker.states import ProtocolError, kind_of, request_id, set_request, state_of_request, whole
-from classroom.worker.text import MOST_TEXT, printable
 from mini_vllm.core.request import Request
-from mini_vllm.core.step import Preempted, ScheduledRequest, SchedulerOutput
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.core.step import Preempted, SchedulerOutput
 
-LARGEST = 2**256
 MOST_SHARED = 10_000
-DEEPEST = 40
-Json = Any
-
-
-class Exported:
-    """An object that the peer may call, and its kind (a key of `proxies.PROXIES`)."""
-
-    def __init__(self, thing: object, kind: str) -> None:
-        self.thing = thing
-        self.kind = kind
 
 
 class Values:
@@ -45,14 +29,24 @@ class Values:
         export: Callable[[Exported], Json],
         proxy: Callable[[str, Json], object],
     ) -> None:
+        self.export = export
+        self.proxy = proxy
         self._next = first_number
         self._creates = creates
-        self._export = export
-        self._proxy = proxy
+        encoding = Encoding(self)
+        self.encode, self.decode = encoding.encode, encoding.decode
         self._things: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._sent: dict[int, Any] = {}
         self._watched: dict[int, str] = {}
+
+    def is_shared(self, thing: object) -> bool:
+        """Return whether an object has a number."""
+        return id(thing) in self._numbers
+
+    def shared(self, number: int) -> object:
+        """Return the object with a number. Raises `KeyError`."""
+        return self._things[number]
 
     def share(self, thing: object) -> int:
         """Return the number of an object that both ends share."""
@@ -86,97 +80,6 @@ class Values:
             thing = self._things[number]
             self._set(thing, self.decode(state))
             self._sent[number] = self._state(thing)
-
-    def encode(self, value: Any) -> Json:
-        """Return a value as JSON. Raises `TypeError` if it cannot be sent."""
-        if value is None or type(value) is int or isinstance(value, bool | str | float):
-            return value
-        if isinstance(value, Exported):
-            return self._export(value)
-        if isinstance(value, Request | SchedulerOutput) or id(value) in self._numbers:
-            return {"r": self.share(value)}
-        if isinstance(value, bytes | bytearray):
-            return {"b": value.hex()}
-        if isinstance(value, tuple):
-            return {"t": [self.encode(item) for item in value]}
-        if isinstance(value, dict):
-            return {"d": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
-        if isinstance(value, SamplingParams):
-            return {"s": self.encode(list(astuple(value)))}
-        if isinstance(value, Preempted):
-            return {"p": self.encode(list(astuple(value)))}
-        if isinstance(value, ScheduledRequest):
-            row = (value.num_computed_tokens, value.num_scheduled_tokens, value.block_ids, value.needs_token)
-            return {"w": self.encode([value.request, *row])}
-        return self._encode_other(value)
-
-    def decode(self, value: Json, depth: int = 0) -> Any:
-        """The reverse. Raises `ProtocolError`."""
-        if depth > DEEPEST:
-            raise ProtocolError(f"a value is nested more than {DEEPEST} deep")
-        if isinstance(value, int) and not -LARGEST < value < LARGEST:
-            raise ProtocolError("a number is out of range")
-        if isinstance(value, str):
-            if len(value) > MOST_TEXT:
-                raise ProtocolError(f"a text of {len(value):,} characters; at most {MOST_TEXT:,} are read")
-            return printable(value)
-        if isinstance(value, list):
-            return [self.decode(item, depth + 1) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if len(value) != 1:
-            raise ProtocolError("a value with several kinds")
-        ((kind, content),) = value.items()
-        try:
-            return self._decode_kind(kind, content, depth + 1)
-        except ProtocolError:
-            raise
-        except Exception as error:
-            raise ProtocolError(f"a value of kind {kind!r} is broken: {error}") from None
-
-    def _encode_other(self, value: Any) -> Json:
-        if "torch" in sys.modules:
-            from classroom.worker import tensors
-
-            if isinstance(value, tensors.Tensor):
-                return {"T": tensors.pack_tensor(value)}
-            if isinstance(value, tensors.FlatBatch):
-                return {"F": tensors.pack_flat_batch(value)}
-        if isinstance(value, Sequence | KeysView | ValuesView):
-            return [self.encode(item) for item in value]
-        if hasattr(value, "tolist"):  # numpy's numbers and arrays
-            return self.encode(value.tolist())
-        if hasattr(value, "__index__"):
-            return operator.index(value)
-        if isinstance(value, Real):
-            return float(value)
-        raise TypeError(f"your code gave back {type(value).__name__}, which is not a plain value")
-
-    def _decode_kind(self, kind: str, content: Json, depth: int) -> Any:
-        match kind:
-            case "r":
-                return self._things[content]
-            case "b":
-                if len(content) > MOST_TEXT:
-                    raise ProtocolError(f"{len(content) // 2:,} bytes; at most {MOST_TEXT // 2:,} are read")
-                return bytes.fromhex(content)
-            case "t":
-                return tuple(self.decode(content, depth))
-            case "d":
-                return {self.decode(key, depth): self.decode(item, depth) for key, item in content}
-            case "s":
-                return SamplingParams(*self.decode(content, depth))
-            case "p":
-                return Preempted(*self.decode(content, depth))
-            case "w":
-                return ScheduledRequest(*self.decode(content, depth))
-            case "o" | "y":
-                return self._proxy(kind, content)
-            case "T" | "F":
-                from classroom.worker import tensors
-
-                return tensors.unpack_tensor(content) if kind == "T" else tensors.unpack_flat_batch(content)
-        raise ProtocolError(f"no value has the kind {kind!r}")
 
     def _keep(self, number: int, thing: object) -> None:
         self._things[number] = thing

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from classroom.judge.questions.trial import MOST_CASES, Trial, trial
-from classroom.worker.values import Exported
+from classroom.worker.encoding import Exported
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.parts import scheduling_functions_for

@@ -8,7 +8,7 @@ from typing import Any
 
 from classroom.judge.worker import lab_folder
 from classroom.worker.drivers import DRIVERS
-from classroom.worker.values import Exported
+from classroom.worker.encoding import Exported
 
 MOST_CASES = 60
 
