@@ -92,9 +92,8 @@ def judge(
         write_whole(html, class_page(report, with_names=names))
     show(make_console(), report)
     if gradebooks is not None:
-        left_out = gradebooks.write(report)
-        for name in left_out:
-            shown.print(f"{name}: not in {roster}, left out of the gradebooks", markup=False, soft_wrap=True)
+        for left_out in gradebooks.write(report):
+            shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
     if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
 

@@ -41,12 +41,16 @@ class Gradebooks:
         return cls(found, canvas, moodle)
 
     def write(self, report: Report) -> list[str]:
-        """Write the files; return the names of the submissions that are not in the roster."""
+        """Write the files; return a sentence for each submission that is not in them."""
         if self.canvas is not None:
             write_whole(self.canvas, as_canvas(report, self.roster))
         if self.moodle is not None:
             write_whole(self.moodle, as_moodle(report, self.roster))
-        return [one["name"] for one in report.submissions if one["name"] not in self.roster.ids]
+        return [
+            f"{one['name']}: {'not in the roster' if one['name'] not in self.roster.ids else 'not read'}"
+            for one in report.submissions
+            if one["error"] or one["name"] not in self.roster.ids
+        ]
 
 
 def require_canvas_ids(roster: Roster) -> None:
@@ -85,8 +89,10 @@ def assignments(report: Report) -> list[str]:
 
 
 def graded(report: Report, roster: Roster) -> list[tuple[str, SubmissionSummary]]:
-    """Return the submissions of the roster, each with its student's id."""
-    return [(roster.ids[one["name"]], one) for one in report.submissions if one["name"] in roster.ids]
+    """Return the submissions of the roster, each with its student's id; those that could not be read have no points."""
+    return [
+        (roster.ids[one["name"]], one) for one in report.submissions if one["name"] in roster.ids and not one["error"]
+    ]
 
 
 def points(summary: SubmissionSummary) -> list[str]:

@@ -37,7 +37,7 @@ class Grader:
 
     def read(self, handed_in: HandedIn) -> dict[str, Any]:
         """Read a submission; return it as JSON, with `error` if it cannot be read."""
-        path = base64.b64encode(os.fsencode(handed_in.path)).decode()
+        path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
         try:
             found: dict[str, Any] = self._ask({"name": handed_in.name, "path": path}, READ_SECONDS)["submission"]
         except ChannelError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from classroom.export.class_figures import BINS, figures
+from classroom.export.class_figures import BINS, bin_of, figures
 from classroom.export.class_page import class_page, percent
 from classroom.judge.summary import Report
 from tests.judge.summaries import HOSTILE, phase, small_class, submission
@@ -51,6 +51,11 @@ def test_the_figures_of_a_class() -> None:
     assert (queue.title, queue.num_played, queue.num_lost) == ("the priority queue", 7, 3)
     assert queue.missed == pytest.approx((2 + 3 + 4) / 28)
     assert third.most_missed is third.groups[1]
+
+
+def test_none_and_all_have_bins_of_their_own() -> None:
+    shares = {0: "none", 0.01: "up to 25%", 0.25: "up to 25%", 0.26: "up to 50%", 0.75: "up to 75%", 0.99: "below 100%"}
+    assert {share: BINS[bin_of(share)] for share in (*shares, 1)} == shares | {1: "all"}
 
 
 def test_a_phase_that_was_not_written_has_no_figures() -> None:

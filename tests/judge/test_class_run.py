@@ -76,6 +76,13 @@ def test_the_command_survives_all_of_it(tmp_path: Path) -> None:
     assert len(list((tmp_path / "f").iterdir())) == 4
 
 
+def test_a_path_means_what_it_means_where_the_judge_was_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_in(tmp_path, ada=solution(1))
+    monkeypatch.chdir(tmp_path)
+    (result,) = graded([HandedIn("ada", Path("ada"))]).values()
+    assert (result["summary"]["error"], result["summary"]["points"]) == (None, 40)
+
+
 def test_a_grading_process_that_dies_costs_one_submission(tmp_path: Path) -> None:
     found = handed_in(tmp_path, ada=solution(1), bob=solution(1))
 

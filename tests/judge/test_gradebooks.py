@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from classroom.export.gradebooks import as_canvas, as_moodle
+from classroom.export.gradebooks import Gradebooks, as_canvas, as_moodle
 from classroom.export.roster import Roster, read_roster
+from classroom.judge.summary import Report
 from course.cli.main import app
 from tests.grading.checkout import solution
-from tests.judge.summaries import HOSTILE, small_class
+from tests.judge.summaries import HOSTILE, phase, small_class, submission
 
 SIS = Roster(
     "SIS User ID", {"ada": "s-007", "bob": "0042", **{name: f"s-{index}" for index, name in enumerate(HOSTILE)}}
@@ -43,6 +44,15 @@ def test_moodle_gets_the_id_and_the_points() -> None:
     header, *lines = rows(as_moodle(small_class(), Roster("ID number", {"ada": "7", "carol": "9"})))
     assert header == ["ID number", "mini-vLLM phase 1: scheduler step", "mini-vLLM phase 3: preemption"]
     assert lines == [["7", "40", "0"]]
+
+
+def test_what_could_not_be_read_has_no_points_rather_than_none(tmp_path: Path) -> None:
+    found = Report(
+        "s", 4, True, [submission("ada", phase(1, file=False), error="no zip"), submission("bob", phase(1, 1.0))]
+    )
+    roster = Roster("ID", {"ada": "7", "bob": "9"})
+    assert [line[0] for line in rows(as_moodle(found, roster))] == ["ID", "9"]
+    assert Gradebooks(roster, None, tmp_path / "m.csv").write(found) == ["ada: not read"]
 
 
 def test_nothing_that_a_learner_wrote_reaches_a_gradebook() -> None:
@@ -103,7 +113,7 @@ def test_the_command_writes_all_of_it(tmp_path: Path) -> None:
     ]
     told = CliRunner().invoke(app, [*judged, *options, "--roster", str(tmp_path / "roster.csv"), "--names"])
     assert told.exit_code == 0, told.output
-    assert "<b>eve: not in" in told.output
+    assert "<b>eve: not in the roster, so left out" in told.output
     assert rows(Path(files["canvas"]).read_text())[2] == ["ada01", "", "", "ada01", "", "40"]
     assert rows(Path(files["moodle"]).read_text())[1:] == [["ada01", "40"]]
     page = Path(files["html"]).read_text()
