@@ -91,6 +91,8 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
                 fail(f"your code raised {type(error).__name__}\n{trace}", 1)
             if isinstance(error, ValueError):
                 fail(str(error), 2)
+            if isinstance(error, OSError) and error.filename is not None:
+                fail(f"{error.filename} cannot be read or written: {error.strerror}", 2)
             if is_process_limit(error):
                 fail(f"this system lets no further process or thread start ({error}): see `ulimit -u`", 1)
             raise

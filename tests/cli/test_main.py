@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,4 +91,12 @@ def test_a_syntax_error_in_a_learners_file_is_shown_without_our_frames(
     result = mini_vllm("trace", exit_code=1)
     assert "starter.py" in result.stderr
     assert "SyntaxError: invalid syntax" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", [["one-file"], ["release"], ["collect", "no.zip"]])
+def test_a_place_that_cannot_be_is_a_message(mini_vllm: Commands, command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    result = mini_vllm(*command, tmp_path / "file" / "below", exit_code=2)
+    assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
