@@ -64,7 +64,10 @@ def section(phase: PhaseFigures) -> str:
     header = f'<header><h2>{title(phase)}</h2><span class="faint">{", ".join(facts)}</span></header>'
     if not phase.num_written:
         return f"<section>{header}</section>"
-    rows = "".join(group_row(group, is_worst=group is phase.most_missed) for group in phase.groups)
+    worst = phase.most_missed
+    rows = "".join(
+        group_row(group, is_worst=worst is not None and group.missed == worst.missed) for group in phase.groups
+    )
     table = f'<table class="groups">{GROUP_HEADINGS}<tbody>{rows}</tbody></table>'
     return f"<section>{header}{spread(phase)}{table}</section>"
 

@@ -86,6 +86,13 @@ def test_the_headlines_name_the_hardest_phase_and_group() -> None:
     assert "Missed most: which request to preempt in phase 3, " in text
 
 
+def test_all_groups_that_were_missed_most_are_marked() -> None:
+    text = class_page(Report("s", 4, True, [submission("ada", phase(1, 1.0, 0.5, 0.5, 0.75))]), with_names=False)
+    assert text.count('<tr class="worst">') == 2
+    perfect = class_page(Report("s", 4, True, [submission("ada", phase(1, 1.0))]), with_names=False)
+    assert "<tr class" not in perfect
+
+
 def test_the_bars_have_a_text_alternative() -> None:
     labels = [
         value for name, value in Page(class_page(small_class(), with_names=False)).attributes if name == "aria-label"

@@ -1,6 +1,6 @@
 """nbgrader takes the course folder; its graded cell gives the judge's points.
 
-With `NBGRADER` set to its command, nbgrader itself makes the release; it is no dependency of the course.
+With `NBGRADER` set to its command, nbgrader itself makes and validates the release; it is no dependency of the course.
 """
 
 import json
@@ -104,16 +104,18 @@ def test_the_command_writes_into_a_new_folder_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("NBGRADER"), reason="NBGRADER does not name nbgrader's command")
-def test_nbgrader_makes_the_release(files: dict[str, str], tmp_path: Path) -> None:
+def test_nbgrader_makes_and_accepts_the_release(files: dict[str, str], tmp_path: Path) -> None:
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     nbgrader = Path(os.environ["NBGRADER"])
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["PATH"] = f"{nbgrader.parent}{os.pathsep}{environment['PATH']}"  # it calls alembic by name
-    command = [str(nbgrader), "generate_assignment", "--assignment=phase1"]
-    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    for arguments in (["generate_assignment", "phase1"], ["validate", "release/phase1/phase1.ipynb"]):
+        command = [str(nbgrader), *arguments]
+        told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+    assert "Success!" in told.stdout
     released = json.loads((tmp_path / "release" / "phase1" / "phase1.ipynb").read_text(encoding="utf-8"))
     assert "judge_points" not in json.dumps(released)
     assert released["cells"][1]["source"] == notebooks(files)[0]["cells"][1]["source"].splitlines(keepends=True)
