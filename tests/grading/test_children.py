@@ -1,6 +1,7 @@
 """The process of a test on a system that lets no further process start."""
 
 import os
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
@@ -18,7 +19,7 @@ def refuse() -> NoReturn:
 
 
 def test_a_fork_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([refuse, refuse, lambda: 7])
+    answers: Iterator[Callable[[], int]] = iter([refuse, refuse, lambda: 7])
     monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "fork", lambda: next(answers)())
     assert fork_patiently() == 7
