@@ -1,5 +1,7 @@
 """Functions for the cells of the notebooks: `Lab` runs the learner's engine afresh and reports what is missing."""
 
+from course.notebook.charts import request_bars, waits
+from course.notebook.contests import goodput_bars, slo_bars, user_bars, wait_of
 from course.notebook.figures import figures
 from course.notebook.lab import Lab
 from course.notebook.measurements import measure
@@ -8,23 +10,36 @@ from course.notebook.panels import bench, engine_panel
 from course.notebook.pictures import answers, compare, same_answers, watch, watch_blocks
 from course.notebook.predictions import Predictions
 from course.notebook.run_facts import hit_in
-from course.notebook.step_text import as_text, each_as_text
+from course.notebook.serving import seat_bars, serve, served_bars, workload_bars
+from course.notebook.settings_bars import capacity_bars, trial_bars
+from course.notebook.words import Words
 
 __all__ = [
     "Lab",
     "Notice",
     "Predictions",
+    "Words",
     "answers",
-    "as_text",
     "bench",
+    "capacity_bars",
     "compare",
-    "each_as_text",
     "engine_panel",
     "figures",
+    "goodput_bars",
     "hit_in",
     "measure",
+    "request_bars",
     "same_answers",
+    "seat_bars",
+    "serve",
+    "served_bars",
     "show",
+    "slo_bars",
+    "trial_bars",
+    "user_bars",
+    "wait_of",
+    "waits",
     "watch",
     "watch_blocks",
+    "workload_bars",
 ]

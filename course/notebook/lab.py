@@ -6,8 +6,9 @@ from copy import copy
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from course.notebook.ablation_table import AblationTable
+from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
+from course.notebook.charts import Charts
 from course.notebook.fresh import FreshError, in_fresh_process, start_process
 from course.notebook.graded_tests import GradedTests
 from course.notebook.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
@@ -17,6 +18,7 @@ from course.notebook.notice import Notice, Remark, is_notice
 from course.notebook.ready import ReadyProcess
 from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
 from course.notebook.records import recorded_result
+from course.notebook.words import say
 from course.views.picture import Picture
 from course.views.show import player
 from course.workloads.ablation import ablation_lineups
@@ -97,15 +99,12 @@ class Lab:
         played = self._call(lineup, play_workload, arrivals, chosen, lineup)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
-            print(played.stalled, end="\n" if played.stalled else "")
+            say(played.stalled)
             return replace(played, recorded=mark_for(lineup))
         return played
 
     def reference(self) -> "Lab | Notice":
-        """Return the same lab with the reference's code, for a comparison: a student edition has none.
-
-        While a phase of yours is missing, there is nothing to compare either.
-        """
+        """Return the same lab with the reference's code, or why there is nothing to compare."""
         if not solutions_exist():
             return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
         missing = first_missing(self.lineup())
@@ -149,21 +148,21 @@ class Lab:
         layout = self._call(lineup, lay_out, chats, step, lineup)
         return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
 
-    def watch_batch(self, chats: ChatRun | Notice, step: int) -> "Player | Notice":
-        """Play a step token by token: its row, slots, block tables and mask, in the numbers of phase 6's functions."""
-        lineup = self.lineup()
+    def watch_batch(self, chats: ChatRun | Notice, step: int, row: int = 0) -> "Player | Notice":
+        """Play a step token by token from a `row` on, in the numbers of phase 6's functions."""
         if isinstance(chats, Notice):
             return chats
+        lineup = self.lineup()
         arrays = self._call(lineup, number_batch, chats, step, lineup)
         if isinstance(arrays, Notice):
             return arrays
-        return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)))
+        return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)), row)
 
-    def ablation(self) -> AblationTable | Notice:
+    def ablation(self) -> Charts | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
         lineups = ablation_lineups(self.whole, min(5, self.phase))
         stages = self._call(lineups[-1], run_ablation, lineups)
-        return stages if isinstance(stages, Notice) else AblationTable(stages, mark_for(lineups[-1]))
+        return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
@@ -180,7 +179,7 @@ class Lab:
         """Print the remarks that this lab has not printed before."""
         for remark in remarks:
             if remark not in self._printed:
-                print(remark)
+                say(remark)
         self._printed.update(remarks)
 
     def _call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from course.notebook.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, show
 from course.notebook.recorded_mark import first_mark, marked_film
+from course.notebook.words import Words
 from course.traces.recording import Recording
 from course.views.block_life import block_life
 from course.views.show import player
@@ -59,14 +60,15 @@ def compare(
     return picture
 
 
-def answers(run: ChatRun | Notice) -> str | Notice:
-    """Return each question with its answer, and the time from one token to the next."""
-    text: str | Notice = show(_questions_and_answers, run)
-    return text
+def answers(*runs: ChatRun | Notice) -> Words | Notice:
+    """Return each question of some runs with its answer, and the time from one token to the next."""
+    text: str | Notice = show(_questions_and_answers, *runs)
+    return text if isinstance(text, Notice) else Words(text)
 
 
-def _questions_and_answers(run: ChatRun) -> str:
-    return "\n\n".join(f"{question}\n    {_answer_text(output)}" for question, output in run.outputs.items())
+def _questions_and_answers(*runs: ChatRun) -> str:
+    texts = (f"{question}\n    {_answer_text(output)}" for run in runs for question, output in run.outputs.items())
+    return "\n\n".join(texts)
 
 
 def _answer_text(output: RequestOutput) -> str:
@@ -75,10 +77,10 @@ def _answer_text(output: RequestOutput) -> str:
     return f"{output.outputs[0].text.strip()}\n    ({output.metrics.num_output_tokens} tokens{pace})"
 
 
-def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> str | Notice:
+def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
     """Return whether two runs generated the same tokens, as text, for the requests that both had."""
     text: str | Notice = show(_comparison, first, second)
-    return text
+    return text if isinstance(text, Notice) else Words(text)
 
 
 def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> str:

@@ -93,10 +93,7 @@ class Revealed:
 
         guess = self.prediction
         display(Reveal(guess.group, guess.questions, guess.answers, self.truths))  # type: ignore[no-untyped-call]
-        if isinstance(self.shown, str):
-            print(self.shown)
-        else:
-            display(self.shown)  # type: ignore[no-untyped-call]
+        display(self.shown)  # type: ignore[no-untyped-call]
 
 
 class Predictions:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from course.notebook.pictures import Recorded
+from course.notebook.recorded_mark import first_mark
 from course.views.picture import Picture
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
@@ -18,7 +19,7 @@ class RunFacts:
     """
 
     def __init__(self, run: Recorded) -> None:
-        self.run, self.recording = run, run.recording
+        self.run, self.recording, self.recorded = run, run.recording, first_mark([run])
         recording = self.recording
         self.ids = {recording.info.label(request_id): request_id for request_id in recording.info.titles}
         self.end = recording.state(len(recording.steps) - 1)

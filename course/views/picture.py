@@ -115,6 +115,9 @@ class Picture:
     def __repr__(self) -> str:
         return f"Picture({json.dumps(self.title)})"
 
+    def in_page(self, *, with_text: bool = True) -> str:
+        """Return HTML in which the picture moves into the page where scripts run."""
+        return f"<div>{self.html() if with_text else self.image()}<script>{INLINE}</script></div>"
+
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
-        shown = f"<div>{self.html()}<script>{INLINE}</script></div>"
-        return self.bundle() | {"text/html": shown}
+        return self.bundle() | {"text/html": self.in_page()}

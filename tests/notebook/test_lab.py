@@ -13,19 +13,15 @@ import pytest
 from course.notebook import (
     Lab,
     Notice,
-    as_text,
     compare,
-    each_as_text,
     figures,
     same_answers,
     show,
     watch,
     watch_blocks,
 )
-from course.notebook.ablation_table import AblationTable
-from course.notebook.figures import Figures
+from course.notebook.charts import Charts
 from course.notebook.jobs import WorkloadRun
-from course.notebook.step_text import StepText
 from course.starter_status import starter_path
 from course.views.picture import Picture
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
@@ -93,15 +89,15 @@ def test_runs_are_set_side_by_side_in_figures() -> None:
     assert isinstance(small, WorkloadRun)
     assert isinstance(large, WorkloadRun)
     runs = {"<roomy>": large, "stalled": WorkloadRun(small.recording, {}, "why")}
-    table = figures(runs)
-    assert isinstance(table, Figures)
-    roomy, stalled = table.rows
+    charts = figures(runs, first_token="r0")
+    assert isinstance(charts, Charts)
     total = sum(record["total"] for record in runs["<roomy>"].recording.steps)
-    assert [roomy[0], roomy[4]] == ["<roomy>", str(total)]
-    assert stalled[1].endswith(", stalled")
-    bundle = table._repr_mimebundle_()
-    assert "<td>&lt;roomy&gt;</td>" in bundle["text/html"]
-    assert all(cell in bundle["text/plain"] for cell in roomy)
+    assert charts.rows["<roomy>"]["computed"] == str(total)
+    bundle = charts._repr_mimebundle_()
+    assert f"computed: {total} (<roomy>)" in bundle["text/plain"]
+    assert f"computed: {total} (&lt;roomy&gt;)" in bundle["text/html"]
+    assert "Stalled, and did not finish: stalled." in bundle["text/html"]
+    assert "first token of r0" in bundle["text/plain"]
     notice = Notice("missing", "phase 4")
     assert figures({"here": runs["<roomy>"], "not here": notice}) is notice
 
@@ -142,16 +138,16 @@ def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
     assert "def broken(:\\n           ^" in broken
 
 
-def test_the_ablation_has_rows_and_sentences() -> None:
-    table = Lab(3, "solution").ablation()
-    assert isinstance(table, AblationTable)
-    assert [row[0] for row in table.rows()] == ["1", "1-2", "1-3"]
-    assert "preemptions" in table.sentences()[-1]
-    bundle = table._repr_mimebundle_()
-    for row in table.rows():
-        for cell in row:
-            assert f"<td>{cell}</td>" in bundle["text/html"]
-            assert cell in bundle["text/plain"]
+def test_the_ablation_has_a_bar_for_each_phase_and_the_references_mark() -> None:
+    charts = Lab(3, "solution").ablation()
+    assert isinstance(charts, Charts)
+    assert list(charts.rows) == ["phase 1", "phases 1-2", "phases 1-3"]
+    assert "6 preemptions" in charts.below[1]
+    preempted = charts.rows["phases 1-3"]["preempted"]
+    assert f"{preempted} (phases 1-3, reference {preempted})" in repr(charts)
+    assert "Line across a bar: the reference." in charts.below
+    for picture in charts.pictures:
+        assert picture.text_alternative in charts._repr_mimebundle_()["text/html"]
 
 
 def text_of(widget: Any) -> str:
@@ -206,20 +202,3 @@ def test_graded_tests_name_the_code_that_they_grade() -> None:
 
 def test_all_phases_have_a_starter_to_name() -> None:
     assert all(starter_path(phase).exists() for phase in range(1, len(PHASE_NAMES) + 1))
-
-
-def test_a_run_as_text_has_a_line_per_step() -> None:
-    text = as_text(Lab(5, "solution").play(WORKLOAD))
-    assert isinstance(text, StepText)
-    assert repr(text).splitlines()[0].startswith("step 0 ")
-    assert any("PREEMPTED" in line or "done" in line for line in text.lines)
-    notice = Notice("missing", "phase 4")
-    assert as_text(notice) is notice
-
-
-def test_results_are_listed_by_name_unless_one_is_missing() -> None:
-    notice = Notice("missing", "phase 4")
-    results: dict[str, list[int] | Notice] = {"a": [1, 2], "bcd": [3]}
-    assert repr(each_as_text(results, len)) == "a    2\nbcd  1"
-    results["b"] = notice
-    assert each_as_text(results, len) is notice

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from course.notebook import Notice
-from course.notebook.figures import HEADINGS
 from course.notebook.jobs import WorkloadRun
 from course.terminal.step_line import step_line
 from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
@@ -56,8 +55,8 @@ def first_token_step(run: WorkloadRun, request: str) -> int:
 
 
 def column(figures: Any, heading: str) -> list[str]:
-    """Return a column of a table of figures."""
-    return [cells[HEADINGS.index(heading)] for cells in figures.rows]
+    """Return a figure of each run."""
+    return [figures_of_run[heading] for figures_of_run in figures.rows.values()]
 
 
 @pytest.fixture

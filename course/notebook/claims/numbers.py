@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 
-from course.notebook.claims.bars import bars
 from course.notebook.claims.claim import SETTINGS, Claim, Evidence, Setup, request, true_or_false, whether
 from course.notebook.claims.preemption import PAIR, SMALL
 from course.simulator.experiment import Experiment
@@ -12,6 +11,7 @@ from course.simulator.roofline import saturation_batch
 from course.simulator.served import Served
 from course.simulator.what_if import what_if
 from course.simulator.workloads import make_requests
+from course.views.bars import bars, in_unit
 
 SUBJECT = "chunks and numbers"
 PRESET = replace(SETTINGS, max_num_batched_tokens=16)
@@ -34,16 +34,17 @@ def latencies() -> Evidence:
     first = {name: 1e3 * one.time_to_first_token([50])[0] for name, one in served.items()}
     between = {name: 1e3 * one.inter_token_latency([99])[0] for name, one in served.items()}
     falls = first["budget 256"] < first["budget 2,048"]
-    charts = [bars("TTFT, median", first, "ms"), bars("ITL, p99", between, "ms")]
-    return Evidence(
-        "true" if falls else "false", charts, "\n".join(f"{chart.title}\n{chart.text_alternative}" for chart in charts)
-    )
+    charts = [
+        bars("TTFT, median", first, in_unit(first, "ms")),
+        bars("ITL, p99", between, in_unit(between, "ms")),
+    ]
+    return Evidence("true" if falls else "false", charts, "\n".join(chart.text_alternative for chart in charts))
 
 
 def saturation() -> Evidence:
     """Decide whether more bandwidth makes the saturation batch larger."""
     batches = {name: saturation_batch(find_gpu(name)) for name in GPUS}
-    chart = bars("Tokens at which decode becomes compute-bound", batches, "tokens")
+    chart = bars("Tokens at which decode becomes compute-bound", batches, in_unit(batches, "tokens"))
     sheets = [
         f"{gpu.name}: {gpu.peak_flops / 1e12:.0f} TFLOP/s, {gpu.bandwidth / 1e12:.2f} TB/s"
         for gpu in map(find_gpu, GPUS)
@@ -70,7 +71,8 @@ def operations() -> Evidence:
     loaded, _ = load_model()
     with torch.no_grad(), CountOperations():  # type: ignore[no-untyped-call]
         loaded.model(torch.tensor([[5, 6, 7]]))
-    chart = bars("One forward pass", {"matrix products": counts["mm"], "all operations": counts.total()}, "")
+    counted = {"matrix products": counts["mm"], "all operations": counts.total()}
+    chart = bars("One forward pass", counted, in_unit(counted, ""))
     return Evidence("true" if counts.total() == 1 else "false", [chart], chart.text_alternative)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from course.simulator.served import Slo
 from course.views import svg
+from course.views.bars import COLOUR
 from course.views.chart import MARGIN, LogScale, cloud, foot, head, x_axis, y_axis
 from course.views.figures import round_seconds
 from course.views.picture import WIDTH, Layer, Picture
@@ -21,8 +22,6 @@ from course.views.policy_comparison.figures import (
 )
 from course.views.svg import Markup
 
-COLOUR = "#8E7CC3"
-"""No request has it. A column names its policy, so all three share it."""
 PALE = 0.4
 LABELS, GAP, ROW, BAR, NUMBERS = 146, 16, 18, 11, 58
 TOP, CHART, NARROW = 32, 122, 620

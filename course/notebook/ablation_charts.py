@@ -1,0 +1,69 @@
+"""What each phase improves, as charts that get a bar more in each notebook."""
+
+from collections.abc import Mapping, Sequence
+
+from course.notebook.charts import Charts, Measure, bar_charts, count, percent
+from course.notebook.jobs import run_ablation
+from course.notebook.notice import Notice
+from course.notebook.records import find_record, key_of
+from course.terminal.stage_sentences import describe, mean_ms, p95_ms
+from course.views.figures import digits
+from course.workloads.ablation import LineupResult
+from mini_vllm.seams.lineup import Lineup
+
+LEGEND = (
+    "TTFT: time to first token, ITL: from one token to the next, simulated. Computed: tokens. "
+    "Again: tokens that had been computed before. A stage that stalled has no times."
+)
+
+
+def milliseconds(value: float) -> str:
+    """Return a time in ms."""
+    return f"{digits(value)} ms"
+
+
+def mean_first(stage: LineupResult) -> float | None:
+    """Return the mean time to first token in ms."""
+    return None if stage.num_stalled else mean_ms(stage.first_token_latencies)
+
+
+def p95_between(stage: LineupResult) -> float | None:
+    """Return the p95 from one token to the next in ms."""
+    return None if stage.num_stalled else p95_ms(stage.inter_token_latencies)
+
+
+MEASURES: list[Measure[LineupResult]] = [
+    Measure("most at once", lambda stage: stage.most_running, count),
+    Measure("memory held", lambda stage: stage.peak_held, percent, most=1),
+    Measure("stalled", lambda stage: stage.num_stalled, count),
+    Measure("preempted", lambda stage: stage.num_preemptions, count),
+    Measure("computed", lambda stage: stage.num_computed_tokens, count),
+    Measure("again", lambda stage: stage.num_recomputed_tokens, count),
+    Measure("hits", lambda stage: stage.hit_rate, percent, most=1),
+    Measure("TTFT mean", mean_first, milliseconds),
+    Measure("ITL p95", p95_between, milliseconds),
+]
+
+
+def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], mark: str = "") -> Charts | Notice:
+    """Return the stages of one workload, each with one phase more than the one before it, with the last one's sentence.
+
+    Lines across the bars are the reference's figures, unless the stages are recorded ones.
+    """
+    by_name = {name_of(stage): stage for stage in stages}
+    before = stages[-2] if len(stages) > 1 else None
+    reference = {} if mark else reference_of(lineups)
+    key = ["Line across a bar: the reference."] if reference else []
+    words = [describe(stages[-1], before, stages[0]), *key, LEGEND]
+    return bar_charts(by_name, MEASURES, words, reference, mark)
+
+
+def name_of(stage: LineupResult) -> str:
+    """Return the phases of a stage."""
+    return f"phases 1-{stage.last_phase}" if stage.last_phase > 1 else "phase 1"
+
+
+def reference_of(lineups: Sequence[Lineup]) -> Mapping[str, LineupResult]:
+    """Return the recorded stages of the reference, none if there is no record of these phases."""
+    recorded = find_record(key_of(run_ablation, (lineups,)))
+    return {name_of(stage): stage for stage in recorded or ()}

@@ -1,0 +1,132 @@
+"""Small charts side by side in a cell: one for each measure of several runs, or one for each run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+from typing import Generic, TypeVar
+
+from course.notebook.notice import Notice, is_notice
+from course.notebook.pictures import Recorded
+from course.notebook.recorded_mark import first_mark, marked_html, marked_text
+from course.traces.recorded_run import RecordedRun
+from course.views.bars import SMALL_WIDTH, bars, in_unit
+from course.views.picture import Picture
+from course.views.time_machine import wait_strip
+
+T = TypeVar("T")
+WIDE = 420
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 16px;max-width:1100px"
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Small pictures, as many in a row as fit, and words `below` them; `recorded` as in `WorkloadRun`.
+
+    `rows` has the figures of each run by their headings.
+    """
+
+    pictures: Sequence[Picture]
+    below: Sequence[str] = ()
+    recorded: str = ""
+    rows: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return marked_text("\n".join([*(each.text_alternative for each in self.pictures), *self.below]), self.recorded)
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        shown = "".join(each.in_page(with_text=False) for each in self.pictures)
+        words = "".join(f'<p style="max-width:720px;margin:2px 0">{escape(line)}</p>' for line in self.below)
+        text = f"<details><summary>As text</summary><pre>{escape(repr(self))}</pre></details>"
+        page = f'<div style="{SIDE_BY_SIDE}">{shown}</div>{words}'
+        return {"text/html": f"{marked_html(page, self.recorded)}{text}", "text/plain": repr(self)}
+
+
+@dataclass(frozen=True)
+class Measure(Generic[T]):
+    """One chart: a heading, the value of a run (None if it has none), and how it is written."""
+
+    heading: str
+    value: Callable[[T], float | None]
+    as_text: Callable[[float], str]
+    most: float = 0
+
+
+def count(value: float) -> str:
+    """Return a number without decimals, with separators."""
+    return f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """Return a share of 0 to 1 in percent."""
+    return f"{share:.0%}"
+
+
+def bar_charts(
+    results: Mapping[str, T | Notice],
+    measures: Sequence[Measure[T]],
+    below: Sequence[str] = (),
+    reference: Mapping[str, T] | None = None,
+    mark: str = "",
+) -> Charts | Notice:
+    """Return a chart for each measure, or the first of the results that is a `Notice`.
+
+    Where some measures differ, those that are the same in all results are named in a line instead. Lines across the
+    bars are the `reference`.
+    """
+    known: dict[str, T] = {}
+    for name, result in results.items():
+        if is_notice(result):
+            return result
+        known[name] = result  # type: ignore[assignment]
+    draw = partial(chart, known, reference or {})
+    differ = [each for each in measures if len(set(texts_of(each, known).values())) > 1]
+    differ = differ or [each for each in measures if any(map(each.value, known.values()))]
+    same = [f"{each.heading} {next(iter(texts_of(each, known).values()))}" for each in measures if each not in differ]
+    words = [f"The same in all: {', '.join(same)}."] if same else []
+    rows = {name: {each.heading: texts_of(each, known)[name] for each in measures} for name in known}
+    return Charts([draw(each) for each in differ], [*words, *below], mark or first_mark(known.values()), rows)
+
+
+def chart(known: Mapping[str, T], reference: Mapping[str, T], measure: Measure[T]) -> Picture:
+    """Return one measure of all results as bars."""
+    values, marks = ({name: measure.value(each) for name, each in some.items()} for some in (known, reference))
+    return bars(
+        measure.heading,
+        {name: value for name, value in values.items() if value is not None},
+        texts_of(measure, known),
+        most=measure.most,
+        marks={name: value for name, value in marks.items() if value is not None and name in known},
+        as_text=measure.as_text,
+    )
+
+
+def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
+    """Return a measure of each result as text, a dash where there is none."""
+    values = {name: measure.value(result) for name, result in known.items()}
+    return {name: "-" if value is None else measure.as_text(value) for name, value in values.items()}
+
+
+def waits(runs: Mapping[str, Recorded | Notice]) -> Charts | Notice:
+    """Return who waits and who is computed in each run, or the first of the runs that is a `Notice`."""
+    pictures = []
+    for name, run in runs.items():
+        if is_notice(run):
+            return run
+        pictures.append(wait_strip(run.recording, name, SMALL_WIDTH if len(runs) > 2 else WIDE))  # type: ignore[union-attr]
+    key = "Outlined: waiting. Hatched: the prompt is computed. Full: a token of the answer in each step."
+    return Charts(pictures, [key], first_mark(runs.values()))
+
+
+def request_bars(run: RecordedRun) -> Charts:
+    """Return what each request went through: its output tokens, preemptions, and tokens from the cache."""
+    info = run.recording.info
+    indices = {info.label(request_id): place for place, request_id in enumerate(info.titles)}
+    counts = {
+        "output tokens": [answer.num_output_tokens for answer in run.answers],
+        "preemptions": [answer.num_preemptions for answer in run.answers],
+        "tokens from the cache": [answer.num_cached_tokens for answer in run.answers],
+    }
+    by_name = {heading: dict(zip(indices, values, strict=True)) for heading, values in counts.items()}
+    pictures = [bars(heading, each, in_unit(each, ""), indices=indices) for heading, each in by_name.items()]
+    return Charts(pictures, recorded=first_mark([run]))

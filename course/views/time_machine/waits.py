@@ -1,0 +1,116 @@
+"""A run as one bar per request: how long it waits for its first token, and when it is computed."""
+
+from collections.abc import Mapping
+from statistics import fmean
+
+from course.palette import color, ink_on
+from course.traces.recording import Recording
+from course.views import svg
+from course.views.bars import SMALL_WIDTH
+from course.views.picture import Layer, Picture
+from course.views.step_axis import INTERVALS, StepAxis
+from course.views.svg import Markup
+from course.views.text import counted, facts
+from course.views.tiles import tile
+from course.views.time_machine.history import RequestHistory
+from course.views.time_machine.machine import histories_of
+from course.views.typeset import text_width, wrap
+
+MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
+
+
+def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
+    """Return a row for each request: an empty bar while it waits, a full one while it is computed.
+
+    The number behind a row is the step of its first token.
+    """
+    info, histories = recording.info, histories_of(recording).of
+    axis = StepAxis.even(len(recording.steps), width - LEFT - RIGHT - MARGIN)
+    below = TOP + ROW * len(histories)
+    rows = [
+        svg.group(
+            row(info.label(i), info.index(i), history, axis, width), transform=f"translate(0,{TOP + place * ROW})"
+        )
+        for place, (i, history) in enumerate(histories.items())
+    ]
+    sentence = sentence_of(recording, histories)
+    lines = wrap(sentence, width - 2 * MARGIN, LABEL, 3)
+    words = svg.joined(svg.text(MARGIN, below + 36 + 16 * n, line) for n, line in enumerate(lines))
+    layers = (
+        Layer("heading", heading(name, width)),
+        Layer("rows", svg.joined(rows)),
+        Layer("axis", numbers(axis, below)),
+    )
+    text = "\n".join([name, facts((info.label(i), in_words(history)) for i, history in histories.items()), sentence])
+    height = below + 32 + 16 * len(lines)
+    return Picture(name, height, (*layers, Layer("sentence", words)), sentence, text, width)
+
+
+def heading(name: str, width: float) -> Markup:
+    """Return the run's name, and what the numbers on the right are."""
+    right = width - MARGIN
+    return svg.joined(
+        [
+            svg.text(MARGIN, 20, name, class_="mv-strong", font_size=13),
+            svg.text(right, 36, "first token in step", class_="mv-end mv-faint"),
+        ]
+    )
+
+
+def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: float) -> Markup:
+    """Return the bars of a request."""
+    parts = [svg.tooltip(f"{label}: {in_words(history)}"), tile(index, label, MARGIN, 0, 32, BAR)]
+    for span in history.spans:
+        x, long = LEFT + axis.x(span.first), axis.x(span.last + 1) - axis.x(span.first)
+        if span.computes:
+            parts.append(svg.rect(x, 0, long, BAR, fill=color(index)))
+        else:
+            parts.append(svg.rect(x + 0.75, 0.75, long - 1.5, BAR - 1.5, class_="mv-line mv-waits", rx=2))
+        if span.kind == "prefill":
+            parts.append(svg.hatch(x, 0, long, BAR, 5, stroke=ink_on(index)))
+        words = counted(span.last + 1 - span.first, "step")
+        if not span.computes and text_width(words, LABEL) + 8 <= long:
+            parts.append(svg.text(x + long / 2, BAR - 4, words, class_="mv-middle"))
+    if history.first_token is not None:
+        parts.append(svg.text(width - MARGIN, BAR - 4, str(history.first_token), class_="mv-end mv-strong"))
+    return svg.joined(parts)
+
+
+def numbers(axis: StepAxis, y: float) -> Markup:
+    """Return the axis with the numbers of the steps that have room."""
+    widest = text_width(str(axis.num_steps), LABEL) + 4
+    every = next(interval for interval in INTERVALS if interval * axis.width(0) >= widest)
+    places = range(0, axis.num_steps, every)
+    return svg.joined(
+        [
+            svg.text(MARGIN, y + 14, "step", class_="mv-faint"),
+            svg.line(LEFT, y, LEFT + axis.x(axis.num_steps), y, class_="mv-rule"),
+            *(svg.text(LEFT + axis.middle(n), y + 14, str(n), class_="mv-middle mv-faint") for n in places),
+        ]
+    )
+
+
+def in_words(history: RequestHistory) -> str:
+    """Return when a request arrives, waits, gets its first token and ends."""
+    parts = [f"arrives in step {history.spans[0].first}" if history.spans else "does not arrive"]
+    parts.append(f"waits {counted(waiting(history), 'step')}")
+    if history.first_token is not None:
+        parts.append(f"first token in step {history.first_token}")
+    if history.end is not None:
+        parts.append(f"done in step {history.end[0]}")
+    return ", ".join(parts)
+
+
+def waiting(history: RequestHistory) -> int:
+    """Return the steps in which a request was there and not computed."""
+    return sum(span.last + 1 - span.first for span in history.spans if not span.computes)
+
+
+def sentence_of(recording: Recording, histories: Mapping[str, RequestHistory]) -> str:
+    """Return the mean step of the first tokens, the longest wait, and the last step."""
+    first = [history.first_token for history in histories.values() if history.first_token is not None]
+    parts = [f"First token in step {fmean(first):.1f} on average."] if first else []
+    longest = max(histories, key=lambda request_id: waiting(histories[request_id]))
+    if steps := waiting(histories[longest]):
+        parts.append(f"{recording.info.label(longest)} waits longest: {counted(steps, 'step')}.")
+    return " ".join([*parts, f"All done in step {len(recording.steps) - 1}."])

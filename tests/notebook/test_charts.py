@@ -1,0 +1,100 @@
+"""Charts of a cell: what differs is drawn, what is equal is said, a missing or recorded run shows as such."""
+
+from dataclasses import replace
+
+from course.notebook import Notice, goodput_bars, request_bars, seat_bars, serve, served_bars, user_bars, waits
+from course.notebook.charts import Charts, Measure, bar_charts, count, percent
+from course.notebook.contests import goodput_of, wait_of
+from course.notebook.lab import Lab
+from course.notebook.measurements import Measurement
+from course.notebook.serving import workload_bars
+from course.simulator.served import Served, Slo
+from course.traces.recorded_run import recorded_run
+from course.views.policy_comparison import PolicyComparison, compare_policies
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.seams.lineup import parse_lineup
+from tests.views.drawing import texts, tree
+
+LENGTH: list[Measure[str]] = [
+    Measure("letters", lambda word: float(len(word)), count),
+    Measure("share of a", lambda word: word.count("a") / len(word), percent, most=1),
+]
+MISSING = Notice("missing", "phase 4")
+
+
+def charts_of(shown: Charts | Notice) -> Charts:
+    assert isinstance(shown, Charts)
+    return shown
+
+
+def test_what_is_equal_is_said_in_a_line() -> None:
+    charts = charts_of(bar_charts({"one": "aab", "two": "aabaab"}, LENGTH, ["Words."]))
+    assert [picture.title for picture in charts.pictures] == ["letters"]
+    assert charts.below == ["The same in all: share of a 67%.", "Words."]
+    assert charts.rows["two"] == {"letters": "6", "share of a": "67%"}
+
+
+def test_where_nothing_differs_all_that_is_not_zero_is_drawn() -> None:
+    charts = charts_of(bar_charts({"one": "xyz", "two": "zyx"}, LENGTH))
+    assert [picture.title for picture in charts.pictures] == ["letters"]
+    assert charts.below == ["The same in all: share of a 0%."]
+
+
+def test_a_notice_takes_the_place_of_all_charts() -> None:
+    assert bar_charts({"one": "a", "two": MISSING}, LENGTH) is MISSING
+    assert waits({"one": MISSING}) is MISSING
+    assert seat_bars(MISSING, [1]) is MISSING
+    assert goodput_bars({"load": MISSING}) is MISSING
+    assert user_bars({"FCFS": MISSING}, [0, 1]) is MISSING
+
+
+def test_a_recorded_run_is_marked() -> None:
+    played = Lab(1, "solution").play([TimedRequest(0, "A", [65] * 4, max_tokens=2)])
+    assert not isinstance(played, Notice)
+    for charts in (waits({"run": played}), waits({"run": replace(played, recorded="Recorded.")})):
+        marked = repr(charts).startswith("Recorded.")
+        assert ("Recorded." in charts_of(charts)._repr_mimebundle_()["text/html"]) == marked
+    assert marked
+
+
+def test_the_figures_of_served_requests_are_the_simulators() -> None:
+    lab = Lab(5, "solution")
+    served = {f"{blocks} blocks": serve(lab, "documents", 6.0, 40, num_gpu_blocks=blocks) for blocks in (1_000, 4_000)}
+    charts = charts_of(served_bars(served))
+    for name, each in served.items():
+        assert isinstance(each, Served)
+        assert charts.rows[name]["most at once"] == str(each.most_running)
+        assert charts.rows[name]["tokens computed"] == f"{each.num_computed_tokens:,}"
+        drawn = [word for picture in charts.pictures for word in texts(tree(picture))]
+        assert charts.rows[name]["TTFT, p95"] in drawn
+
+
+def test_goodputs_and_users_share_a_scale() -> None:
+    results = compare_policies(PolicyComparison(num_requests=60), parse_lineup("solution:1-5"))
+    charts = charts_of(goodput_bars({"load 150 %": results}))
+    assert [float(charts.rows["load 150 %"][f"{name}: goodput per second"]) for name in ("FCFS", "PRIORITY")] == [
+        round(goodput_of(policy, results), 2) for policy in ("fcfs", "priority")
+    ]
+    assert goodput_of("fcfs", results) == results[0].served.goodput(Slo())
+    users = [number % 2 for number in range(60)]
+    assert wait_of(1, users, results[0].served) in results[0].served.times_to_first_token[1::2]
+    assert "user 1: TTFT, p95" in charts_of(user_bars({"FCFS": results[0].served}, users)).rows["FCFS"]
+
+
+def test_seats_are_counted_and_other_texts_are_named() -> None:
+    measured = [Measurement(2.0, 20, 10, ["a"]), Measurement(1.0, 20, 5, ["a"])]
+    charts = charts_of(seat_bars(measured, [1, 4]))
+    assert charts.rows["1 seat"] == {"steps": "10", "time of a step": "200 ms", "tokens per second": "10"}
+    assert charts.below == ["The same in all: time of a step 200 ms.", "The same texts."]
+    assert "DIFFERENT texts!" in charts_of(seat_bars([measured[0], replace(measured[1], texts=["b"])], [1, 4])).below
+
+
+def test_the_tour_names_requests_as_its_pictures_do() -> None:
+    charts = request_bars(recorded_run())
+    assert charts.pictures[1].text_alternative == "preemptions: 0 (A), 0 (B), 0 (C), 1 (D)"
+
+
+def test_every_workload_has_its_lengths_and_its_words() -> None:
+    charts = charts_of(workload_bars())
+    assert charts.rows["documents"]["prompt tokens, longest"] == "12,000"
+    assert any(line.startswith("mixed: nine chats") for line in charts.below)
