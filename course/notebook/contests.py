@@ -39,7 +39,7 @@ def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequen
         return next(result.served.share_good(good) for result in results if result.policy == policy)
 
     measures: list[Measure[list[PolicyResult]]] = [
-        Measure(f"{name}: first token in {limit:g} s", partial(kept, policy, limit), percent, most=1)
+        Measure(f"{name}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, most=1)
         for limit in limits
         for policy, name in NAMES.items()
     ]

@@ -27,6 +27,9 @@ def figures(runs: Mapping[str, WorkloadRun | Notice], first_token: str = "") -> 
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     stalled = [name for name, run in runs.items() if isinstance(run, WorkloadRun) and run.stalled]
     below = [f"Stalled, and did not finish: {', '.join(stalled)}."] if stalled else []
+    texts = [run.token_ids for run in runs.values() if isinstance(run, WorkloadRun)]
+    if len(texts) > 1 and all(each == texts[0] for each in texts):
+        below.append("Every run has the same answers.")
     asked: list[Measure[RunFacts]] = [
         Measure(f"first token of {first_token}, step", lambda run: run.first_token(first_token), count)
     ]

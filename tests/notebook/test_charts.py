@@ -41,7 +41,8 @@ def test_where_nothing_differs_all_that_is_not_zero_is_drawn() -> None:
 
 
 def test_a_notice_takes_the_place_of_all_charts() -> None:
-    assert bar_charts({"one": "a", "two": MISSING}, LENGTH) is MISSING
+    results: dict[str, str | Notice] = {"one": "a", "two": MISSING}
+    assert bar_charts(results, LENGTH) is MISSING
     assert waits({"one": MISSING}) is MISSING
     assert seat_bars(MISSING, [1]) is MISSING
     assert goodput_bars({"load": MISSING}) is MISSING

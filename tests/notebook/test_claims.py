@@ -41,11 +41,11 @@ EXPECTED: dict[str, tuple[Answer, list[str]]] = {
     ),
     "The first token is late, so lower the budget": (
         "false",
-        ["TTFT, median\nbudget 256: 217 ms\nbudget 2,048: 161 ms", "ITL, p99\nbudget 256: 9 ms\nbudget 2,048: 60 ms"],
+        ["TTFT, median: 217 ms \\(budget 256\\), 161 ms \\(budget 2,048\\)", "ITL, p99\nbudget 256: 9 ms\nbudget 2,048: 60 ms"],
     ),
-    "More bandwidth, larger batches": ("false", ["H100: 295 tokens\nH200: 206 tokens", "H200: .*4.80 TB/s"]),
+    "More bandwidth, larger batches": ("false", ["295 tokens \\(H100\\), 206 tokens \\(H200\\)", "H200: .*4.80 TB/s"]),
     "Settings never change the text": ("true", ["a small pool(?s:.*)B PREEMPTED"]),
-    "One launch": ("false", ["matrix products: 29\nall operations: 1[89]\\d"]),
+    "One launch": ("false", ["29 \\(matrix products\\), 1[89]\\d \\(all operations\\)"]),
 }
 
 

@@ -21,7 +21,8 @@ function make(name, properties = {}, ...children) {
 function inWords(question, answer) {
   if (question.kind !== "number") return Array.isArray(answer) ? answer.join(", ") : answer;
   const digits = Number.isInteger(answer) ? {} : { maximumSignificantDigits: 3 };
-  return `${answer.toLocaleString("en", digits)} ${question.unit}`.trim();
+  const unit = answer === 1 ? question.unit.replace(/s$/, "") : question.unit;
+  return `${answer.toLocaleString("en", digits)} ${unit}`.trim();
 }
 
 function isRight(question, said, truth) {

@@ -59,4 +59,4 @@ def in_words(question: Question, answer: Answer) -> str:
     if isinstance(answer, str):
         return answer
     number = f"{answer:,.3g}" if answer != int(answer) else f"{int(answer):,}"
-    return f"{number} {question.unit}".strip()
+    return f"{number} {question.unit.removesuffix('s') if answer == 1 else question.unit}".strip()
