@@ -70,7 +70,7 @@ EXPECTED = {
     },
     "09_policies": {
         "def three": [
-            "FCFS(?s:.*)B: .*first token in step 12, .*\nC: .*first token in step 14, done in step 17\n.* 8.7 on average",
+            "FCFS(?s:.*)B: .*first token in step 12, .*\nC: .* token in step 14, done in step 17\n.* 8.7 on average",
             "PRIORITY\nA: .*first token in step 4, .*\nB: .*first token in step 16, done in step 17\n.*\n.* 6.7 on ",
             "shortest first\nA: .* token in step 6, .*\nB: .* step 0, .*\nC: .* token in step 2, .*\n.* 2.7 on ",
         ],
