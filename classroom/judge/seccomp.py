@@ -35,7 +35,7 @@ def filter_program() -> bytes:
     except (ImportError, RuntimeError, OSError) as error:
         raise NoFilterError(
             f"system calls cannot be filtered: {error}; it needs libseccomp2 and pyseccomp, "
-            "which tools/install_jail.sh and the extra 'test' install"
+            "which tools/install_jail.sh and the extra 'judge' install"
         ) from None
     deny, rules = pyseccomp.ERRNO(errno.EPERM), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for name in DENIED:
