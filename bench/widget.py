@@ -59,7 +59,7 @@ def measure_widget(browser: Any, num_blocks: int, film: Film, num_steps: int = N
     for number in range(1, num_steps + 1):
         step = 5 * number % len(film)
         steps.append(float(page.evaluate(STEP, step)))
-        shown = page.locator("svg").get_attribute("aria-label")
+        shown = page.locator(".mvw-picture svg").get_attribute("aria-label")
         if not shown.startswith(film[step].title):
             raise RuntimeError(f"the slider is at step {step}, but the picture is {shown!r}")
     page.close()

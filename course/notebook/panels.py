@@ -11,7 +11,7 @@ from course.notebook.notice import Notice
 from course.notebook.recorded_mark import marked_film, marked_picture
 from course.views.film import Film
 from course.views.knobs import Choice, Knob, Slide, Switch
-from course.views.picture import Picture
+from course.views.picture import WIDTH, Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from course.views.show import film_panel
 from course.views.time_machine import pictures, time_machine
@@ -85,13 +85,13 @@ class ComparedRun:
         same = self.run.token_ids == self.first.token_ids
         return self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
 
-    def picture(self, step: int) -> Picture:
-        """Return the picture of one step."""
-        return marked_picture(pictures(self.run.recording, [step])[0], self.run.recorded)
+    def picture(self, step: int, width: float = WIDTH) -> Picture:
+        """Return the picture of one step, for a page of a width."""
+        return marked_picture(pictures(self.run.recording, [step], width, brief=True)[0], self.run.recorded)
 
     def film(self) -> Film:
         """Return all pictures."""
-        return marked_film(time_machine(self.run.recording), self.run.recorded)
+        return marked_film(time_machine(self.run.recording, brief=True), self.run.recorded)
 
 
 def bench(lab: Lab) -> "Panel | Notice":

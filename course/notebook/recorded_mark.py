@@ -11,6 +11,7 @@ from course.views import svg
 from course.views.film import Film
 from course.views.picture import Layer, Picture
 from course.views.svg import Markup
+from course.views.typeset import wrap
 
 BAND = 34
 PALE = "filter:saturate(.3);opacity:.9"
@@ -30,25 +31,30 @@ def marked_picture(picture: Picture, mark: str) -> Picture:
     """Return the picture in pale colours below a band with the mark; unchanged without a mark."""
     if not mark:
         return picture
-    paler = [replace(layer, y=layer.y + BAND, content=svg.group(layer.content, style=PALE)) for layer in picture.layers]
+    drawn, high = band(picture.width, mark)
+    paler = [replace(layer, y=layer.y + high, content=svg.group(layer.content, style=PALE)) for layer in picture.layers]
     return replace(
         picture,
         title=f"{picture.title} (recorded)",
-        height=picture.height + BAND,
-        layers=(Layer("recorded", band(picture.width, mark)), *paler),
+        height=picture.height + high,
+        layers=(Layer("recorded", drawn), *paler),
         text_alternative=f"{mark}\n{picture.text_alternative}",
+        narrow=picture.narrow and marked_picture(picture.narrow, mark),
     )
 
 
-def band(width: float, mark: str) -> Markup:
-    """Return the mark in a dashed frame."""
-    frame = svg.rect(6.5, 4.5, width - 13, BAND - 9, rx=4, class_="mv-line", stroke_dasharray="5 3")
-    return svg.joined([frame, svg.text(14, 21.5, mark, class_="mv-strong", font_size=13)])
+def band(width: float, mark: str) -> tuple[Markup, float]:
+    """Return the mark in a dashed frame, and its height."""
+    lines = wrap(mark, width - 48, 13, 2)
+    high = BAND + 17 * (len(lines) - 1)
+    frame = svg.rect(6.5, 4.5, width - 13, high - 9, rx=4, class_="mv-line", stroke_dasharray="5 3")
+    words = [svg.text(14, 21.5 + 17 * k, line, class_="mv-strong", font_size=13) for k, line in enumerate(lines)]
+    return svg.joined([frame, *words]), high
 
 
 def marked_film(film: Film, mark: str) -> Film:
     """Return the film with every picture marked; unchanged without a mark."""
-    return replace(film, pictures=[marked_picture(picture, mark) for picture in film.pictures])
+    return film.changed(lambda picture: marked_picture(picture, mark))
 
 
 def marked_html(page: str, mark: str) -> str:

@@ -1,15 +1,18 @@
 """A sequence of pictures of one shape, encoded so that unchanged layers are stored once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from course.views.legend import html
 from course.views.picture import Picture
+from course.views.svg import Markup
 
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same places, one per step.
+    """Pictures with the same layers in the same places, one per step; `also` are those for pages of other widths,
+    which need no text of their own.
 
     `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
@@ -19,6 +22,7 @@ class Film:
     """
 
     pictures: Sequence[Picture]
+    also: Sequence[Sequence[Picture]] = ()
     follow: Sequence[tuple[str, str]] = ()
     events: Sequence[Sequence[str]] = ()
     has_time: bool = False
@@ -27,10 +31,11 @@ class Film:
     def __post_init__(self) -> None:
         if not self.pictures:
             raise ValueError("a film needs at least one picture: the trace has no steps")
-        first = shape(self.pictures[0])
-        for number, picture in enumerate(self.pictures):
-            if shape(picture) != first:
-                raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
+        for pictures in (self.pictures, *self.also):
+            first = shape(pictures[0])
+            for number, picture in enumerate(pictures):
+                if shape(picture) != first:
+                    raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
         if self.events and len(self.events) != len(self.pictures):
             raise ValueError(f"there are {len(self.pictures)} pictures, but events of {len(self.events)}")
 
@@ -43,39 +48,58 @@ class Film:
             raise ValueError(f"step is {step}, but there are steps 0 to {len(self.pictures) - 1}")
         return self.pictures[step]
 
+    def still(self, step: int) -> Picture:
+        """Return one picture for a page of any width. Raises `ValueError` for a step outside the film."""
+        first = self[step]
+        narrow = min((pictures[step] for pictures in self.also), key=lambda picture: picture.width, default=None)
+        return replace(first, narrow=narrow)
+
+    def changed(self, change: Callable[[Picture], Picture]) -> "Film":
+        """Return the film with every picture changed."""
+        also = [list(map(change, pictures)) for pictures in self.also]
+        return replace(self, pictures=list(map(change, self.pictures)), also=also)
+
     def encode(self) -> dict[str, Any]:
         """Return the film for the player.
 
-        `svg` is the first picture. `fragments` are the distinct contents of layers and text alternatives. A frame
-        has `changes`, a flat list of the layer number and fragment number of each layer that changed, and `stop`,
-        the events at which play can stop.
+        `fragments` are the distinct contents of layers and text alternatives. A frame has `stop`, the events at which
+        play can stop. For each width there is a view: `svg` has its empty layers, and `changes` for each step a
+        flat list of the layer number and fragment number of each layer that changed.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}
-        frames = []
-        before: list[int] = []
-        for picture, happened in zip(self.pictures, events, strict=True):
-            now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]
-            changed = [i for i, fragment in enumerate(now) if not before or before[i] != fragment]
-            frames.append(
+        views = sorted((self.pictures, *self.also), key=lambda pictures: pictures[0].width)
+        return {
+            "views": [view_of(pictures, numbers) for pictures in views],
+            "frames": [
                 {
-                    "changes": [number for i in changed for number in (i, now[i])],
                     "title": picture.title,
                     "sentence": picture.sentence,
                     "text_alternative": numbers.setdefault(picture.text_alternative, len(numbers)),
                     "stop": ", ".join(happened),
                 }
-            )
-            before = now
-        return {
-            "svg": self.pictures[0].svg(),
-            "names": [layer.name for layer in self.pictures[0].layers],
+                for picture, happened in zip(self.pictures, events, strict=True)
+            ],
             "fragments": list(numbers),
-            "frames": frames,
+            "legend": html(self.pictures[0].legend),
             "follow": [list(item) for item in self.follow],
             "has_time": self.has_time,
             "word": self.word,
         }
+
+
+def view_of(pictures: Sequence[Picture], numbers: dict[str, int]) -> dict[str, Any]:
+    """Return the pictures of one width; `numbers` grows by the fragments that are new."""
+    changes, before = [], list[int]()
+    for picture in pictures:
+        now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]
+        changed = [i for i, fragment in enumerate(now) if not before or before[i] != fragment]
+        changes.append([number for i in changed for number in (i, now[i])])
+        before = now
+    first = pictures[0]
+    bare = replace(first, layers=tuple(replace(layer, content=Markup("")) for layer in first.layers))
+    names = [layer.name for layer in first.layers]
+    return {"width": first.width, "svg": bare.svg(with_legend=False), "names": names, "changes": changes}
 
 
 def shape(picture: Picture) -> tuple[object, ...]:

@@ -5,12 +5,6 @@ const PATIENCE = 1000, REST = 200, GRID = 20, LEAST = 460, MOST = 1080, BESIDE =
 const WAITING = "Waiting for the kernel ...";
 const GONE = "The kernel was restarted or has stopped: run this cell again.";
 
-function make(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
-
 const load = (source) => import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
 
 function inputFor(knob, value) {
@@ -70,7 +64,8 @@ function render({ model, el: root }) {
     clearTimeout(rest);
     newest += 1;
     root.dataset.ticket = newest;
-    next = { ticket: newest, values: values(), before, width, whole };
+    const shown = film.querySelector(".mvw-picture svg")?.viewBox.baseVal.width ?? width;
+    next = { ticket: newest, values: values(), before, width: shown, whole };
     if (draw) return showAnswer(draw(next, model.get("tables")));
     late = Math.min(late, performance.now() + patience);
     send();

@@ -9,6 +9,7 @@ import traitlets
 from course.views.alone import PLAYER
 from course.views.film import Film
 from course.views.knobs import Knob, checked
+from course.views.parts import WIDTHS
 from course.views.picture import WIDTH, Picture, read_asset
 from course.views.widgets import PictureWidget, Player
 
@@ -25,7 +26,7 @@ class Filmed(Protocol):
     def comparison(self) -> Comparison: ...
     @property
     def sentence(self) -> str: ...
-    def picture(self, step: int) -> Picture: ...
+    def picture(self, step: int, width: float = WIDTH) -> Picture: ...
     def film(self) -> Film: ...
 
 
@@ -42,7 +43,7 @@ class Panel(PictureWidget):
     `in_browser` the page draws, and Python hears of a value when its knob is released.
     """
 
-    _esm = read_asset("panel.js")
+    _esm = read_asset("controls.js") + read_asset("panel.js")
     _css = read_asset("controls.css")
     knobs: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     question = traitlets.Dict().tag(sync=True)
@@ -117,7 +118,8 @@ class FilmPanel(Panel, Player):
 
     def picture(self) -> Picture:
         """Return the picture of the shown step; its text says what the settings changed."""
-        picture = self.shown.picture(min(self.step, self.shown.num_steps - 1))
+        step = min(self.step, self.shown.num_steps - 1)
+        picture = replace(self.shown.picture(step), narrow=self.shown.picture(step, WIDTHS[0]))
         words = ", ".join(f"{name} {now} (first {was})" for name, was, now in self.shown.comparison)
         text = f"{picture.text_alternative}\n{words}. {self.shown.sentence}"
         return replace(picture, text_alternative=text, scale=self.scale)
@@ -125,8 +127,8 @@ class FilmPanel(Panel, Player):
     def _answer(self, question: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         self.shown = run = self.run(**values)
         if not question.get("whole"):
-            picture = replace(run.picture(min(self.step, run.num_steps - 1)), scale=self.scale)
-            return as_answer(question["ticket"], picture) | about(run) | {"has_film": True}
+            picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
+            return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_film": True}
         self.pictures = run.film()
         with self.hold_sync():
             self.step = min(self.step, run.num_steps - 1)

@@ -1,89 +1,105 @@
-"""The parts that a picture is stacked from: layers with a height, headings, legends, and the sentence at the foot."""
+"""The parts that a picture is stacked from: layers with a height, headings, and the sentence at the foot."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from course.views import svg
+from course.views.legend import Legend, Samples
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.svg import Markup
-from course.views.typeset import text_width, wrap
+from course.views.typeset import wrap
 
+WIDTHS = (460, WIDTH, 1000)
+"""The widths in px for which a film is drawn: a page shows the widest for which it has room."""
 LEFT = 112
-RIGHT = WIDTH - 12
-SPAN = RIGHT - LEFT
+MARGIN = 12
 SENTENCE_SIZE = 13
 MOST_LINES = 4
 LINE = 18
-SMALL = 10.5
+NARROW, FIGURE_LINES = 640, 2
+
+
+def span_of(width: float) -> float:
+    """Return the room between the headings on the left and the right margin of a picture."""
+    return width - LEFT - MARGIN
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some layers, placed as if the part stood alone at the top, and their height."""
+    """Some layers, placed as if the part stood alone at the top, their height, and what their signs mean."""
 
     layers: Sequence[Layer]
     height: float
+    legend: Legend = field(default_factory=dict)
 
 
-def stacked(parts: Iterable[Part], top: float = 0, prefix: str = "") -> Part:
+def stacked(parts: Iterable[Part], prefix: str = "") -> Part:
     """Return parts one below the other as one part; `prefix` keeps layers and moving elements of two runs apart."""
     layers: list[Layer] = []
-    y, side = top, {"side": prefix} if prefix else {}
+    y, legend, side = 0.0, dict[str, Samples](), {"side": prefix} if prefix else {}
     for part in parts:
         for layer in part.layers:
             layers.append(replace(layer, name=prefix + layer.name, y=layer.y + y, data={**layer.data, **side}))
         y += part.height
-    return Part(layers, y)
+        legend |= part.legend
+    return Part(layers, y, legend)
+
+
+def side_by_side(parts: Sequence[Part], width: float) -> Part:
+    """Return parts of one width beside each other."""
+    layers = [replace(layer, x=layer.x + k * width) for k, part in enumerate(parts) for layer in part.layers]
+    legend = {title: samples for part in parts for title, samples in part.legend.items()}
+    return Part(layers, max(part.height for part in parts), legend)
 
 
 def page(
-    title: str, parts: Iterable[Part], sentence: str, text_alternative: str, num_lines: int | None = None
+    title: str,
+    parts: Iterable[Part],
+    sentence: str,
+    text_alternative: str,
+    width: float = WIDTH,
+    num_lines: int | None = None,
 ) -> Picture:
     """Return the picture of the stacked parts with the sentence below them, in room for `num_lines` lines."""
-    whole = stacked([*parts, sentence_part(sentence, num_lines or len(sentence_lines(sentence)))])
-    return Picture(title, whole.height, tuple(whole.layers), sentence, text_alternative)
+    foot = sentence_part(sentence, num_lines or len(sentence_lines(sentence, width)), width)
+    whole = stacked([*parts, foot])
+    return Picture(title, whole.height, tuple(whole.layers), sentence, text_alternative, width, legend=whole.legend)
 
 
 def heading(name: str, title: str, y: float, *captions: str) -> Layer:
     """Return the title of a part, in the margin on the left, and small captions below it."""
     small = [
-        svg.text(12, y + 14 * line, caption, class_="mv-small mv-faint")
+        svg.text(12, y + 14 * line, caption, class_="mv-faint")
         for line, caption in enumerate(filter(None, captions), start=1)
     ]
     return Layer(f"{name}-heading", svg.joined([svg.text(12, y, title, class_="mv-strong"), *small]))
 
 
-def headline_part(title: str, figures: str) -> Part:
-    """Return the top line: a title on the left, figures on the right."""
-    drawn = [svg.text(12, 22, title, class_="mv-title"), svg.text(RIGHT, 22, figures, class_="mv-end mv-faint")]
-    return Part([Layer("headline", svg.joined(drawn))], 38)
+def headline_part(title: str, figures: str, width: float) -> Part:
+    """Return the top line: a title on the left, figures on the right; in a narrow picture they are below it."""
+    named = svg.text(MARGIN, 20, title, class_="mv-title")
+    if width >= NARROW:
+        drawn = [named, svg.text(width - MARGIN, 20, figures, class_="mv-end mv-faint")]
+        return Part([Layer("headline", svg.joined(drawn))], 32)
+    lines = enumerate(wrap(figures, width - 2 * MARGIN, 12, FIGURE_LINES))
+    drawn = [named, *(svg.text(MARGIN, 37 + 15 * place, line, class_="mv-faint") for place, line in lines)]
+    return Part([Layer("headline", svg.joined(drawn))], 32 + 15 * FIGURE_LINES)
 
 
-def sentence_part(sentence: str, num_lines: int) -> Part:
+def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
     """Return the sentence under a rule."""
-    rule = svg.line(12, 2, RIGHT, 2, class_="mv-rule")
+    rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
     lines = [
-        svg.text(12, 22 + LINE * place, line, font_size=SENTENCE_SIZE)
-        for place, line in enumerate(sentence_lines(sentence))
+        svg.text(MARGIN, 20 + LINE * place, line, font_size=SENTENCE_SIZE)
+        for place, line in enumerate(sentence_lines(sentence, width))
     ]
-    return Part([Layer("sentence-rule", rule), Layer("sentence", svg.joined(lines))], LINE * num_lines + 16)
+    return Part([Layer("sentence-rule", rule), Layer("sentence", svg.joined(lines))], LINE * num_lines + 10)
 
 
-def sentence_lines(sentence: str) -> list[str]:
+def sentence_lines(sentence: str, width: float) -> list[str]:
     """Return a sentence as the lines it takes in a picture."""
-    return wrap(sentence, WIDTH - 24, SENTENCE_SIZE, MOST_LINES)
+    return wrap(sentence, width - 2 * MARGIN, SENTENCE_SIZE, MOST_LINES)
 
 
-def most_lines(sentences: Iterable[str]) -> int:
+def most_lines(sentences: Iterable[str], width: float) -> int:
     """Return the lines of the longest sentence of a film, for which every picture leaves room."""
-    return max((len(sentence_lines(sentence)) for sentence in sentences), default=1)
-
-
-def legend(samples: Iterable[tuple[Markup, str]], x: float = 0) -> Markup:
-    """Return samples of at most 14 x 10 px side by side, each with its name."""
-    parts = []
-    for sample, name in samples:
-        parts.append(svg.group(sample, transform=f"translate({svg.number(x)},0)"))
-        parts.append(svg.text(x + 19, 9, name, class_="mv-small mv-faint"))
-        x += 29 + text_width(name, SMALL)
-    return svg.group(svg.joined(parts), style="pointer-events:none")
+    return max((len(sentence_lines(sentence, width)) for sentence in sentences), default=1)

@@ -9,17 +9,21 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from course.views.legend import Legend, drawn
 from course.views.svg import Markup, element, group, joined, number, rect, tooltip
 
 WIDTH = 720
 MAX_WIDTH = 1100
+PAGE_MARGIN = 80
 LIGHT = ' style="color-scheme:light"'
 FOLDER = Path(__file__).parent
 
 # Where scripts run, the picture moves out of its `<img>` into the page, where tooltips and the notebook's theme work.
 INLINE = (
-    "(me=>{const image=me.parentNode.querySelector('img'),data=atob(image.src.split(',')[1]);"
-    "image.outerHTML=new TextDecoder().decode(Uint8Array.from(data,c=>c.charCodeAt(0)))})(document.currentScript)"
+    "(me=>{const box=me.parentNode,image=box.querySelector('img'),narrow=box.querySelector('source');"
+    "const src=narrow&&box.clientWidth&&box.clientWidth<+image.dataset.width?narrow.srcset:image.src;"
+    "const bytes=Uint8Array.from(atob(src.split(',')[1]),c=>c.charCodeAt(0));"
+    "(narrow?.parentNode??image).outerHTML=new TextDecoder().decode(bytes)})(document.currentScript)"
 )
 
 
@@ -54,7 +58,7 @@ class Picture:
     """What a view returns: at most 1,100 px wide; `text_alternative` has every fact of it as plain text.
 
     `title` names the picture, `sentence` is its most interesting fact. On the scale `time` the parts with the class
-    `mv-in-time` are shown in place of those with `mv-in-steps`.
+    `mv-in-time` are shown in place of those with `mv-in-steps`. `narrow` is the same for a page that is less wide.
     """
 
     title: str
@@ -64,6 +68,8 @@ class Picture:
     text_alternative: str
     width: float = WIDTH
     scale: str = "steps"
+    legend: Legend = field(default_factory=dict)
+    narrow: "Picture | None" = None
 
     def __post_init__(self) -> None:
         if self.width > MAX_WIDTH:
@@ -72,19 +78,22 @@ class Picture:
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
-    def svg(self) -> Markup:
+    def svg(self, *, with_legend: bool = True) -> Markup:
         """Return the whole picture as one element, which can stand alone or in a page."""
+        below, more = drawn(self.legend if with_legend else {}, self.width)
+        height = self.height + more
         return element(
             "svg",
             tooltip(self.title),
             element("desc", Markup(escape(self.sentence))),
             element("style", Markup(read_asset("picture.css"))),
-            rect(0, 0, self.width, self.height, class_="mv-paper"),
+            rect(0, 0, self.width, height, class_="mv-paper"),
             joined(layer.markup() for layer in self.layers),
+            *([group(below, transform=f"translate(0,{number(self.height)})")] if more else []),
             xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {number(self.width)} {number(self.height)}",
+            viewBox=f"0 0 {number(self.width)} {number(height)}",
             width=self.width,
-            height=self.height,
+            height=height,
             class_="mv mv-time" if self.scale == "time" else "mv",
             role="img",
             aria_label=f"{self.title}. {self.sentence}",
@@ -96,9 +105,17 @@ class Picture:
         Its paper is white in a page that says nothing of colours, also on a dark system. JupyterLab drops the style
         of what is not trusted, and the picture follows its theme.
         """
-        data = base64.b64encode(self.svg().encode()).decode()
         alt = escape(f"{self.title}. {self.sentence}")
-        return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}" width="{number(self.width)}"{LIGHT}>'
+        image = f'<img src="{self.data_url()}" alt="{alt}" data-width="{number(self.width)}"{LIGHT}>'
+        if self.narrow is None:
+            return image
+        room = number(self.width + PAGE_MARGIN)
+        narrow = f'<source media="(max-width:{room}px)" srcset="{self.narrow.data_url()}">'
+        return f"<picture>{narrow}{image}</picture>"
+
+    def data_url(self) -> str:
+        """Return the picture as the address of an image."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg().encode()).decode()}"
 
     def html(self) -> str:
         """Return the picture and its text alternative as self-contained HTML."""

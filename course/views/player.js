@@ -4,31 +4,15 @@
 const SLOWEST = 1.2, QUICKEST = 0.3, WHOLE_FILM = 30;
 const SPEEDS = [0.5, 1, 2, 4];
 
-function unfold(film) {
+// The picture is drawn for several widths. It takes the widest that fits, and grows to the room, but not beyond this.
+const MOST_GROWTH = 1.3;
+
+function unfold(view) {
   const now = [];
-  return film.frames.map(({ changes }) => {
+  return view.changes.map((changes) => {
     for (let i = 0; i < changes.length; i += 2) now[changes[i]] = changes[i + 1];
     return now.slice();
   });
-}
-
-function make(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
-
-function button(text, title, onclick) {
-  const made = make("button", { type: "button", textContent: text, title, onclick });
-  made.setAttribute("aria-label", title);
-  return made;
-}
-
-function choice(title, choices, onchange) {
-  const menu = make("select", { title, onchange: () => onchange(menu.value) });
-  menu.setAttribute("aria-label", title);
-  menu.append(...choices.map(([value, name]) => make("option", { value, textContent: name })));
-  return menu;
 }
 
 function followMenu(choices, onchange) {
@@ -40,28 +24,8 @@ function speedMenu(speed, onchange) {
   return choice("speed of play", speeds.map((each) => [each, `speed ${each}`]), (value) => onchange(Number(value)));
 }
 
-function mark(svg, key) {
-  const [kind, value] = key.split(":");
-  for (const part of svg.querySelectorAll("[data-request], [data-block]")) {
-    const names = part.getAttribute(`data-${kind}`)?.split(" ");
-    part.classList.toggle("mv-followed", Boolean(key && names?.includes(value)));
-    part.classList.toggle("mv-dim", Boolean(key && names && !names.includes(value)));
-  }
-}
-
-function about(svg, key) {
-  const parts = [...svg.querySelectorAll("[data-about]")].filter((part) => part.getAttribute("data-about") === key);
-  return parts.map((part) => part.querySelector("title")?.textContent ?? "").join(" / ");
-}
-
-function keyOf(target) {
-  const block = target.closest("[data-block]"), request = target.closest("[data-request]");
-  if (block) return `block:${block.getAttribute("data-block").split(" ")[0]}`;
-  return request ? `request:${request.getAttribute("data-request").split(" ")[0]}` : "";
-}
-
 function render({ model, el: root }) {
-  let film, states, svg, layers, shown = [], at = null, timer = null, stoppedBy = "", dragging = false, moving = [];
+  let film, view, states, svg, layers, shown = [], at = null, timer = null, stoppedBy = "", dragging = false, moving = [];
   const last = () => film.frames.length - 1;
   const save = (name, value) => { model.set(name, value); model.save_changes(); };
   const go = (step) => save("step", Math.max(0, Math.min(last(), step)));
@@ -108,6 +72,12 @@ function render({ model, el: root }) {
   const scales = button("", "a step as wide as its tokens",
     () => save("scale", model.get("scale") === "time" ? "steps" : "time"));
   const options = make("div", { className: "mvw-options" }, speed);
+  const legend = make("div", { className: "mvw-legend", hidden: true });
+  const meaning = button("?", "what the signs mean", () => {
+    legend.hidden = !legend.hidden;
+    meaning.setAttribute("aria-expanded", !legend.hidden);
+  });
+  meaning.setAttribute("aria-expanded", false);
   const place = make("output", { className: "mvw-step" });
   const jumps = {
     first: button("|◀", "first", () => go(0)), previous: button("◀", "previous", () => move(-1)),
@@ -124,19 +94,15 @@ function render({ model, el: root }) {
   root.classList.add("mvw");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.replaceChildren(bar, picture, following, spoken, make("details", {}, summary, text));
+  root.replaceChildren(bar, legend, picture, following, spoken, make("details", {}, summary, text));
   // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
 
   function load() {
     stop();
     film = model.get("film");
-    states = unfold(film);
-    picture.innerHTML = film.svg;
-    svg = picture.firstElementChild;
-    layers = film.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
-    shown = [];
-    at = null;
+    view = null;
+    legend.innerHTML = film.legend;
     range.max = last();
     range.setAttribute("aria-label", film.word);
     for (const [name, jump] of Object.entries(jumps)) {
@@ -147,10 +113,23 @@ function render({ model, el: root }) {
     const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
     stopping.title = `pause where there is one: ${events.join(", ")}`;
     options.replaceChildren(...(film.has_time ? [scales] : []), speed, ...(events.length ? [stopping] : []),
-      ...(film.follow.length ? [menu] : []));
-    showScale();
+      ...(film.follow.length ? [menu] : []), ...(film.legend ? [meaning] : []));
     for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
       part.dataset.lmSuppressShortcuts = "true";
+    fit();
+  }
+  function fit() {
+    const room = root.clientWidth, widest = film.views.findLast(({ width }) => width <= room) ?? film.views[0];
+    if (widest === view) return;
+    view = widest;
+    states = unfold(view);
+    picture.innerHTML = view.svg;
+    svg = picture.firstElementChild;
+    picture.style.maxWidth = `${MOST_GROWTH * view.width}px`;
+    layers = view.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
+    shown = [];
+    at = null;
+    showScale();
     show();
   }
   function show() {
@@ -214,6 +193,8 @@ function render({ model, el: root }) {
   };
   load();
   changeSpeed();
+  const watched = new ResizeObserver(fit);
+  watched.observe(root);
   const listeners = {
     "change:film": load, "change:step": show, "change:follow": showFollowed, "change:speed": changeSpeed,
     "change:scale": showScale,
@@ -221,6 +202,7 @@ function render({ model, el: root }) {
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
   return () => {
     stop();
+    watched.disconnect();
     for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
   };
 }

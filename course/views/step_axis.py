@@ -6,7 +6,6 @@ from itertools import accumulate
 from typing import Self
 
 from course.views import svg
-from course.views.parts import SPAN
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
@@ -25,7 +24,7 @@ class TimeScale:
     least: float
 
     @classmethod
-    def fitting(cls, runs: Sequence[Sequence[int]], room: float = SPAN) -> Self:
+    def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
         """Return the largest scale on which each run fits; a run is the numbers of tokens of its steps."""
         least = min(LEAST_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
@@ -52,7 +51,7 @@ class StepAxis:
     is_even: bool = False
 
     @classmethod
-    def even(cls, num_steps: int, room: float = SPAN) -> Self:
+    def even(cls, num_steps: int, room: float) -> Self:
         """Return equally wide steps."""
         width = min(MOST_STEP_WIDTH, room / max(1, num_steps))
         return cls([width * step for step in range(num_steps + 1)], is_even=True)
@@ -88,7 +87,7 @@ class StepAxis:
         for step in range(0, self.num_steps, every):
             half = text_width(str(step), NUMBER) / 2
             if self.middle(step) - half >= end and self.width(step):
-                drawn.append(svg.text(self.middle(step), 12, str(step), class_="mv-middle mv-small mv-faint"))
+                drawn.append(svg.text(self.middle(step), 14, str(step), class_="mv-middle mv-faint"))
                 end = self.middle(step) + half
         return svg.joined(drawn)
 

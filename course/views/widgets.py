@@ -75,7 +75,7 @@ class Player(PictureWidget):
         super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:
-        return replace(self.pictures[self.step], scale=self.scale)
+        return replace(self.pictures.still(self.step), scale=self.scale)
 
     def still(self) -> str:
         state = {name: getattr(self, name) for name in ("film", "step", "follow", "speed", "scale")}

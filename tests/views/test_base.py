@@ -138,21 +138,23 @@ def test_the_widget_keeps_the_metadata_and_the_view_of_anywidget() -> None:
     assert ours[1] == (plain[1] if isinstance(plain, tuple) else {})
 
 
-def replayed(encoded: dict[str, Any]) -> list[list[str]]:
-    """Return the layers of every frame, as the player puts them together."""
+def replayed(encoded: dict[str, Any], width: float) -> list[list[str]]:
+    """Return the layers of every frame drawn for a width, as the player puts them together."""
     now: dict[int, int] = {}
     frames = []
-    for frame in encoded["frames"]:
-        changes = frame["changes"]
+    (view,) = (view for view in encoded["views"] if view["width"] == width)
+    for changes in view["changes"]:
         now |= dict(zip(changes[::2], changes[1::2], strict=True))
-        frames.append([encoded["fragments"][now[i]] for i in range(len(encoded["names"]))])
+        frames.append([encoded["fragments"][now[i]] for i in range(len(view["names"]))])
     return frames
 
 
 def test_a_film_holds_what_does_not_change_once_and_loses_nothing() -> None:
     film = counting(60)
     encoded = json.loads(json.dumps(film.encode()))
-    assert replayed(encoded) == [[layer.content for layer in picture.layers] for picture in film.pictures]
+    assert replayed(encoded, counter(0).width) == [
+        [layer.content for layer in picture.layers] for picture in film.pictures
+    ]
     assert sum("mv-panel" in fragment for fragment in encoded["fragments"]) == 1
     assert [encoded["fragments"][frame["text_alternative"]] for frame in encoded["frames"]][7] == "counter: 7"
 

@@ -146,8 +146,8 @@ def test_blocks_can_be_chosen_and_followed() -> None:
 
 def test_a_large_pool_shows_the_busiest_blocks_and_both_ends_of_the_queue() -> None:
     film = block_life(large())
-    assert "24 of 200" in texts(layers(film[0])["lives-heading"])
-    assert len([key for key, _ in film.follow if key.startswith("block:")]) == 24
+    assert "12 of 200" in texts(layers(film[0])["lives-heading"])
+    assert len([key for key, _ in film.follow if key.startswith("block:")]) == 12
     hidden = texts(layers(film[0])["planned-10"])
     assert hidden == ["+181"]
     assert texts(layers(film[0])["planned-19"]) == ["200"]

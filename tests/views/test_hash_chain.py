@@ -49,7 +49,7 @@ def test_the_chain_of_the_handout() -> None:
     assert drawn == [
         "A",
         *["10 11 12 13", h0.hex()[:8], "14 15 16 17", h1.hex()[:8], "21 22 23 24", h2.hex()[:8]],
-        *["2 tokens, no hash", ""],
+        "2 tokens, no hash",
     ]
     assert f"A 3rd block: {h2.hex()[:8]} = 21 22 23 24" in picture.text_alternative
     assert "A rest: 31 32, not full, no hash" in picture.text_alternative

@@ -10,7 +10,7 @@ from course.browser.bare_page import open_widget
 from course.views.film import Film
 from course.views.knobs import Slide
 from course.views.panels import FilmPanel, Panel
-from course.views.picture import Picture
+from course.views.picture import WIDTH, Picture
 from course.views.widgets import Player
 from tests.views.test_base import KNOBS, budget_picture, counter, counting
 
@@ -207,7 +207,7 @@ class Count:
     def sentence(self) -> str:
         return f"It counts to {self.num_steps}."
 
-    def picture(self, step: int) -> Picture:
+    def picture(self, step: int, width: float = WIDTH) -> Picture:
         return counter(step)
 
     def film(self) -> Film:

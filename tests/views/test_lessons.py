@@ -125,4 +125,4 @@ def test_the_mark_of_the_first_difference_lies_above_the_cursor() -> None:
     picture = compare(small(), small(caching=False), ("on", "off"))[0]
     names = list(layers(picture))
     assert names.index("first-timeline-mark") > names.index("first-timeline-cursor")
-    assert "they part" in texts(layers(picture)["second-timeline-legend"])
+    assert "they part" in [name for _, name in picture.legend["timeline"]]

@@ -56,7 +56,7 @@ def test_the_victim_travels_from_running_to_waiting(machine: Any) -> None:
     assert step_to(machine, PREEMPTION) > 0
     assert place(machine, chip("waiting", 3)) == before
     machine.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
-    assert place(machine, chip("waiting", 3))[1] > before[1]
+    assert place(machine, chip("waiting", 3))[0] > before[0]
 
 
 def whereabouts(page: Any, block: int) -> list[float]:

@@ -81,9 +81,7 @@ def card_of(claim: Claim, played: Played) -> Card:
         facts = [RunFacts(run) for run in played]
         truth = decided(claim, facts)
         named = list(zip(claim.setups, facts, strict=True))
-        pictures = [
-            run_strip(run.recording, name, looked_at(claim, run), with_legend=run is facts[-1]) for name, run in named
-        ]
+        pictures = [run_strip(run.recording, name, looked_at(claim, run)) for name, run in named]
         text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
     return Card(claim.title, claim.claim, claim.setup, claim.question, truth, claim.why, pictures, text)
 

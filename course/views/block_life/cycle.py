@@ -1,29 +1,74 @@
 """The four states of a block, how many blocks are in each, and how many moved in this step."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from course.views import svg
 from course.views.block_life.moves import Moves
 from course.views.parts import Part
-from course.views.picture import Layer
+from course.views.picture import WIDTH, Layer
 from course.views.svg import Markup
 from course.views.text import counted
 
 HIGH = 40
-LOWER = 108
+LOWER = 94
+UPPER = 74
 HEAD = 4
 FREE, HELD, SHARED, KEPT = "free, empty", "held", "shared", "free, content kept"
-# (left, right, top) of each state's box.
-BOXES = {FREE: (12, 110, 0), HELD: (212, 508, 0), SHARED: (610, 708, 0), KEPT: (212, 508, LOWER)}
-# Each way between two states: start, end and cross coordinate of its arrow, and its name; sideways or up and down.
-SIDEWAYS = {
-    "handed out": (110, 212, 12, "handed out"),
-    "given back, empty": (212, 110, 28, "given back"),
-    "hit while held": (508, 610, 12, "hit"),
-    "holders left": (610, 508, 28, "left to one"),
-}
-UP_AND_DOWN = {
-    "given back, content kept": (HIGH, LOWER, 228, ("given back,", "content stays")),
-    "found by a hit": (LOWER, HIGH, 328, ("found", "by a hit")),
-    "handed out, content forgotten": (LOWER, HIGH, 406, ("handed out,", "content lost")),
+Way = tuple[float, float, float]
+"""Start, end and cross coordinate of an arrow."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """(left, right, top) of each state's box, and the ways between them: sideways, or up and down."""
+
+    boxes: Mapping[str, tuple[float, float, float]]
+    sideways: Mapping[str, Way]
+    up_and_down: Mapping[str, Way]
+    height: float
+
+
+WIDE = Places(
+    {FREE: (12, 110, 0), HELD: (212, 508, 0), SHARED: (610, 708, 0), KEPT: (212, 508, LOWER)},
+    {
+        "handed out": (110, 212, 12),
+        "given back, empty": (212, 110, 28),
+        "hit while held": (508, 610, 12),
+        "holders left": (610, 508, 28),
+    },
+    {
+        "given back, content kept": (HIGH, LOWER, 220),
+        "found by a hit": (LOWER, HIGH, 332),
+        "handed out, content forgotten": (LOWER, HIGH, 402),
+    },
+    LOWER + HIGH,
+)
+NARROW = Places(
+    {
+        FREE: (12, 86, UPPER),
+        HELD: (172, 448, UPPER),
+        SHARED: (172, 448, 0),
+        KEPT: (172, 448, UPPER + LOWER),
+    },
+    {"handed out": (86, 172, UPPER + 12), "given back, empty": (172, 86, UPPER + 28)},
+    {
+        "hit while held": (UPPER, HIGH, 228),
+        "holders left": (HIGH, UPPER, 328),
+        "given back, content kept": (UPPER + HIGH, UPPER + LOWER, 180),
+        "found by a hit": (UPPER + LOWER, UPPER + HIGH, 288),
+        "handed out, content forgotten": (UPPER + LOWER, UPPER + HIGH, 352),
+    },
+    UPPER + LOWER + HIGH,
+)
+NAMES = {
+    "handed out": ["handed out"],
+    "given back, empty": ["given back"],
+    "hit while held": ["hit"],
+    "holders left": ["left to one"],
+    "given back, content kept": ["given back,", "content stays"],
+    "found by a hit": ["found", "by a hit"],
+    "handed out, content forgotten": ["handed out,", "content lost"],
 }
 
 
@@ -48,18 +93,22 @@ def arrows(moves: Moves) -> dict[str, int]:
     }
 
 
-def cycle_part(moves: Moves) -> Part:
+def cycle_part(moves: Moves, width: float) -> Part:
     """Return the states as boxes and the ways between them as arrows; ways taken in this step are bold."""
-    num, taken = counts(moves), arrows(moves)
-    drawn = [across(*place, taken[name]) for name, place in SIDEWAYS.items()]
-    drawn += [down(*place, taken[name], alert=name.startswith("handed out")) for name, place in UP_AND_DOWN.items()]
+    num, taken, places = counts(moves), arrows(moves), WIDE if width >= WIDTH else NARROW
+    drawn = [across(*place, NAMES[name][0], taken[name]) for name, place in places.sideways.items()]
+    drawn += [
+        down(*place, NAMES[name], taken[name], alert=name.startswith("handed out"))
+        for name, place in places.up_and_down.items()
+    ]
+    x = max(0, (width - WIDTH) / 2)
     during = {HELD: sum(len(users) == 1 for users in moves.in_use.values())}
     during[SHARED] = len(moves.in_use) - during[HELD]
     layers = [
-        Layer(f"state-{k}", box(name, during.get(name, num[name]), num[name], *place), y=16)
-        for k, (name, place) in enumerate(BOXES.items())
+        Layer(f"state-{k}", box(name, during.get(name, num[name]), num[name], *place), x, 16)
+        for k, (name, place) in enumerate(places.boxes.items())
     ]
-    return Part([*layers, *[Layer(f"way-{k}", way, y=16) for k, way in enumerate(drawn)]], LOWER + HIGH + 32)
+    return Part([*layers, *[Layer(f"way-{k}", way, x, 16) for k, way in enumerate(drawn)]], places.height + 26)
 
 
 def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> Markup:
@@ -72,7 +121,7 @@ def box(name: str, during: int, num_blocks: int, left: float, right: float, top:
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-panel"),
         svg.rect(left, top, right - left, HIGH, rx=6, class_="mv-line", stroke_dasharray=dashes, opacity=0.5),
         svg.text(middle, top + 17, number, class_="mv-middle mv-title"),
-        svg.text(middle, top + 33, name, class_="mv-middle mv-small"),
+        svg.text(middle, top + 33, name, class_="mv-middle"),
     )
 
 
@@ -81,15 +130,16 @@ def across(start: float, end: float, y: float, name: str, num_blocks: int) -> Ma
     sign = 1 if end > start else -1
     tip = end - sign * 3
     shaft = f"M{start + sign * 3:g} {y}H{tip:g}m{-sign * HEAD} {-HEAD}l{sign * HEAD} {HEAD}l{-sign * HEAD} {HEAD}"
-    return way(shaft, [((start + end) / 2, y - 7 if sign > 0 else y + 15, name)], num_blocks, "mv-middle")
+    return way(shaft, [((start + end) / 2, y - 7 if sign > 0 else y + 17, name)], num_blocks, "mv-middle")
 
 
-def down(start: float, end: float, x: float, lines: tuple[str, str], num_blocks: int, *, alert: bool) -> Markup:
-    """Return a vertical arrow with its name in two lines on the right."""
+def down(start: float, end: float, x: float, names: Sequence[str], num_blocks: int, *, alert: bool) -> Markup:
+    """Return a vertical arrow with the lines of its name on the right."""
     sign = 1 if end > start else -1
     tip, middle = end - sign * 3, (start + end) / 2
     shaft = f"M{x:g} {start + sign * 3:g}V{tip:g}m{-HEAD} {-sign * HEAD}l{HEAD} {sign * HEAD}l{HEAD} {-sign * HEAD}"
-    return way(shaft, [(x + 8, middle - 3, lines[0]), (x + 8, middle + 10, lines[1])], num_blocks, alert=alert)
+    lines = [(x + 8, middle + 11 - 7 * len(names) + 14 * place, name) for place, name in enumerate(names)]
+    return way(shaft, lines, num_blocks, alert=alert)
 
 
 def way(
@@ -100,7 +150,7 @@ def way(
     if alert and num_blocks:
         stroke, ink = "mv-alert-line", "mv-strong mv-alert"
     named = [
-        svg.text(x, y, f"{num_blocks} {line}" if k == 0 and num_blocks else line, class_=f"mv-small {ink} {anchor}")
+        svg.text(x, y, f"{num_blocks} {line}" if k == 0 and num_blocks else line, class_=f"{ink} {anchor}")
         for k, (x, y, line) in enumerate(lines)
     ]
     return svg.joined([svg.path(shaft, class_=stroke, stroke_width=2.5 if num_blocks else 1.5), *named])

@@ -11,39 +11,50 @@ from course.views.block_life.moves import Moves, all_moves
 from course.views.block_life.queue_rows import queue_part
 from course.views.block_life.strips import Strips
 from course.views.film import Film
-from course.views.parts import headline_part, most_lines, page
+from course.views.parts import WIDTHS, headline_part, most_lines, page
+from course.views.picture import WIDTH, Picture
 from course.views.text import facts, ranges, spaced
 from course.views.time_machine.machine import states
 
-MOST_STRIPS = 24
+MOST_STRIPS, MOST_TOLD = 12, 24
 MOST_BLOCKS = 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     """Return a picture of each step: moves between the four states, the free queue, the lives of `blocks`.
 
-    Without `blocks` every block has a line, or the 24 busiest if there are more. Raises `ValueError` for a block
-    that does not exist or is there twice.
+    Without `blocks` every block has a line, or the 12 busiest if there are more; the text has 24. Raises `ValueError`
+    for a block that does not exist or is there twice.
     """
     info, num_steps = recording.info, len(recording.steps)
     require_known(blocks, info.num_blocks)
     every = lives_of(info, states(recording))
-    lives = [every[block] for block in blocks or busiest(every, MOST_STRIPS)]
-    steps, pictures = all_moves(info, states(recording)), []
-    strips, kept = Strips(info, lives, max(1, num_steps)), dict[int, str]()
-    num_lines = most_lines(describe_moves(info, moves) for moves in steps)
-    for moves in steps:
-        headline = f"step {moves.step} of {num_steps - 1}"
-        figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
-        head = headline_part(headline, figures)
-        parts = [head, cycle_part(moves), queue_part(info, moves, kept), strips.part(moves.step)]
-        text = text_alternative(info, moves, lives, headline)
-        title = f"Free queue and lives of blocks, {headline}"
-        pictures.append(page(title, parts, describe_moves(info, moves), text, num_lines))
-        kept = moves.kept
+    lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MOST_STRIPS, MOST_TOLD))
+    steps = all_moves(info, states(recording))
+    drawn = {
+        width: pictures(info, steps, Strips(info, lives, max(1, num_steps), width), told, width) for width in WIDTHS
+    }
     follow = [(f"block:{life.block}", f"block {life.block}") for life in lives]
     follow += [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return Film(pictures, follow, events_in(recording))
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording))
+
+
+def pictures(
+    info: RunInfo, steps: Sequence[Moves], strips: Strips, told: Sequence[Life], width: float
+) -> list[Picture]:
+    """Return the pictures of all steps for pages of a width; the text has the lives that are `told`."""
+    drawn, kept = list[Picture](), dict[int, str]()
+    num_lines = most_lines((describe_moves(info, moves) for moves in steps), width)
+    for moves in steps:
+        headline = f"step {moves.step} of {len(steps) - 1}"
+        figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
+        parts = [headline_part(headline, figures, width), cycle_part(moves, width)]
+        parts += [queue_part(info, moves, kept, width), strips.part(moves.step)]
+        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""
+        title = f"Free queue and lives of blocks, {headline}"
+        drawn.append(page(title, parts, describe_moves(info, moves), text, width, num_lines))
+        kept = moves.kept
+    return drawn
 
 
 def require_known(blocks: Sequence[int], num_blocks: int) -> None:

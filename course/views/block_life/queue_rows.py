@@ -10,44 +10,47 @@ from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
-from course.views.time_machine.free_queue import CELL, HIGH, PLACES, WIDE, both_ends, free_block, gap, outline, row
+from course.views.time_machine.free_queue import CELL, HIGH, WIDE, both_ends, free_block, gap, outline, places_in, row
 from course.views.typeset import text_width
 
-FIRST = 24
-SECOND = 76
-LEAST_END = 240
+FIRST = 20
+SECOND = 70
+LEAST_END = 276
 
 
-def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str]) -> Part:
+def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:
     """Return both rows. `owners_before` maps the blocks that kept content before the step to its owner."""
+    places = places_in(width)
     came = {block: giver for giver, blocks in moves.given_back for block in blocks}
     came_early = {block: giver for giver, blocks in moves.lost for block in blocks}
     planned = [
         leaving(info, moves, block, owners_before.get(block), came_early.get(block))
         if block is not None
-        else gap(moves.while_planned)
-        for block in both_ends(moves.while_planned)
+        else gap(moves.while_planned, places)
+        for block in both_ends(moves.while_planned, places)
     ]
     after = [
-        free_block(info, block, moves.kept.get(block), came.get(block)) if block is not None else gap(moves.after)
-        for block in both_ends(moves.after)
+        free_block(info, block, moves.kept.get(block), came.get(block))
+        if block is not None
+        else gap(moves.after, places)
+        for block in both_ends(moves.after, places)
     ]
-    end = max(LEAST_END, min(len(moves.while_planned), PLACES) * WIDE - 5)
+    end = max(LEAST_END, min(len(moves.while_planned), places) * WIDE - 4)
     ends = [
-        svg.text(0, 12, "head: handed out next", class_="mv-small mv-faint"),
-        svg.text(end, 12, "tail: given back last", class_="mv-small mv-faint mv-end"),
+        svg.text(0, 12, "head: handed out next", class_="mv-faint"),
+        svg.text(end, 12, "tail: given back last", class_="mv-faint mv-end"),
     ]
     return Part(
         [
             heading("planned", "free queue", FIRST + HIGH / 2, "during the step"),
             heading("after", "", SECOND + HIGH / 2 - 8, "after the step"),
             Layer("ends", svg.joined(ends), LEFT),
-            *row("planned", planned, FIRST),
-            *row("after", after, SECOND),
-            Layer("came-early", brackets(info, moves.while_planned, moves.lost), LEFT, FIRST + HIGH + 5),
-            Layer("came-in", brackets(info, moves.after, moves.given_back), LEFT, SECOND + HIGH + 5),
+            *row("planned", planned, places, FIRST),
+            *row("after", after, places, SECOND),
+            Layer("came-early", brackets(info, moves.while_planned, moves.lost, places), LEFT, FIRST + HIGH + 5),
+            Layer("came-in", brackets(info, moves.after, moves.given_back, places), LEFT, SECOND + HIGH + 5),
         ],
-        SECOND + HIGH + 30,
+        SECOND + HIGH + 28,
     )
 
 
@@ -69,17 +72,17 @@ def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: s
     return svg.group(svg.tooltip(f"block {block}: {', '.join(parts)}"), *drawn, **data, class_="mv-link")
 
 
-def brackets(info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]]) -> Markup:
+def brackets(info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int) -> Markup:
     """Return a line under the blocks that each request gave back, and its name."""
-    shown, parts = both_ends(queue), []
+    shown, parts = both_ends(queue, places), []
     for giver, blocks in given:
-        places = [place for place, block in enumerate(shown) if block in blocks]
-        if not places:
+        held = [place for place, block in enumerate(shown) if block in blocks]
+        if not held:
             continue
-        left, right, label = places[0] * WIDE, places[-1] * WIDE + CELL, info.label(giver)
+        left, right, label = held[0] * WIDE, held[-1] * WIDE + CELL, info.label(giver)
         names = (f"from {label}, last block of its table first", f"from {label}")
-        name = next((name for name in names if text_width(name, 10.5) <= right - left), label)
+        name = next((name for name in names if text_width(name, 12) <= right - left), label)
         style = f"stroke:{color(info.index(giver))}"
         parts.append(svg.path(f"M{left:.1f} 0v4H{right:.1f}v-4", class_="mv-line", style=style, stroke_width=2))
-        parts.append(svg.text((left + right) / 2, 16, name, class_="mv-small mv-middle"))
+        parts.append(svg.text((left + right) / 2, 16, name, class_="mv-middle"))
     return svg.joined(parts)

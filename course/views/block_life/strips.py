@@ -6,14 +6,14 @@ from course.palette import color
 from course.traces.run_state import RunInfo
 from course.views import svg
 from course.views.block_life.lives import Life, Span
-from course.views.parts import LEFT, Part, heading, legend
+from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.step_axis import AXIS, StepAxis
 from course.views.svg import Markup
-from course.views.tiles import tile
+from course.views.tiles import striped, tile
 
-MOST_BANDS = 4
-LEAST_HIGH = 34
+LEAST_HIGH, MOST_HIGH = 34, 170
+LEAST_ROW, MOST_ROW = 14, 26
 KEPT = f"stroke:{color(0)};stroke-width:2"
 BANDS = [svg.rect(0, 0, 14, 5, fill=color(0)), svg.rect(0, 5, 14, 5, fill=color(1))]
 SAMPLES = [
@@ -29,9 +29,9 @@ SAMPLES = [
 class Strips:
     """The lines of some blocks: drawn once, because only the cursor and the tooltips change."""
 
-    def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int) -> None:
-        self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps)
-        self.row = 26 if len(lives) <= 4 else 18 if len(lives) <= 12 else 14
+    def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int, width: float) -> None:
+        self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps, span_of(width))
+        self.row = max(LEAST_ROW, min(MOST_ROW, MOST_HIGH // max(1, len(lives))))
         self.height = max(LEAST_HIGH, self.row * len(lives))
         self.rows = svg.joined([self._row(place, life) for place, life in enumerate(lives)])
 
@@ -45,15 +45,14 @@ class Strips:
             Layer("life-axis", self.steps.numbers(), LEFT, high + 2),
             Layer("life-cursor", self.steps.cursor(step, high), LEFT),
             Layer("life-columns", self.steps.columns(high, AXIS), LEFT),
-            heading("axis", "step", high + 13),
-            Layer("life-legend", legend(SAMPLES), LEFT, high + AXIS + 8),
+            heading("axis", "step", high + 16),
         ]
-        return Part(layers, high + AXIS + 30)
+        return Part(layers, high + AXIS + 10, {"lives of blocks": SAMPLES})
 
     def _head(self, place: int, life: Life, step: int) -> Layer:
         drawn = svg.group(
             svg.tooltip(f"block {life.block}: {life.text(self.info, step)}"),
-            svg.text(LEFT - 8, self.row / 2 + 4, str(life.block), class_="mv-end mv-small"),
+            svg.text(LEFT - 8, self.row / 2 + 4, str(life.block), class_="mv-end"),
             class_="mv-link",
         )
         data = {"block": str(life.block), "about": f"block:{life.block}"}
@@ -68,19 +67,15 @@ class Strips:
         return svg.group(*parts, transform=move, data_block=str(life.block), class_="mv-link")
 
     def _span(self, span: Span) -> Markup:
-        x, high = self.steps.x(span.first), self.row - 4
+        x, high = self.steps.x(span.first), self.row - 2
         width = self.steps.x(span.last + 1) - x
         indices = [self.info.index(i) for i in span.holders or [span.owner] if i is not None]
         names = " ".join(map(str, indices))
         if not span.holders:
             style = f"stroke:{color(indices[0])};stroke-width:2"
-            kept = svg.rect(x + 1, 4, width - 2, high - 4, class_="mv-paper", style=style, stroke_dasharray="3 2")
+            kept = svg.rect(x + 1, 3, width - 2, high - 4, class_="mv-paper", style=style, stroke_dasharray="3 2")
             return svg.group(kept, data_state="kept", data_request=names)
         if len(indices) == 1:
-            held = tile(indices[0], self.info.label(span.holders[0]), x, 2, width - 0.5, high, size=10)
+            held = tile(indices[0], self.info.label(span.holders[0]), x, 1, width - 0.5, high)
             return svg.group(held, data_state="held", data_request=names)
-        shown = indices[:MOST_BANDS]
-        band = high / len(shown)
-        bands = [svg.rect(x, 2 + k * band, width - 0.5, band, fill=color(index)) for k, index in enumerate(shown)]
-        edge = svg.rect(x + 0.75, 2.75, width - 2, high - 1.5, class_="mv-line", stroke_width=1.5)
-        return svg.group(*bands, edge, data_state="shared", data_request=names)
+        return svg.group(striped(indices, x, 1, width - 0.5, high), data_state="shared", data_request=names)

@@ -6,57 +6,67 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.hash_chain.chains import Chain, digest, kin
-from course.views.picture import WIDTH
 from course.views.svg import Markup
 from course.views.text import counted, ordinal, spaced
 from course.views.tiles import marks, on_tile
 from course.views.typeset import text_width
+from mini_vllm.core.cdiv import cdiv
 
 LEFT = 92
-MOST_COLUMNS = 21
-MOST_WIDE = 138
-TOKENS = 16
+LEAST_WIDE, MOST_WIDE = 29, 138
+TOKENS, SIZE = 16, 12
+MARGIN = 12
 HASH = 22
 MANY_ROWS = 7
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of the boxes. `size` is the font size of the hash digits, `num_digits` how many of them fit."""
+    """The places of the boxes in a picture of some width. `num_digits` of a hash fit; tokens take `token_lines`."""
 
+    width: float
     column: float
     box: float
     num_shown: int
-    with_tokens: bool
+    token_lines: int
     num_digits: int
-    size: float
     gap: float
     name: float = 52
 
     @property
     def high(self) -> float:
         """The height of a box."""
-        return HASH + (TOKENS if self.with_tokens else 0)
+        return HASH + TOKENS * self.token_lines
+
+    @property
+    def room(self) -> float:
+        """The room for text from the first block on."""
+        return self.width - MARGIN - LEFT
 
     def x(self, place: int) -> float:
         """Return the left edge of a block."""
         return LEFT + place * self.column
 
 
-def layout_of(chains: Sequence[Chain], *, hashed: bool) -> Layout:
-    """Return boxes as wide as the longest chain allows; tokens are shown if all of them fit."""
-    longest = max(len(chain.links) for chain in chains)
-    columns = min(MOST_COLUMNS, max(len(chain.links) + bool(chain.rest) for chain in chains))
-    if longest > MOST_COLUMNS - 1:
-        columns = MOST_COLUMNS
-    column = min(MOST_WIDE, (WIDTH - 12 - LEFT) / max(1, columns))
+def layout_of(chains: Sequence[Chain], width: float) -> Layout:
+    """Return boxes as wide as the longest chain allows; tokens are shown if they fit in one line or two."""
+    longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // LEAST_WIDE)
+    columns = min(most, max(len(chain.links) + bool(chain.rest) for chain in chains))
+    if longest > most - 1:
+        columns = most
+    column = min(MOST_WIDE, (width - MARGIN - LEFT) / max(1, columns))
     box = column - (16 if column > 60 else 6)
-    tokens = [" ".join(map(str, link.token_ids)) for chain in chains for link in chain.links]
-    fits = all(text_width(words, 10.5) <= box - 4 for words in tokens)
-    size = 12 if box > 50 else 8
-    num_digits = next(n for n in (8, 6, 4, 3) if n == 3 or text_width("0" * n, size, bold=True) <= box - 2)
-    num_shown = min(longest, MOST_COLUMNS - 1)
-    return Layout(column, box, num_shown, fits, num_digits, size, 14 if len(chains) < MANY_ROWS else 8)
+    tokens = [link.token_ids for chain in chains for link in chain.links]
+    fits = (lines for lines in (1, 2) if all(text_width(w, SIZE) <= box - 2 for t in tokens for w in split(t, lines)))
+    num_digits = next(n for n in (8, 6, 4, 3) if n == 3 or text_width("0" * n, SIZE, bold=True) <= box - 2)
+    gap = 14 if len(chains) < MANY_ROWS else 8
+    return Layout(width, column, box, min(longest, most - 1), next(fits, 0), num_digits, gap)
+
+
+def split(token_ids: Sequence[int], lines: int) -> list[str]:
+    """Return a block's tokens as lines of about the same length."""
+    long = cdiv(len(token_ids), lines)
+    return [" ".join(map(str, token_ids[start : start + long])) for start in range(0, len(token_ids), long)]
 
 
 def draw_link(
@@ -64,22 +74,22 @@ def draw_link(
 ) -> Markup:
     """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
     link = chains[number].links[place]
-    x, top = layout.x(place), TOKENS if layout.with_tokens else 0
+    x, top = layout.x(place), TOKENS * layout.token_lines
     tokens = " ".join(map(str, link.token_ids))
     named = digest(link, layout.num_digits)
     owner = chains[link.first].name
     about = f"{ordinal(place + 1)} block: {digest(link, 16)} for {tokens} and all before it; {owner} had it first"
     about += "; same tokens as above, other hash" * looks_alike + "; this hash is wrong" * wrong
     drawn = [svg.tooltip(about)]
-    if layout.with_tokens:
+    if layout.token_lines:
         drawn += [
             svg.rect(x, 0, layout.box, layout.high, rx=3, class_="mv-panel"),
-            token_line(chains, number, place, x + layout.box / 2),
+            *token_text(chains, number, place, x + layout.box / 2, layout.token_lines),
         ]
     drawn += [
         svg.rect(x, top, layout.box, HASH, rx=3, fill=color(link.first)),
         marks(link.first, x, top, layout.box, HASH),
-        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + layout.size * 0.36, named, layout.size),
+        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + SIZE * 0.36, named, SIZE),
     ]
     if looks_alike:
         dotted: dict[str, svg.Value] = {"class_": "mv-line mv-alike", "stroke_width": 2, "stroke_dasharray": "2 2"}
@@ -90,13 +100,19 @@ def draw_link(
     return svg.group(*drawn, data_first=str(link.first), data_place=str(place))
 
 
-def token_line(chains: Sequence[Chain], number: int, place: int, x: float) -> Markup:
+def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[Markup]:
     """Return a block's tokens, with the first one that differs from the nearest chain above underlined."""
     token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
     differs = found.place - place * len(token_ids) if found and found.differs else -1
     look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
     words = [svg.element("tspan", Markup(str(t)), **(look if k == differs else {})) for k, t in enumerate(token_ids)]
-    return svg.element("text", Markup(" ".join(words)), x=x, y=12, class_="mv-middle mv-small")
+    long = cdiv(len(words), lines)
+    return [
+        svg.element(
+            "text", Markup(" ".join(words[start : start + long])), x=x, y=12 + TOKENS * line, class_="mv-middle"
+        )
+        for line, start in enumerate(range(0, len(words), long))
+    ]
 
 
 def link_arrow(layout: Layout, place: int) -> Markup:
@@ -116,12 +132,12 @@ def draw_rest(layout: Layout, place: int, num_hidden: int, rest: Sequence[int]) 
     """Return the tokens that have no hash yet, or the number of blocks that are not shown."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
     names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")
-    name = next((name for name in names if text_width(name, 10.5) <= box), f"+{len(rest)}")
+    name = next((name for name in names if text_width(name, SIZE) <= box), f"+{len(rest)}")
     about = f"{spaced(rest)}: not full, so no hash"
     if num_hidden > 0:
         name, about = f"+{num_hidden}", f"{num_hidden} more blocks, and {len(rest)} tokens without a hash"
     return svg.group(
         svg.tooltip(about),
         svg.rect(x + 0.5, y + 0.5, box - 1, HASH - 1, rx=3, class_="mv-rule", stroke_dasharray="3 2"),
-        svg.text(x + box / 2, y + HASH / 2 + 4, name, class_="mv-middle mv-small mv-faint"),
+        svg.text(x + box / 2, y + HASH / 2 + 4, name, class_="mv-middle mv-faint"),
     )

@@ -1,6 +1,7 @@
 """The picture: one line of linked blocks per prompt, each in the colour of the first prompt with its hash."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from course.palette import color
 from course.views import svg
@@ -13,13 +14,13 @@ from course.views.hash_chain.chain_text import (
     text_alternative,
 )
 from course.views.hash_chain.chains import Chain, chains_of, faults
-from course.views.hash_chain.links import Layout, draw_link, draw_rest, layout_of, link_arrow
-from course.views.parts import RIGHT, Part, headline_part, legend, page
-from course.views.picture import Layer, Picture
+from course.views.hash_chain.links import SIZE, Layout, draw_link, draw_rest, layout_of, link_arrow
+from course.views.parts import WIDTHS, Part, headline_part, page
+from course.views.picture import WIDTH, Layer, Picture
 from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import tile
-from course.views.typeset import shorten
+from course.views.typeset import shorten, wrap
 from mini_vllm.seams.interfaces import HashBlock
 
 MOST_ROWS = 12
@@ -47,8 +48,9 @@ def hash_chain(
     salts: Mapping[str, str] | None = None,
     adapters: Mapping[str, str] | None = None,
     hits: Mapping[str, Sequence[int]] | None = None,
+    width: float = WIDTH,
 ) -> Picture:
-    """Return the chains of some prompts (name to token ids), at most twelve of them.
+    """Return the chains of some prompts (name to token ids), at most twelve of them, for a page of some `width`.
 
     `hash_block` is phase 4's; without it blocks are named after the content that they share. `salts` and
     `adapters` give some prompts extra keys, `hits` the blocks that a cache found for them (see `hits_of`).
@@ -57,30 +59,37 @@ def hash_chain(
     if len(prompts) > MOST_ROWS:
         raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MOST_ROWS}")
     chains = chains_of(prompts, block_size, hash_block, salts or {}, adapters or {})
-    layout, hits = layout_of(chains, hashed=hash_block is not None), hits or {}
+    layout, hits = layout_of(chains, width), hits or {}
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
     if hash_block is None:
         formula = "no hashes: A2 is any block with the tokens of the first prompt up to the end of its 2nd block"
-    parts = [headline_part("Hash chain", f"blocks of {block_size} tokens"), heads(layout, formula, block_size)]
+    parts = [headline_part("Hash chain", f"blocks of {block_size} tokens", width), heads(layout, formula, block_size)]
     parts += [row(chains, number, layout, hits.get(chain.name), block_size) for number, chain in enumerate(chains)]
     samples = [*SAMPLES, *[FOUND] * bool(hits), *[WRONG] * bool(faults(chains))]
-    parts.append(Part([Layer("legend", legend(samples, 12))], 20))
+    parts.append(Part([], 0, {"hash chain": samples}))
     sentence, text = describe_chains(chains, hits, block_size), text_alternative(chains, hits, block_size)
-    return page(f"Hash chain of {', '.join(prompts)}", parts, sentence, text)
+    drawn = page(f"Hash chain of {', '.join(prompts)}", parts, sentence, text, width)
+    if width <= WIDTHS[0]:
+        return drawn
+    keys = {"salts": salts, "adapters": adapters}
+    narrow = hash_chain(prompts, block_size, hash_block, **keys, hits=hits, width=WIDTHS[0])
+    return replace(drawn, narrow=narrow)
 
 
 def heads(layout: Layout, formula: str, block_size: int) -> Part:
     """Return the formula, and the block number of each column."""
-    drawn = [svg.text(12, 8, formula, class_="mv-faint")]
+    lines = wrap(formula, layout.width - 24, SIZE, 2)
+    y = 18 + 16 * len(lines)
+    drawn = [svg.text(12, 8 + 16 * line, words, class_="mv-faint") for line, words in enumerate(lines)]
     for place in range(layout.num_shown):
         number = f"{ordinal(place + 1)} block" if layout.box > 50 else str(place + 1)
         tokens = f"tokens {place * block_size}-{(place + 1) * block_size - 1}" if block_size > 1 else f"token {place}"
         x = layout.x(place) + layout.box / 2
-        name = svg.text(x, 34, number, class_="mv-small mv-faint mv-middle")
+        name = svg.text(x, y, number, class_="mv-faint mv-middle")
         drawn.append(svg.group(svg.tooltip(tokens), name))
     if layout.box <= 50 and layout.num_shown:
-        drawn.append(svg.text(12, 34, "block", class_="mv-small mv-faint"))
-    return Part([Layer("heads", svg.joined(drawn))], 42)
+        drawn.append(svg.text(12, y, "block", class_="mv-faint"))
+    return Part([Layer("heads", svg.joined(drawn))], y + 8)
 
 
 def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Part:
@@ -90,7 +99,7 @@ def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[in
     label = shorten(chain.name, layout.name - 6, 12, bold=True)
     drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
     if keys:
-        drawn.append(svg.text(12, layout.high + 12, shorten(keys, layout.name + 24, 10.5), class_="mv-small mv-faint"))
+        drawn.append(svg.text(12, layout.high + 12, shorten(keys, layout.name + 24, SIZE), class_="mv-faint"))
     wrong = {fault.place for fault in faults(chains) if fault.number == number}
     for place in range(len(chain.links[: layout.num_shown])):
         drawn.append(link_arrow(layout, place))
@@ -98,14 +107,17 @@ def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[in
     num_hidden = len(chain.links) - layout.num_shown
     if num_hidden > 0 or chain.rest:
         drawn.append(draw_rest(layout, min(len(chain.links), layout.num_shown), num_hidden, chain.rest))
-    drawn.append(note(chains, number, layout, found, block_size))
+    below, num_lines = note(chains, number, layout, found, block_size)
+    drawn.append(below)
     about = ", ".join(filter(None, [f"{chain.name}: {counted(len(chain.token_ids), 'token')}", keys]))
     content = svg.group(svg.tooltip(about), *drawn, data_request=str(number))
-    return Part([Layer(f"chain-{number}", content)], layout.high + NOTE + layout.gap)
+    return Part([Layer(f"chain-{number}", content)], layout.high + NOTE * num_lines + layout.gap)
 
 
-def note(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Markup:
-    """Return the line below a chain: a bracket under the blocks of the hit, and the first difference."""
+def note(
+    chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int
+) -> tuple[Markup, int]:
+    """Return the text below a chain and its lines: a bracket under the blocks of the hit, and the first difference."""
     y, parts, text = layout.high + 12, list[Markup](), kinship(chains, number)
     if found is not None:
         text = " · ".join(filter(None, [hit_text(chains[number], found, block_size), text]))
@@ -115,5 +127,6 @@ def note(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[i
         bracket = f"M{layout.x(0):.1f} {layout.high + 2}v2.5H{end:.1f}v-2.5"
         parts.append(svg.path(bracket, class_="mv-line mv-found", style=style, stroke_width=2))
         y += 3
-    shown = shorten(text, RIGHT - layout.x(0), 10.5)
-    return svg.joined([*parts, svg.text(layout.x(0), y, shown, class_="mv-small mv-faint")])
+    lines = wrap(text, layout.room, SIZE, 2)
+    named = [svg.text(layout.x(0), y + NOTE * line, words, class_="mv-faint") for line, words in enumerate(lines)]
+    return svg.joined([*parts, *named]), max(1, len(lines))

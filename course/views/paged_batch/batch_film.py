@@ -10,8 +10,8 @@ from course.views.paged_batch.mask_part import mask_part
 from course.views.paged_batch.row_part import page_of, row_part
 from course.views.paged_batch.scene import Query, Scene
 from course.views.paged_batch.tables_part import tables_part
-from course.views.parts import headline_part, most_lines, page
-from course.views.picture import Picture
+from course.views.parts import WIDTHS, headline_part, most_lines, page
+from course.views.picture import WIDTH, Picture
 from course.views.text import counted, facts, ranges, spaced
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
@@ -39,12 +39,17 @@ def paged_batch(
     scene = Scene.of(batch, block_size, functions, num_blocks)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
-    queries, cache = [scene.query(row) for row in rows], CacheMap(scene)
-    num_lines = most_lines(describe_query(scene, query) for query in queries)
-    pictures = [picture_of(scene, cache, query, step_of, num_lines) for query in queries]
+    drawn = {width: pictures(scene, step_of, width) for width in WIDTHS}
     follow = [(f"request:{number}", f"request {scene.name(number)}") for number in range(len(batch))]
     follow += [(f"block:{block}", f"block {block}") for block in range(scene.num_blocks)]
-    return Film(pictures, follow=follow, word="row")
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, word="row")
+
+
+def pictures(scene: Scene, step_of: dict[int, int], width: float) -> list[Picture]:
+    """Return the pictures of all rows in `step_of` for pages of a width."""
+    queries, cache = [scene.query(row) for row in step_of], CacheMap(scene, width)
+    num_lines = most_lines((describe_query(scene, query) for query in queries), width)
+    return [picture_of(scene, cache, query, step_of, width, num_lines) for query in queries]
 
 
 def chosen_rows(scene: Scene) -> list[int]:
@@ -55,19 +60,22 @@ def chosen_rows(scene: Scene) -> list[int]:
     return sorted({*range(0, scene.num_rows, stride), *(end - 1 for end in scene.rules.query_start_loc[1:])})
 
 
-def picture_of(scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, int], num_lines: int) -> Picture:
+def picture_of(
+    scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, int], width: float, num_lines: int
+) -> Picture:
     """Return the picture of one query, with room for a sentence of `num_lines` lines."""
     headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
     tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
     parts = [
-        headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}"),
-        row_part(scene, query.row, step_of),
-        tables_part(scene, query),
+        headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}", width),
+        row_part(scene, query.row, step_of, width),
+        tables_part(scene, query, width),
         cache.part(query),
-        mask_part(scene, query, step_of),
+        mask_part(scene, query, step_of, width),
     ]
-    title, text = f"Slots and paged attention, {headline}", text_alternative(scene, query)
-    return page(title, parts, describe_query(scene, query), text, num_lines)
+    title = f"Slots and paged attention, {headline}"
+    text = text_alternative(scene, query) if width == WIDTH else ""
+    return page(title, parts, describe_query(scene, query), text, width, num_lines)
 
 
 def describe_query(scene: Scene, query: Query) -> str:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.paged_batch.scene import Query, Scene
-from course.views.parts import LEFT, SPAN, Part, heading
+from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
 MOST_WIDE = 26
 MOST_HIGH = 13
-HIGHEST = 150
-TOP = 16
+HIGHEST = 104
+TOP = 18
 GRID = 6
 
 
@@ -27,16 +27,18 @@ class MaskScale:
     num_keys: int
 
 
-def scale_of(scene: Scene) -> MaskScale:
+def scale_of(scene: Scene, width: float) -> MaskScale:
     """Return the largest cells that fit."""
     num_keys = sum(scene.seq_lens)
     first = [sum(scene.seq_lens[:number]) for number in range(len(scene.batch))]
-    return MaskScale(min(MOST_WIDE, SPAN / num_keys), min(MOST_HIGH, HIGHEST / scene.num_rows), first, num_keys)
+    return MaskScale(
+        min(MOST_WIDE, span_of(width) / num_keys), min(MOST_HIGH, HIGHEST / scene.num_rows), first, num_keys
+    )
 
 
-def mask_part(scene: Scene, query: Query, step_of: dict[int, int]) -> Part:
+def mask_part(scene: Scene, query: Query, step_of: dict[int, int], page_width: float) -> Part:
     """Return the mask with the query's line highlighted."""
-    scale = scale_of(scene)
+    scale = scale_of(scene, page_width)
     height = scale.high * scene.num_rows
     x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high
     width = (query.position + 1) * scale.wide
@@ -62,8 +64,8 @@ def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Marku
     for number, share in enumerate(scene.batch):
         x, width = scale.first_key[number] * wide, scene.seq_lens[number] * wide
         name = f"{scene.name(number)}: keys 0-{scene.seq_lens[number] - 1}"
-        shown = next((text for text in (name, scene.name(number)) if text_width(text, 10.5) <= width), "")
-        parts.append(svg.text(x + width / 2, -5, shown, class_="mv-small mv-faint mv-middle"))
+        shown = next((text for text in (name, scene.name(number)) if text_width(text, 12) <= width), "")
+        parts.append(svg.text(x + width / 2, -5, shown, class_="mv-faint mv-middle"))
         steps = [f"M{x:.2f} {row * high:.2f}"]
         for place in range(share.num_scheduled_tokens):
             steps.append(f"H{x + (share.num_computed_tokens + place + 1) * wide:.2f}v{high:.2f}")

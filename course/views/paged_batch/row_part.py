@@ -3,7 +3,7 @@
 from course.views import svg
 from course.views.paged_batch.flat_step import at
 from course.views.paged_batch.scene import Scene
-from course.views.parts import LEFT, SPAN, Part
+from course.views.parts import LEFT, Part, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
@@ -15,43 +15,41 @@ LINE = 20
 ARRAYS = ("input_ids", "positions", "slot_mapping")
 TOP = 44
 MARGIN = 12
+LEAST_WIDE = 40
 
 
-def page_of(scene: Scene, row: int) -> range:
+def page_of(scene: Scene, row: int, columns: int = MOST_COLUMNS) -> range:
     """Return the rows that are shown together with `row`."""
-    first = row // MOST_COLUMNS * MOST_COLUMNS
-    return range(first, min(scene.num_rows, first + MOST_COLUMNS))
+    first = row // columns * columns
+    return range(first, min(scene.num_rows, first + columns))
 
 
-def column_width(scene: Scene) -> float:
-    """Return how wide a column is."""
-    return min(float(MOST_WIDE), (SPAN - 2 * MARGIN) / min(scene.num_rows, MOST_COLUMNS))
-
-
-def row_part(scene: Scene, row: int, step_of: dict[int, int]) -> Part:
+def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> Part:
     """Return the part of the row that holds `row`, with the cursor on it. `step_of` is the film's step of a row."""
-    page, wide = page_of(scene, row), column_width(scene)
+    room = span_of(width) - 2 * MARGIN
+    columns = int(room // LEAST_WIDE)
+    page, wide = page_of(scene, row, columns), min(float(MOST_WIDE), room / min(scene.num_rows, columns))
     high = TOP + LINE * len(ARRAYS)
     names = [
         (14, "1 one row", "mv-strong"),
-        (34, "row", "mv-small mv-faint"),
-        (TOP + 14, "input_ids", "mv-small"),
-        (TOP + LINE + 14, "2 positions", "mv-strong mv-small"),
-        (TOP + 2 * LINE + 14, "3 slot_mapping", "mv-strong mv-small"),
-        (high + 14, "logits rows", "mv-small"),
-        (high + 30, "query_start_loc", "mv-small"),
+        (34, "row", "mv-faint"),
+        (TOP + 14, "input_ids", ""),
+        (TOP + LINE + 14, "2 positions", "mv-strong"),
+        (TOP + 2 * LINE + 14, "3 slot_mapping", "mv-strong"),
+        (high + 14, "logits rows", ""),
+        (high + 30, "query_start_loc", ""),
     ]
     drawn = [svg.text(12, y, name, class_=look) for y, name, look in names]
     cursor = svg.rect((row - page.start) * wide + 1, 22, wide - 2, high - 6, rx=3, class_="mv-changed")
     layers = [
         Layer("row-names", svg.joined(drawn)),
-        Layer("row-page", whole_page(scene, page, wide, step_of), LEFT),
+        Layer("row-page", whole_page(scene, page, wide, step_of, span_of(width)), LEFT),
         Layer("row-cursor", cursor, LEFT),
     ]
-    return Part(layers, high + (60 if scene.num_rows > len(page) else 48))
+    return Part(layers, high + (54 if scene.num_rows > columns else 42))
 
 
-def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int]) -> Markup:
+def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int], room: float) -> Markup:
     """Return the columns of a page."""
     high, parts = TOP + LINE * len(ARRAYS), []
     for number in dict.fromkeys(scene.owners[row] for row in page):
@@ -61,7 +59,7 @@ def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int]) 
         parts.append(svg.group(shown, data_request=str(number), class_="mv-link"))
     for row in page:
         x = (row - page.start) * wide
-        cells = [svg.text(x + wide / 2, 34, str(row), class_="mv-middle mv-small mv-faint")]
+        cells = [svg.text(x + wide / 2, 34, str(row), class_="mv-middle mv-faint")]
         for place, name in enumerate(ARRAYS):
             cells.append(entry(scene, name, row, x + wide / 2, TOP + place * LINE + 14))
         if row in scene.step.logits_rows or row in scene.rules.logits_rows:
@@ -76,7 +74,7 @@ def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int]) 
     parts += starts(scene, page, wide, high)
     if page.start or page.stop < scene.num_rows:
         rows_text = f"rows {page.start} to {page.stop - 1} of {scene.num_rows}"
-        parts.append(svg.text(SPAN, high + 46, rows_text, class_="mv-end mv-small mv-faint"))
+        parts.append(svg.text(room, high + 46, rows_text, class_="mv-end mv-faint"))
     return svg.joined(parts)
 
 
@@ -85,9 +83,9 @@ def entry(scene: Scene, name: str, row: int, x: float, y: float) -> Markup:
     got, expected = at(getattr(scene.step, name), row), at(getattr(scene.rules, name), row)
     shown = "?" if got is None else str(got)
     if got == expected:
-        return svg.text(x, y, shown, class_="mv-middle mv-small")
+        return svg.text(x, y, shown, class_="mv-middle")
     about = svg.tooltip(f"{name}[{row}] is {shown}, the rules give {expected}")
-    return svg.group(about, svg.text(x, y, shown, class_="mv-middle mv-strong mv-alert mv-wrong", font_size=11))
+    return svg.group(about, svg.text(x, y, shown, class_="mv-middle mv-strong mv-alert mv-wrong"))
 
 
 def starts(scene: Scene, page: range, wide: float, high: float) -> list[Markup]:
@@ -100,5 +98,5 @@ def starts(scene: Scene, page: range, wide: float, high: float) -> list[Markup]:
         colour = "" if got == expected else " mv-strong mv-alert mv-wrong"
         parts.append(svg.line(x, TILE, x, high + 18, class_="mv-rule"))
         anchor = " mv-middle" if x else ""
-        parts.append(svg.text(x, high + 30, "?" if got is None else str(got), class_=f"mv-small{colour}{anchor}"))
+        parts.append(svg.text(x, high + 30, "?" if got is None else str(got), class_=f"{colour}{anchor}"))
     return parts

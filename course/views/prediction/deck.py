@@ -33,6 +33,14 @@ class Card:
             "question": self.question.as_json(),
             "truth": self.truth,
             "why": self.why,
-            "pictures": [str(picture.svg()) for picture in self.pictures],
+            "pictures": [for_any_width(picture) for picture in self.pictures],
             "text": self.text,
         }
+
+
+def for_any_width(picture: Picture) -> str:
+    """Return a picture as HTML in which the style sheet shows the narrow drawing or the other one."""
+    if picture.narrow is None:
+        return str(picture.svg())
+    drawn = f'<div class="mvw-narrow">{picture.narrow.svg()}</div><div class="mvw-roomy">{picture.svg()}</div>'
+    return f'<div class="mvw-both">{drawn}</div>'

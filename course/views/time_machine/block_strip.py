@@ -49,7 +49,7 @@ def draw_block(block: Block, shelf: Shelf) -> Markup:
     drawn = strip(block, shelf.cell, shelf.high)
     if shelf.named and block.size > 1:
         middle = shelf.cell * block.size / 2
-        drawn.append(svg.text(middle, shelf.high + NAME - 2, str(block.block_id), class_="mv-middle mv-small mv-faint"))
+        drawn.append(svg.text(middle, shelf.high + NAME - 2, str(block.block_id), class_="mv-middle mv-faint"))
     return svg.group(svg.tooltip(block.text), *drawn, data_request=names or None)
 
 

@@ -7,14 +7,14 @@ from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.traces.sentences import is_stuck
 from course.views import svg
-from course.views.parts import LEFT, RIGHT, SPAN, Part, heading, legend
+from course.views.parts import LEFT, MARGIN, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import counted
 from course.views.tiles import tile
 from course.views.typeset import text_width
 
-BAR = SPAN - 84
+FIGURE = 84
 HIGH = 26
 LOW = 18
 LEAST = 13.0
@@ -30,49 +30,45 @@ def with_hits(runs: Sequence[Recording]) -> bool:
     return any(share.get("hit") for run in runs for record in run.steps for share in record["scheduled"])
 
 
-def budget_part(state: RunState, *, hits: bool, with_legend: bool = True) -> Part:
+def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
     """Return the bar: each share in order, undone plans crossed out, the unused rest empty; `hits` get a line below."""
     assert state.record is not None
-    record, info = state.record, state.info
+    record, info, bar = state.record, state.info, span_of(width) - FIGURE
     undone = [(victim, num_tokens) for victim, _, num_tokens in record["preempted"] if num_tokens]
     found = [(share["id"], share["hit"]) for share in record["scheduled"] if share.get("hit")]
     amounts = [*(share["n"] for share in record["scheduled"]), *(num_tokens for _, num_tokens in undone)]
-    widths = fitted(amounts, info.token_budget)
+    widths = fitted(amounts, info.token_budget, bar)
     drawn, x = list[Markup](), 0.0
-    for share, width in zip(record["scheduled"], widths, strict=False):
-        drawn.append(one_share(state, share["id"], share["n"], state.is_decode(share), x, width))
-        x += width
-    for (victim, num_tokens), width in zip(undone, widths[len(record["scheduled"]) :], strict=True):
-        drawn.append(undone_share(state, victim, num_tokens, x, width))
-        x += width
+    for share, wide in zip(record["scheduled"], widths, strict=False):
+        drawn.append(one_share(state, share["id"], share["n"], state.is_decode(share), x, wide))
+        x += wide
+    for (victim, num_tokens), wide in zip(undone, widths[len(record["scheduled"]) :], strict=True):
+        drawn.append(undone_share(state, victim, num_tokens, x, wide))
+        x += wide
     told = f"undone: {', '.join(f'{info.label(victim)} {num_tokens}' for victim, num_tokens in undone)}"
-    if undone and x + text_width(told, 12) + 8 <= BAR:
+    if undone and x + text_width(told, 12) + 8 <= bar:
         drawn.append(svg.text(x + 6, HIGH / 2 + 4, told, class_="mv-faint"))
     if is_stuck(record):
-        drawn.append(stuck_frame())
+        drawn.append(stuck_frame(bar))
+    figure = f"{record['total']} of {info.token_budget}"
     layers = [
         heading("budget", "token budget", HIGH / 2 + 4),
-        Layer("budget-ground", svg.rect(0, 0, BAR, HIGH, rx=3, class_="mv-panel"), x=LEFT),
+        Layer("budget-ground", svg.rect(0, 0, bar, HIGH, rx=3, class_="mv-panel"), x=LEFT),
         Layer("budget", svg.joined(drawn), x=LEFT),
-        Layer(
-            "budget-figure", svg.text(RIGHT, HIGH / 2 + 4, f"{record['total']} of {info.token_budget}", class_="mv-end")
-        ),
+        Layer("budget-figure", svg.text(width - MARGIN, HIGH / 2 + 4, figure, class_="mv-end")),
     ]
     height = HIGH + 4
     if hits:
-        layers.append(Layer("budget-hits", hit_shares(state, found), LEFT, height))
+        layers.append(Layer("budget-hits", hit_shares(state, found, bar), LEFT, height))
         height += LOW + 4
-    if not with_legend:
-        return Part(layers, height + 8)
-    samples = [PREFILL, DECODE, UNDONE, *([HIT] if hits else [])]
-    return Part([*layers, Layer("budget-legend", legend(samples), LEFT, height + 2)], height + 24)
+    return Part(layers, height + 6, {"token budget": [PREFILL, DECODE, UNDONE, *([HIT] if hits else [])]})
 
 
-def fitted(amounts: Sequence[int], budget: int) -> list[float]:
+def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
     """Return widths in proportion to the budget, but at least as wide as a letter while the bar has room for it."""
-    scale, least = BAR / max(budget, sum(amounts), 1), min(LEAST, BAR / max(1, len(amounts)))
+    scale, least = bar / max(budget, sum(amounts), 1), min(LEAST, bar / max(1, len(amounts)))
     widths = [max(least, scale * amount) for amount in amounts]
-    excess = sum(widths) - BAR
+    excess = sum(widths) - bar
     if excess <= 0:
         return widths
     wide = sum(width - least for width in widths)
@@ -109,13 +105,13 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
     )
 
 
-def hit_shares(state: RunState, found: Sequence[tuple[str, int]]) -> Markup:
+def hit_shares(state: RunState, found: Sequence[tuple[str, int]], bar: float) -> Markup:
     """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
     if not found:
-        return svg.text(0, LOW / 2 + 4, "no tokens from the prefix cache", class_="mv-small mv-faint")
+        return svg.text(0, LOW / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
     parts, x = list[Markup](), 0.0
     for (request_id, num_tokens), width in zip(
-        found, fitted([n for _, n in found], state.info.token_budget), strict=True
+        found, fitted([n for _, n in found], state.info.token_budget, bar), strict=True
     ):
         index, label = state.info.index(request_id), state.info.label(request_id)
         name = longest((f"{label} {num_tokens} in the cache", f"{label} {num_tokens}", label), width)
@@ -139,11 +135,11 @@ def longest(names: Sequence[str], width: float) -> str:
     return next((name for name in names if text_width(name, 12, bold=True) + 4 <= width), "")
 
 
-def stuck_frame() -> Markup:
+def stuck_frame(bar: float) -> Markup:
     """Return the red frame of a step in which nothing can move."""
     return svg.joined(
         [
-            svg.rect(1, 1, BAR - 2, HIGH - 2, rx=3, class_="mv-alert-line mv-stuck", stroke_width=2),
-            svg.text(BAR / 2, HIGH / 2 + 4, "stuck: nothing can move", class_="mv-middle mv-strong mv-alert"),
+            svg.rect(1, 1, bar - 2, HIGH - 2, rx=3, class_="mv-alert-line mv-stuck", stroke_width=2),
+            svg.text(bar / 2, HIGH / 2 + 4, "stuck: nothing can move", class_="mv-middle mv-strong mv-alert"),
         ]
     )

@@ -1,4 +1,4 @@
-"""Two runs of one workload, one below the other, step by step, with the first difference marked."""
+"""Two runs of one workload step by step, side by side where there is room, with the first difference marked."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,15 @@ from course.traces.run_state import RunState
 from course.traces.sentences import describe_step
 from course.views import svg
 from course.views.film import Film
-from course.views.parts import Part, headline_part, most_lines, page, stacked
-from course.views.picture import Layer, Picture
+from course.views.parts import WIDTHS, Part, headline_part, most_lines, page, side_by_side, span_of, stacked
+from course.views.picture import WIDTH, Layer, Picture
 from course.views.svg import Markup
 from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.difference import Difference, first_difference
 from course.views.time_machine.machine import (
     axes_of,
     choices,
-    counts,
+    figures,
     headline,
     histories_of,
     states,
@@ -26,10 +26,12 @@ from course.views.time_machine.machine import (
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.shelf import Shelf
-from course.views.time_machine.timeline import Timeline
+from course.views.time_machine.timeline import MOST_HIGH, Timeline
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
+BESIDE, GAP, LOW = 1000, 4, 64
+"""From this width on the runs stand side by side."""
 
 
 def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES) -> Film:
@@ -40,31 +42,50 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
     if names[0] == names[1]:
         raise ValueError(f"both runs are called {names[0]!r}; give them different names")
     runs = with_common_titles(first.with_stuck_step(), second.with_stuck_step())
-    num_steps = max(len(run.steps) for run in runs)
     difference = first_difference(runs[0].steps, runs[1].steps)
-    mark = difference.step if difference else None
+    drawn = {width: pictures(runs, names, difference, width) for width in WIDTHS}
+    follow = max((choices(run.info, shelf_for(runs, WIDTH)) for run in runs), key=len)
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(*runs), has_time=True)
+
+
+def pictures(
+    runs: Sequence[Recording], names: tuple[str, str], difference: Difference | None, width: float
+) -> list[Picture]:
+    """Return the pictures of all steps for pages of a width."""
+    num_steps, mark = max(len(run.steps) for run in runs), difference.step if difference else None
+    is_wide = width >= BESIDE
+    column = (width - GAP) / 2 if is_wide else width
     histories = [histories_of(run) for run in runs]
-    axes = axes_of([history.num_tokens for history in histories], num_steps)
+    axes = axes_of([history.num_tokens for history in histories], num_steps, span_of(column))
+    high = MOST_HIGH if is_wide else LOW
     parts = zip(runs, histories, axes, strict=True)
-    lines = [Timeline(run.info, history, places, mark) for run, history, places in parts]
-    shared = Shared(names, difference, Shelf.fitting(runs, most_lines=1), with_hits(runs))
+    lines = [Timeline(run.info, history, places, mark, high) for run, history, places in parts]
+    shared = Shared(names, difference, shelf_for(runs, column), with_hits(runs), width, column)
     sides = [Side(name, run, line) for name, run, line in zip(names, runs, lines, strict=True)]
     pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
-    num_lines = most_lines(shared.sentence(step, pair) for step, *pair in pairs)
+    num_lines = most_lines((shared.sentence(step, pair) for step, *pair in pairs), width)
     pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
-    pictures = [picture(step, sides, pair, shared, num_lines) for step, *pair in pairs]
-    follow = max((choices(run.info, shared.shelf) for run in runs), key=len)
-    return Film(pictures, follow, events_in(*runs), has_time=True)
+    return [picture(step, sides, pair, shared, num_lines) for step, *pair in pairs]
+
+
+def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
+    """Return the scale of memory for both runs."""
+    return Shelf.fitting(runs, span_of(width), most_lines=1)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What both runs share in all pictures: names, the first difference, the scale of memory, a line for hits."""
+    """What both runs share in all pictures: names, the first difference, the scale of memory, a line for hits.
+
+    The picture is `width` wide; a run is as wide, or half as wide and beside the other.
+    """
 
     names: tuple[str, str]
     difference: Difference | None
     shelf: Shelf
     hits: bool
+    width: float
+    column: float
 
     def sentence(self, step: int, pair: Sequence[RunState]) -> str:
         """Return how the runs compare up to a step, and what happens in each where this differs."""
@@ -99,7 +120,7 @@ class Side:
 
     def headline(self, state: RunState, step: int) -> str:
         """Return the run's name and which of its steps is shown."""
-        over = f", ended in step {self.last}" if step > self.last else ""
+        over = ", ended" if step > self.last else ""
         return f"{self.name}: {headline(state, self.last + 1)}{over}"
 
     def text_alternative(self, state: RunState) -> str:
@@ -109,20 +130,26 @@ class Side:
 
 def picture(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: Shared, num_lines: int) -> Picture:
     """Return both runs in one step."""
-    parts = []
+    parts, column, is_wide = list[Part](), shared.column, shared.column < shared.width
     for place, (side, state) in enumerate(zip(sides, pair, strict=True)):
-        last = place == 1
-        drawn = [budget_part(state, hits=shared.hits, with_legend=last), queues_part(state)]
-        drawn.append(memory_part(state, shared.shelf, with_legend=last))
+        drawn = [budget_part(state, column, hits=shared.hits), queues_part(state, column)]
+        drawn.append(memory_part(state, shared.shelf))
         marked = [with_bar(part, mark) for part, mark in zip(drawn, differing(*pair), strict=True)]
-        head = headline_part(side.headline(state, step), counts(state))
-        timeline = side.timeline.part(state, step, with_legend=last)
-        parts.append(stacked([head, *marked, timeline], prefix=PREFIXES[place]))
+        head = headline_part(side.headline(state, step), figures(state), column)
+        timeline = side.timeline.part(state, step, with_axis=is_wide or place == 1)
+        parts.append(stacked([head, *marked, timeline], PREFIXES[place]))
+    if is_wide:
+        parts = [side_by_side(parts, column + GAP)]
+    text = text_of(step, sides, pair, shared) if shared.width == WIDTH else ""
+    title = f"{shared.names[0]} and {shared.names[1]}, step {step}"
+    return page(title, parts, shared.sentence(step, pair), text, shared.width, num_lines)
+
+
+def text_of(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: Shared) -> str:
+    """Return every fact of both runs in one step as text."""
     events = [f"{side.name}: {describe_step(state)}" for side, state in zip(sides, pair, strict=True)]
     texts = [side.text_alternative(state) for side, state in zip(sides, pair, strict=True)]
-    text = "\n\n".join(["\n".join([verdict(shared.difference, step, shared.names), *events]), *texts])
-    title = f"{shared.names[0]} and {shared.names[1]}, step {step}"
-    return page(title, parts, shared.sentence(step, pair), text, num_lines)
+    return "\n\n".join(["\n".join([verdict(shared.difference, step, shared.names), *events]), *texts])
 
 
 def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
@@ -138,8 +165,8 @@ def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
 
 def with_bar(part: Part, marked: bool) -> Part:
     """Return a part with a red bar at its left edge if it is marked."""
-    bar = svg.rect(2, 0, 4, part.height - 12, rx=2, class_="mv-alert mv-differs") if marked else Markup("")
-    return Part([*part.layers, Layer(f"{part.layers[0].name}-differs", bar)], part.height)
+    bar = svg.rect(2, 0, 4, part.height - 8, rx=2, class_="mv-alert mv-differs") if marked else Markup("")
+    return replace(part, layers=[*part.layers, Layer(f"{part.layers[0].name}-differs", bar)])
 
 
 def verdict(difference: Difference | None, step: int, names: tuple[str, str]) -> str:

@@ -5,60 +5,67 @@ from collections.abc import Sequence
 from course.palette import color
 from course.traces.run_state import RunInfo, RunState
 from course.views import svg
-from course.views.parts import LEFT, SPAN, Part, heading
+from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import spaced
 from course.views.typeset import shorten
 
-PLACES = 20
-WIDE = SPAN / PLACES
+WIDE = 29
 HIGH = 22
-CELL = WIDE - 5
+CELL = WIDE - 4
 
 
-def free_queue_part(state: RunState) -> Part:
+def free_queue_part(state: RunState, width: float) -> Part:
     """Return the queue after the step. Of a long queue the middle is left out; blocks just given back are outlined."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
+    places = places_in(width)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
     cells = [
         free_block(info, block, state.remembered.get(block) if block in cached else None, givers.get(block))
         if block is not None
-        else gap(queue)
-        for block in both_ends(queue)
+        else gap(queue, places)
+        for block in both_ends(queue, places)
     ]
     given = [f"{info.label(i)} gave back {spaced(blocks)}" for i, blocks in state.pool.freed if blocks]
     caption = "left: next to be handed out; right: last given back"
     if given:
-        caption = shorten(f"{'; '.join(given)}: last {info.unit} of a table first", SPAN, 10.5)
+        caption = f"{'; '.join(given)}: last {info.unit} of a table first"
     return Part(
         [
             heading("free-queue", "free queue", HIGH / 2 + 4, "after the step"),
-            *row("free", cells),
-            Layer("free-caption", svg.text(0, HIGH + 14, caption, class_="mv-small mv-faint"), x=LEFT),
+            *row("free", cells, places),
+            Layer(
+                "free-caption", svg.text(0, HIGH + 14, shorten(caption, span_of(width), 12), class_="mv-faint"), x=LEFT
+            ),
         ],
-        HIGH + 30,
+        HIGH + 26,
     )
 
 
-def row(name: str, cells: Sequence[Markup], y: float = 0) -> list[Layer]:
+def places_in(width: float) -> int:
+    """Return how many blocks of the queue a picture has room for."""
+    return int(span_of(width) // WIDE)
+
+
+def row(name: str, cells: Sequence[Markup], places: int, y: float = 0) -> list[Layer]:
     """Return a layer for each place of the queue; places without a block are empty."""
-    padded = [*cells, *[Markup("")] * (PLACES - len(cells))]
+    padded = [*cells, *[Markup("")] * (places - len(cells))]
     return [Layer(f"{name}-{place}", cell, LEFT + place * WIDE, y) for place, cell in enumerate(padded)]
 
 
-def both_ends(queue: Sequence[int]) -> list[int | None]:
+def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
     """Return the blocks that fit in the row; None stands for the middle of a long queue, or for an empty queue."""
-    if len(queue) <= PLACES:
+    if len(queue) <= places:
         return list(queue) or [None]
-    return [*queue[: PLACES // 2], None, *queue[1 - PLACES // 2 :]]
+    return [*queue[: places // 2], None, *queue[1 + places // 2 - places :]]
 
 
-def gap(queue: Sequence[int]) -> Markup:
+def gap(queue: Sequence[int], places: int) -> Markup:
     """Return the number of blocks that are not shown, or that there are none."""
     if not queue:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
-    return svg.text(CELL / 2, HIGH / 2 + 4, f"+{len(queue) - PLACES + 1}", class_="mv-middle mv-small mv-faint")
+    return svg.text(CELL / 2, HIGH / 2 + 4, f"+{len(queue) - places + 1}", class_="mv-middle mv-faint")
 
 
 def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None) -> Markup:

@@ -8,8 +8,8 @@ from course.traces.recording import Recording
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import describe_step
 from course.views.film import Film
-from course.views.parts import headline_part, most_lines, page
-from course.views.picture import Picture
+from course.views.parts import WIDTHS, headline_part, most_lines, page, span_of
+from course.views.picture import WIDTH, Picture
 from course.views.step_axis import StepAxis, TimeScale
 from course.views.text import counted, facts, ranges, spaced
 from course.views.time_machine.budget import budget_part, with_hits
@@ -17,33 +17,47 @@ from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.history import Histories
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
-from course.views.time_machine.shelf import Shelf
+from course.views.time_machine.shelf import MOST_LINES, Shelf
 from course.views.time_machine.tables import num_rows, tables_part
-from course.views.time_machine.timeline import Timeline
+from course.views.time_machine.timeline import MOST_HIGH, Timeline
+
+LOW = 112
 
 
-def time_machine(recording: Recording) -> Film:
-    """Return a picture of each step: budget, queues, block pool, free queue, and the timeline of the whole run."""
+def time_machine(recording: Recording, *, brief: bool = False) -> Film:
+    """Return a picture of each step: budget, queues, block pool, free queue, and the timeline of the whole run.
+
+    A `brief` one has room below the knobs of a panel: block tables and free queue are in its text alone.
+    """
     recording = recording.with_stuck_step()
-    drawn = pictures(recording, range(len(recording.steps)))
-    return Film(drawn, choices(recording.info, Shelf.fitting([recording])), events_in(recording), has_time=True)
+    drawn = {width: pictures(recording, range(len(recording.steps)), width, brief=brief) for width in WIDTHS}
+    follow = choices(recording.info, Shelf.fitting([recording], span_of(WIDTH)))
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording), has_time=True)
 
 
-def pictures(recording: Recording, steps: Container[int]) -> list[Picture]:
+def pictures(
+    recording: Recording, steps: Container[int], width: float = WIDTH, *, brief: bool = False
+) -> list[Picture]:
     """Return the pictures of some steps, for those who need no whole film."""
-    recording = recording.with_stuck_step()
+    recording, room = recording.with_stuck_step(), span_of(width)
     histories, num_steps = histories_of(recording), len(recording.steps)
-    timeline = Timeline(recording.info, histories, axes_of([histories.num_tokens], num_steps)[0])
-    frame = Frame(timeline, Shelf.fitting([recording]), with_hits([recording]), num_rows(recording), num_steps)
-    num_lines = most_lines(describe_step(state) for state in states(recording))
+    timeline = Timeline(
+        recording.info,
+        histories,
+        axes_of([histories.num_tokens], num_steps, room)[0],
+        most_high=LOW if brief else MOST_HIGH,
+    )
+    shelf = Shelf.fitting([recording], room, most_lines=1 if brief else MOST_LINES)
+    num_lines = most_lines(map(describe_step, states(recording)), width)
+    frame = Frame(width, timeline, shelf, with_hits([recording]), 0 if brief else num_rows(recording), num_steps, brief)
     shown = (state for step, state in enumerate(states(recording)) if step in steps)
     return [frame.picture(state, num_lines) for state in shown]
 
 
-def axes_of(runs: Sequence[Sequence[int]], num_steps: int) -> list[dict[str, StepAxis]]:
+def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[dict[str, StepAxis]]:
     """Return the axes of each run, in steps and in time, on one scale; a run is the tokens of its steps."""
-    scale = TimeScale.fitting(runs)
-    return [{"steps": StepAxis.even(num_steps), "time": StepAxis.in_time(run, scale, num_steps)} for run in runs]
+    scale, even = TimeScale.fitting(runs, room), StepAxis.even(num_steps, room)
+    return [{"steps": even, "time": StepAxis.in_time(run, scale, num_steps)} for run in runs]
 
 
 def states(recording: Recording) -> Iterator[RunState]:
@@ -73,25 +87,27 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 class Frame:
     """What all pictures of a film share: the timeline, the places of the memory, and which parts there are."""
 
+    width: float
     timeline: Timeline
     shelf: Shelf
     hits: bool
     table_rows: int
     num_steps: int
+    brief: bool
 
     def picture(self, state: RunState, num_lines: int) -> Picture:
         """Return the picture of the state's current step, with room for a sentence of `num_lines` lines."""
         assert state.record is not None
-        title = headline(state, self.num_steps)
-        parts = [headline_part(title, counts(state)), budget_part(state, hits=self.hits), queues_part(state)]
-        parts.append(memory_part(state, self.shelf))
+        title, width = headline(state, self.num_steps), self.width
+        parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.hits)]
+        parts += [queues_part(state, width), memory_part(state, self.shelf)]
         if self.table_rows:
-            parts.append(tables_part(state, self.table_rows))
-        if state.info.block_size > 1:
-            parts.append(free_queue_part(state))
+            parts.append(tables_part(state, width, self.table_rows))
+        if state.info.block_size > 1 and not self.brief:
+            parts.append(free_queue_part(state, width))
         parts.append(self.timeline.part(state, state.record["step"]))
-        text = text_alternative(state, self.timeline.histories, self.num_steps)
-        return page(f"Time machine, {title}", parts, describe_step(state), text, num_lines)
+        text = text_alternative(state, self.timeline.histories, self.num_steps) if width == WIDTH else ""
+        return page(f"Time machine, {title}", parts, describe_step(state), text, width, num_lines)
 
 
 def headline(state: RunState, num_steps: int) -> str:
@@ -107,6 +123,11 @@ def counts(state: RunState) -> str:
     parts = [f"{len(record['running_after'])} running", f"{len(record['waiting_after'])} waiting"]
     parts += [f"{len(state.finished)} done", f"{state.num_hit_tokens} tokens from the cache"]
     return " · ".join([*parts, f"{state.num_preemptions} preemption{'s' * (state.num_preemptions != 1)}"])
+
+
+def figures(state: RunState) -> str:
+    """Return the counts in fewer words."""
+    return counts(state).replace("tokens from", "from")
 
 
 def text_alternative(state: RunState, histories: Histories, num_steps: int) -> str:

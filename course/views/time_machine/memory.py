@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from course.traces.run_state import RunState
 from course.views import svg
-from course.views.parts import LEFT, Part, heading, legend
+from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import counted
@@ -39,8 +39,8 @@ def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
     return blocks
 
 
-def memory_part(state: RunState, shelf: Shelf, *, with_legend: bool = True) -> Part:
-    """Return the strips in order of their ids, and the legend."""
+def memory_part(state: RunState, shelf: Shelf) -> Part:
+    """Return the strips in order of their ids."""
     info = state.info
     shown = shelf.blocks(info.block_size, info.num_blocks)
     num_hidden = info.num_blocks - len(shown)
@@ -53,13 +53,10 @@ def memory_part(state: RunState, shelf: Shelf, *, with_legend: bool = True) -> P
         layers.append(Layer(f"block-{block.block_id}", draw_block(block, shelf), LEFT + x, y, data))
     height = max(shelf.height, 18 + 14 * len(captions))
     layers.append(Layer("pool-rows", line_numbers(shelf, info.block_size), LEFT))
-    if not with_legend:
-        return Part(layers, height + 10)
-    samples = [*SAMPLES[info.block_size > 1], *COMMON]
-    return Part([*layers, Layer("pool-legend", legend(samples), LEFT, height + 2)], height + 26)
+    return Part(layers, height + 8, {"memory": [*SAMPLES[info.block_size > 1], *COMMON]})
 
 
-def line_numbers(shelf: Shelf, block_size: int) -> Markup:
+def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> Markup:
     """Return the first id of each line, where the blocks have no ids of their own."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return Markup("")
@@ -67,7 +64,7 @@ def line_numbers(shelf: Shelf, block_size: int) -> Markup:
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     return svg.joined(
         svg.text(
-            -6, shelf.place(slot)[1] + shelf.high - 2, str(slot // block_size + 1), class_="mv-small mv-faint mv-end"
+            -6, shelf.place(slot)[1] + shelf.high - 2, str(slot // block_size + first_block), class_="mv-faint mv-end"
         )
         for slot in firsts
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from course.traces.run_state import RunState
 from course.traces.sentences import is_stuck
 from course.views import svg
-from course.views.parts import LEFT, SPAN, Part, heading
+from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
@@ -13,26 +13,40 @@ from course.views.typeset import text_width
 from mini_vllm.core.step_record import StepRecord
 
 HIGH = 20
+MORE = 76
 GAP = 6
-ROW = 27
+ROW = 26
+WAITING = 64
+ONE_ROW = 560
+"""From this room on both queues stand in one row."""
 
 
-def queues_part(state: RunState) -> Part:
-    """Return running and waiting requests, a row each. Requests that joined in this step are outlined."""
+def queues_part(state: RunState, width: float) -> Part:
+    """Return running and waiting requests, in a row each if need be. Those that joined in this step are outlined."""
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
     victims = {victim for victim, *_ in record["preempted"]}
+    waiting, new, room = record["waiting_after"], victims | set(record["added"]), span_of(width)
+    if room < ONE_ROW or state.info.priorities:
+        layers = [
+            heading("running", "running", HIGH / 2 + 4),
+            Layer("running", chips(state, running, joined, room), x=LEFT),
+            heading("waiting", "waiting", ROW + HIGH / 2 + 4, "after the step"),
+            Layer("waiting", chips(state, waiting, new, room), x=LEFT, y=ROW),
+        ]
+        return Part(layers, 2 * ROW + 10)
+    half = (room - WAITING) / 2
     layers = [
-        heading("running", "running", HIGH / 2 + 4),
-        Layer("running", chips(state, running, joined), x=LEFT),
-        heading("waiting", "waiting", ROW + HIGH / 2 + 4, "after the step"),
-        Layer("waiting", chips(state, record["waiting_after"], victims | set(record["added"])), x=LEFT, y=ROW),
+        heading("running", "running", HIGH / 2 + 4, "after the step"),
+        Layer("running", chips(state, running, joined, half), x=LEFT),
+        Layer("waiting-heading", svg.text(0, HIGH / 2 + 4, "waiting", class_="mv-strong"), x=LEFT + half),
+        Layer("waiting", chips(state, waiting, new, half), x=LEFT + half + WAITING),
     ]
-    return Part(layers, 2 * ROW + 12)
+    return Part(layers, ROW + 10)
 
 
-def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
+def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float) -> Markup:
     """Return requests as labels on their colours, as many as fit, and the number of the others."""
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
@@ -41,7 +55,7 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str]) -> Markup:
         index, label = state.info.index(request_id), state.info.label(request_id)
         name = f"{label}{priority_of(state, request_id)}"
         width = max(28, text_width(name, 12, bold=True) + 10)
-        if x + width > SPAN - 84:
+        if x + width > room - (MORE if place + 1 < len(request_ids) else 0):
             parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
             break
         look = "mv-alert-line" if stuck else "mv-changed"

@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from course.traces.recording import Recording
-from course.views.parts import SPAN
+from course.views.parts import span_of
+from course.views.picture import WIDTH
 from mini_vllm.core.cdiv import cdiv
 
-CELLS = (16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.75, 0.5)
+MOST_CELL = 16
+CELLS = (24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.75, 0.5)
 HIGHS = (20, 12, 8)
 NAME = 14
-NAMED = 20
+NAMED = 24
 MOST_LINES = 2
+USUAL = span_of(WIDTH)
 MOST_HIGH = 190
 MOST_STRIPS = 600
 
@@ -31,19 +34,37 @@ class Shelf:
     per_line: int
 
     @classmethod
-    def fitting(cls, runs: Sequence[Recording], most_lines: int = MOST_LINES) -> Self:
-        """Return the largest strips with which the memory that a run ever uses fits, and a line at least."""
+    def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MOST_LINES) -> Self:
+        """Return the largest strips with which the memory that a run ever uses fits, and a line at least.
+
+        In a room wider than usual they do not grow: a film then has them once for both widths.
+        """
+        if room > USUAL:
+            return cls.fitting(runs, USUAL, most_lines).widened(room)
         size, num_used = max(run.info.block_size for run in runs), max(map(num_used_slots, runs))
         num_slots = max(run.info.num_blocks * run.info.block_size for run in runs)
+        return cls.holding(size, num_slots, num_used, room, most_lines)
+
+    @classmethod
+    def holding(
+        cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MOST_CELL
+    ) -> Self:
+        """Return the largest strips of at most `most_cell` px per slot with which `num_used` of the slots fit."""
         for high in HIGHS:
-            for cell in CELLS:
+            for cell in (cell for cell in CELLS if cell <= most_cell):
                 gap = gap_between(size, cell)
-                shelf = cls(size, num_slots, cell, high, max(1, int((SPAN + gap) // (cell * size + gap))))
+                shelf = cls(size, num_slots, cell, high, max(1, int((room + gap) // (cell * size + gap))))
                 lines = cdiv(cdiv(num_used, size), shelf.per_line)
                 is_low = lines <= most_lines if high == HIGHS[0] else lines * shelf.line <= MOST_HIGH
-                if is_low and cell * size <= SPAN:
+                if is_low and cell * size <= room:
                     return shelf.cut_to(lines)
         return shelf.cut_to(int(MOST_HIGH // shelf.line))
+
+    def widened(self, room: float) -> Self:
+        """Return the shelf with longer lines, and as few of them as the same slots need."""
+        gap = gap_between(self.size, self.cell)
+        per_line = int((room + gap) // (self.cell * self.size + gap))
+        return replace(self, per_line=per_line)
 
     def cut_to(self, lines: int) -> Self:
         """Return the shelf with so many lines at most."""

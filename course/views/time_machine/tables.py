@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.views import svg
-from course.views.parts import LEFT, SPAN, Part, heading
+from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_stripes, striped, tile
+from course.views.time_machine.free_queue import both_ends
 
 MOST_ROWS = 4
 ROW = 20
 HIGH = 17
 NAME = 34
 WIDE = 26
-MOST_CELLS = int((SPAN - NAME) // WIDE)
 
 
 def num_rows(run: Recording) -> int:
@@ -24,29 +24,27 @@ def num_rows(run: Recording) -> int:
     return most if run.info.block_size > 1 and most <= MOST_ROWS else 0
 
 
-def tables_part(state: RunState, rows: int) -> Part:
+def tables_part(state: RunState, width: float, rows: int) -> Part:
     """Return a row for each request that holds blocks; a shared block has the colours of all its holders."""
+    most = int((span_of(width) - NAME) // WIDE)
     holders, tables = state.holders(), [(i, state.tables[i]) for i in state.info.titles if state.tables.get(i)]
     layers = [heading("tables", "block tables", 13, "during the step" if rows > 1 else "")]
     for place in range(rows):
-        drawn = row(state, *tables[place], holders) if place < len(tables) else Markup("")
+        drawn = row(state, *tables[place], holders, most) if place < len(tables) else Markup("")
         layers.append(Layer(f"table-{place}", drawn, LEFT, place * ROW))
-    return Part(layers, max(rows * ROW, 32) + 8)
+    return Part(layers, max(rows * ROW, 32) + 6)
 
 
-def row(state: RunState, request_id: str, table: Sequence[int], holders: dict[int, list[str]]) -> Markup:
+def row(state: RunState, request_id: str, table: Sequence[int], holders: dict[int, list[str]], most: int) -> Markup:
     """Return a request's tile and its blocks; of a long table the middle is left out."""
     info, index = state.info, state.info.index(request_id)
     head = svg.group(tile(index, info.label(request_id), 0, 0, 28, HIGH), data_request=str(index), class_="mv-link")
-    shown: list[int | None] = list(table)
-    if len(table) > MOST_CELLS:
-        shown = [*table[: MOST_CELLS // 2], None, *table[len(table) - MOST_CELLS + MOST_CELLS // 2 + 1 :]]
     cells = [head]
-    for place, block in enumerate(shown):
+    for place, block in enumerate(both_ends(table, most)):
         x = NAME + place * WIDE
         if block is None:
-            hidden = f"+{len(table) - MOST_CELLS + 1}"
-            cells.append(svg.text(x + WIDE / 2, 13, hidden, class_="mv-middle mv-small mv-faint"))
+            hidden = f"+{len(table) - most + 1}"
+            cells.append(svg.text(x + WIDE / 2, 13, hidden, class_="mv-middle mv-faint"))
             continue
         owners = [info.index(i) for i in holders[block]]
         cells.append(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from course.palette import color, ink_on
 from course.traces.run_state import RunInfo, RunState
 from course.views import svg
-from course.views.parts import LEFT, Part, heading, legend
+from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.step_axis import AXIS, StepAxis
 from course.views.svg import Markup
@@ -14,9 +14,10 @@ from course.views.tiles import on_tile, tile
 from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
 from course.views.typeset import text_width
 
-MOST_ROWS = 32
+MOST_ROWS, MOST_HIGH = 32, 160
 TOP = 6
-LEAST_ROW_WITH_TEXT = 20
+MOST_ROW, LEAST_ROW = 22, 14
+LEAST_ROW_WITH_TEXT = 16
 LEAST_TICKS_APART = 3
 LEAST_STUCK = 4
 SAMPLES = [
@@ -34,19 +35,27 @@ class Timeline:
     """The rows of all requests: drawn once for each scale, because only the cursor and the row heads change."""
 
     def __init__(
-        self, info: RunInfo, histories: Histories, axes: Mapping[str, StepAxis], mark: int | None = None
+        self,
+        info: RunInfo,
+        histories: Histories,
+        axes: Mapping[str, StepAxis],
+        mark: int | None = None,
+        most_high: float = MOST_HIGH,
     ) -> None:
-        """`axes` are the places of the steps, by scale. `mark` is a step to point out: the first difference."""
+        """`axes` are the places of the steps, by scale. `mark` is a step to point out: the first difference.
+
+        All rows are at most `most_high` px high, unless the text of so many is higher.
+        """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:MOST_ROWS]
-        self.row = 22 if len(self.shown) <= 12 else 17 if len(self.shown) <= 20 else 13
+        self.row = max(LEAST_ROW, min(MOST_ROW, int(most_high / max(1, len(self.shown)))))
         self.height = self.row * len(self.shown)
         self.rows = {scale: self._rows(scale) for scale in axes}
         num_hidden = len(info.titles) - len(self.shown)
         self.caption = f"{num_hidden} more requests" if num_hidden else ""
 
-    def part(self, state: RunState, step: int, *, with_legend: bool = True) -> Part:
-        """Return the timeline with its cursor on `step`."""
+    def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
+        """Return the timeline with its cursor on `step`, over the numbers of the steps."""
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
         for scale, axis in self.axes.items():
@@ -54,16 +63,19 @@ class Timeline:
             cursor = axis.cursor(step, self.height, f"cursor{end}")
             layers += [
                 Layer(f"timeline-rows{end}", svg.group(self.rows[scale], class_=shown), x=LEFT, y=TOP),
-                Layer(f"timeline-axis{end}", svg.group(self._axis(axis), class_=shown), x=LEFT, y=below),
+                *(
+                    [Layer(f"timeline-axis{end}", svg.group(self._axis(axis), class_=shown), x=LEFT, y=below)]
+                    * with_axis
+                ),
                 Layer(f"timeline-cursor{end}", svg.group(cursor, class_=shown), x=LEFT, y=TOP),
                 Layer(f"timeline-mark{end}", svg.group(self._mark(axis), class_=shown), x=LEFT, y=TOP),
                 Layer(f"timeline-columns{end}", svg.group(self._columns(axis), class_=shown), x=LEFT, y=TOP),
             ]
-        layers.append(heading("timeline", "step", below + 12, self.caption))
-        if not with_legend:
-            return Part(layers, below + AXIS + 14)
-        samples = [*SAMPLES, *([DIFFERENCE] if self.mark is not None else [])]
-        return Part([*layers, Layer("timeline-legend", legend(samples), x=LEFT, y=below + AXIS + 6)], below + AXIS + 24)
+        legend = {"timeline": [*SAMPLES, *([DIFFERENCE] if self.mark is not None else [])]}
+        if not with_axis:
+            return Part(layers, below + 10, legend)
+        layers.append(heading("timeline", "step", below + 14, self.caption))
+        return Part(layers, below + AXIS + (20 if self.caption else 8), legend)
 
     def _head(self, place: int, request_id: str, state: RunState) -> Layer:
         index, label = self.info.index(request_id), self.info.label(request_id)
@@ -75,8 +87,8 @@ class Timeline:
         drawn = svg.group(
             svg.tooltip(f"{label}: {text}{title}"),
             svg.rect(0, 0, LEFT - 20, high, fill="transparent"),
-            tile(index, label, 0, 1.5, 30, high - 3, size=min(12, high - 4)),
-            svg.text(LEFT - 20, high / 2 + 3.5, f"{reached}/{known}", class_="mv-end mv-small"),
+            tile(index, label, 0, 1, 30, high - 2),
+            svg.text(LEFT - 20, high / 2 + 4.3, f"{reached}/{known}", class_="mv-end"),
             data_request=str(index),
             class_="mv-link",
         )
