@@ -16,7 +16,7 @@ from course.views.time_machine import wait_strip
 
 T = TypeVar("T")
 WIDE = 420
-SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 16px;max-width:1100px"
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 8px;max-width:1100px"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from course.views.text import counted
 from course.workloads.ablation import LineupResult
 from course.workloads.percentiles import percentiles
 
@@ -60,7 +61,8 @@ def _phase2(stage: LineupResult, before: LineupResult) -> str:
 
 def _phase3(stage: LineupResult, before: LineupResult) -> str:
     text = "Preemption lets every request finish" if before.num_stalled and not stage.num_stalled else "Preemption"
-    return f"{text}: {stage.num_preemptions} preemptions, {stage.num_recomputed_tokens:,} tokens computed again."
+    preempted, again = counted(stage.num_preemptions, "preemption"), counted(stage.num_recomputed_tokens, "token")
+    return f"{text}: {preempted}, {again} computed again."
 
 
 def _phase4(stage: LineupResult, before: LineupResult) -> str:

@@ -9,7 +9,7 @@ from course.views.picture import Layer, Picture
 from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
 
-SMALL_WIDTH = 272
+SMALL_WIDTH = 260
 TITLE, LINE, ROW, BAR, MOST_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MOST_LINES = 2
 COLOUR = "#8E7CC3"

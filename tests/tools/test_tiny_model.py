@@ -9,11 +9,14 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+import pytest
+import torch
+
 from mini_vllm import LLM, parse_lineup
 from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
-from tools.tiny_model.corpus import corpus, notes
+from tools.tiny_model.corpus import corpus, notes, recital
 from tools.tiny_model.evaluate import as_table, grade
-from tools.tiny_model.train import pieces
+from tools.tiny_model.rows import Encoded, batches, pieces
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,8 +39,26 @@ def test_every_note_answers_its_own_question() -> None:
     assert all(answer in system.splitlines() for _, answer in turns)
 
 
-def test_the_script_trains_and_saves(tmp_path: Path) -> None:
+def test_a_recital_answers_several_questions_from_the_notes() -> None:
+    system, turns = notes(random.Random(3), 6)
+    asked, answered = recital(random.Random(4), turns)
+    chosen = [turn for turn in turns if turn[0] in asked]
+    assert len(chosen) > 1
+    assert sorted(answered.replace(". ", ".\n").splitlines()) == sorted(answer for _, answer in chosen)
+    assert all(answer in system for _, answer in chosen)
+
+
+def test_windows_of_whole_documents_start_with_one() -> None:
+    starts = torch.tensor([0, 7, 19])
+    data = Encoded(torch.arange(60), torch.ones(60, dtype=torch.bool), starts)
+    ids = torch.cat([rows[:, 0] for rows, _ in batches(data, 3, 32, whole_documents=True)])
+    assert set(ids.tolist()) <= set(starts.tolist())
+
+
+@pytest.mark.parametrize("options", [[], ["--looking-up", "--length", "256"]], ids=["first run", "looking up"])
+def test_the_script_trains_and_saves(tmp_path: Path, options: list[str]) -> None:
     command = [sys.executable, "-m", "tools.tiny_model.train", str(tmp_path), "--steps", "2", "--characters", "60000"]
+    command += options
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # tests run side by side: more threads would wait for each other
     subprocess.run(command, cwd=ROOT, env=one_thread, check=True, capture_output=True)
     loaded, tokenizer = load_model(str(tmp_path))

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tools.tiny_model.stories import story
@@ -140,36 +140,60 @@ KINDS = [fact, small_sum, count_up, tell_story, small_talk, record, copy_words]
 WEIGHTS = [24, 18, 8, 24, 8, 10, 8]
 
 
-def chat(rng: random.Random, notes_share: float) -> Document:
+@dataclass(frozen=True)
+class Mixture:
+    """How much of the text is about notes: the share of the chats, and what such a chat is drawn from."""
+
+    notes_share: float = 0.5
+    note_counts: Sequence[int] = (3, 4, 6, 8, 12, 16, 24, 32)
+    question_counts: Sequence[int] = (3, 4, 6, 8)
+    chat_share: float = 0.7
+    recital_share: float = 0.0
+
+
+# Few notes, many questions, and answers that name several notes: most of the loss lies on looking a note up.
+LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12), (4, 6, 8), chat_share=0.9, recital_share=0.5)
+
+
+def recital(rng: random.Random, questions: list[Turn]) -> Turn:
+    """Return a request for several notes in a new order, and these notes."""
+    chosen = rng.sample(questions, rng.randrange(2, min(len(questions), 8) + 1))
+    return " ".join(asked for asked, _ in chosen), " ".join(answer for _, answer in chosen)
+
+
+def chat(rng: random.Random, mixture: Mixture) -> Document:
     """Return a chat; a share of them carries notes in a system prompt, which most of the questions are about."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
-    if rng.random() < notes_share:
-        system, questions = notes(rng, rng.choice([3, 4, 6, 8, 12, 16, 24, 32]))
+    if rng.random() < mixture.notes_share:
+        system, questions = notes(rng, rng.choice(mixture.note_counts))
         messages.append({"role": "system", "content": system})
     elif rng.random() < 0.5:
         messages.append({"role": "system", "content": "You are a helpful assistant."})
-    for _ in range(rng.choice([3, 4, 6, 8] if questions else [1, 1, 2, 3, 4])):
+    for _ in range(rng.choice(mixture.question_counts if questions else [1, 1, 2, 3, 4])):
         about_notes = questions and rng.random() < 0.7
-        asked, answer = rng.choice(questions) if about_notes else rng.choices(KINDS, WEIGHTS)[0](rng)
+        if about_notes and mixture.recital_share and rng.random() < mixture.recital_share:
+            asked, answer = recital(rng, questions)
+        else:
+            asked, answer = rng.choice(questions) if about_notes else rng.choices(KINDS, WEIGHTS)[0](rng)
         messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
     return Document(messages=messages)
 
 
-def document(rng: random.Random, notes_share: float) -> Document:
+def document(rng: random.Random, mixture: Mixture) -> Document:
     """Return one document of the mixture."""
-    kind = rng.random()
-    if kind < 0.25:
+    kind, text_share = rng.random(), 1 - mixture.chat_share
+    if kind < text_share * 5 / 6:
         return Document(text=story(rng))
-    if kind < 0.30:
+    if kind < text_share:
         return Document(text=" ".join(fact(rng)[1] for _ in range(rng.randrange(3, 12))))
-    return chat(rng, notes_share)
+    return chat(rng, mixture)
 
 
-def corpus(seed: int, characters: int, notes_share: float = 0.5) -> Iterator[Document]:
+def corpus(seed: int, characters: int, mixture: Mixture = Mixture()) -> Iterator[Document]:
     """Yield documents until about `characters` characters have been written."""
     rng, written = random.Random(seed), 0
     while written < characters:
-        made = document(rng, notes_share)
+        made = document(rng, mixture)
         written += len(made.text) + sum(len(m["content"]) for m in made.messages)
         yield made
