@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.hash_chain.chains import chains_of
@@ -42,5 +43,5 @@ def draw_hash_blocks(
     """Draw the chains and the hits that phase 4 answered."""
     if answers.hashes is None:
         return hash_chain(prompts, block_size, salts=salts, hits=answers.hits)
-    hashes = iter(answers.hashes)
+    hashes = cycle(answers.hashes)  # the picture is drawn once for each width, and asks each time in the same order
     return hash_chain(prompts, block_size, lambda *block: next(hashes), salts=salts, hits=answers.hits)
