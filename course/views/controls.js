@@ -1,5 +1,7 @@
 // Buttons and menus.
 
+const SPEEDS = [0.5, 1, 2, 4];
+
 function make(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -17,4 +19,13 @@ function choice(title, choices, onchange) {
   menu.setAttribute("aria-label", title);
   menu.append(...choices.map(([value, name]) => make("option", { value, textContent: name })));
   return menu;
+}
+
+function followMenu(choices, onchange) {
+  return choice("follow a request or a block", [["", "follow ..."], ...choices], onchange);
+}
+
+function speedMenu(speed, onchange) {
+  const speeds = [...new Set([...SPEEDS, speed])].sort((one, other) => one - other);
+  return choice("speed of play", speeds.map((each) => [each, `speed ${each}`]), (value) => onchange(Number(value)));
 }

@@ -2,7 +2,6 @@
 
 // Seconds per step at speed 1: time to read a sentence, as long as the whole film takes about half a minute.
 const SLOWEST = 1.2, QUICKEST = 0.3, WHOLE_FILM = 30;
-const SPEEDS = [0.5, 1, 2, 4];
 
 // The picture is drawn for several widths. It takes the widest that fits, and grows to the room, but not beyond this.
 const MOST_GROWTH = 1.3;
@@ -13,15 +12,6 @@ function unfold(view) {
     for (let i = 0; i < changes.length; i += 2) now[changes[i]] = changes[i + 1];
     return now.slice();
   });
-}
-
-function followMenu(choices, onchange) {
-  return choice("follow a request or a block", [["", "follow ..."], ...choices], onchange);
-}
-
-function speedMenu(speed, onchange) {
-  const speeds = [...new Set([...SPEEDS, speed])].sort((one, other) => one - other);
-  return choice("speed of play", speeds.map((each) => [each, `speed ${each}`]), (value) => onchange(Number(value)));
 }
 
 function render({ model, el: root }) {
