@@ -104,8 +104,10 @@ def set_up(torch: str) -> None:
 
 def print_plan(torch: str, steps: Sequence[Sequence[str]]) -> None:
     """Print the commands that a first call would run, one per line."""
-    cpu_torch = [cpu_installs()] if chosen_torch(torch) == "cpu" else []
-    for ways in [[["-m", "venv", ".venv"]], *cpu_torch, [COURSE], *([step] for step in steps)]:
+    plan: list[Sequence[Sequence[str]]] = [[["-m", "venv", ".venv"]], [COURSE], *([step] for step in steps)]
+    if chosen_torch(torch) == "cpu":
+        plan.insert(1, cpu_installs())
+    for ways in plan:
         print(" || ".join(shlex.join(["python", *way]) for way in ways))
 
 

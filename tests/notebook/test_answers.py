@@ -40,7 +40,7 @@ EXPECTED = {
     },
     "08_spot_the_bug": {
         "deck(lab": ["1\\. All work is lost: A preempted request(?s:.*)21\\. One launch"],
-        "arrivals, config": ["step 20 of", "B is resumed and computes its 25 tokens again"],
+        "arrivals, config": ["step 20 of", "B is resumed and computes all of its 25 tokens"],
     },
     "07_tuning": {
         "dial.reveal(chunking_dial": ["token p99: 481 ms", "latency p99: 57.5 ms", "output tokens per second: 5,320"],

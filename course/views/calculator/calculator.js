@@ -2,7 +2,7 @@
 // drawing.py, memory_bar.py and roof.py draw. A test compares both over a grid of settings.
 
 const GIB = 2 ** 30, TERA = 1e12;
-const MARGIN = 10, NARROW = 620, SHARE = 0.6, HIGH = 230, FACT_HEIGHT = 21, BAR_HEIGHT = 62, GAP = 20, LINE = 16;
+const MARGIN = 10, NARROW = 620, TWO_COLUMNS = 500, SHARE = 0.6, HIGH = 230, FACT_HEIGHT = 21, BAR_HEIGHT = 62, GAP = 20, LINE = 16;
 
 // ---- the limits of a setup
 
@@ -244,7 +244,7 @@ function picture(capacity, width, tables) {
   const roofY = barY + BAR_HEIGHT + 20 * (4 / columns) - 4;
   const at = { left: 50, right: isNarrow ? width - MARGIN : SHARE * width, top: 64, bottom: 64 + (isNarrow ? HIGH - 60 : HIGH) };
   const [factsX, factsY] = isNarrow ? [MARGIN, roofY + at.bottom + 44] : [at.right + 26, roofY];
-  const [figures, figuresHeight] = facts(capacity, width - MARGIN - factsX, isNarrow ? 2 : 1);
+  const [figures, figuresHeight] = facts(capacity, width - MARGIN - factsX, isNarrow && width >= TWO_COLUMNS ? 2 : 1);
   const below = Math.max(factsY + figuresHeight, roofY + at.bottom + 44) + 6;
   const last = isNarrow && !capacity.problem ? [] : wrap(sentence(capacity), room, 12), height = n(below + LINE * last.length);
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" class="mv" ` +

@@ -20,8 +20,9 @@ from course.views.svg import Markup
 if TYPE_CHECKING:
     from course.views.panels import Panel
 
-NARROW, SHARE, HIGH = 620, 0.6, 230
-"""Below the first width (px) the figures are below the roofline; above it the chart has this share of the width."""
+NARROW, TWO_COLUMNS, SHARE, HIGH = 620, 500, 0.6, 230
+"""Below the first width (px) the figures are below the roofline, from the second on in two columns; above the first the
+chart has this share of the width."""
 FACT_HEIGHT, BAR_HEIGHT, GAP = 21, 62, 20
 KNOBS = (
     Choice("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
@@ -70,7 +71,7 @@ def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
     roof_y = bar_y + BAR_HEIGHT + 20 * (4 // columns) - 4
     place = Frame(50, width - MARGIN if is_narrow else SHARE * width, 64, 64 + (HIGH - 60 if is_narrow else HIGH))
     facts_x, facts_y = (MARGIN, roof_y + place.bottom + 44) if is_narrow else (place.right + 26, roof_y)
-    facts, facts_height = figures(capacity, width - MARGIN - facts_x, 2 if is_narrow else 1)
+    facts, facts_height = figures(capacity, width - MARGIN - facts_x, 2 if TWO_COLUMNS <= width < NARROW else 1)
     below = max(facts_y + facts_height, roof_y + place.bottom + 44)
     words = "" if is_narrow and not capacity.problem else sentence(capacity)
     last, height = foot(words, below + 6, width, "mv-alert" if capacity.problem else "")
