@@ -116,6 +116,6 @@ def test_the_learners_own_notebook_opened_again_plays_its_films(saved: Path, ope
 
 def test_beside_a_running_widget_its_picture_is_hidden(opened: Opener) -> None:
     screen = opened(CELLS).run_all()
-    screen.page.locator(".mvw svg").wait_for()
+    screen.page.locator(".mvw-picture svg").wait_for()
     picture = screen.page.locator(PICTURE)
     assert (picture.count(), picture.is_visible()) == (1, False)
