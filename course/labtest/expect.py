@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import NoReturn
+from typing import NoReturn, NotRequired, TypedDict, Unpack
 
 from course.labtest.failure import Failed, Failure, Report, Shares
 from course.sandbox.errors import OutOfTime
@@ -15,46 +15,40 @@ QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/seams/interfaces.py) and nothing else."
 
 
-def expect_equal(
-    yours: object,
-    expected: object,
-    *,
-    rule: str,
-    situation: str | Sequence[str],
-    hint: str,
-    calls: Sequence[str] = (),
-    shares: Shares | None = None,
-) -> None:
+class Told(TypedDict):
+    """What a report says beside the two values.
+
+    `situation` is how things stood before the learner's code was called, `calls` are the calls that it made. In a
+    notebook `shares` are drawn.
+    """
+
+    rule: str
+    situation: str | Sequence[str]
+    hint: str
+    calls: NotRequired[Sequence[str]]
+    shares: NotRequired[Shares | None]
+
+
+def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
     """End the test with the report of `difference_report` unless the two are equal."""
-    report = difference_report(yours, expected, rule=rule, situation=situation, hint=hint, calls=calls, shares=shares)
+    report = difference_report(yours, expected, **told)
     if report:
         raise Failed(report, report.parts)
 
 
-def difference_report(
-    yours: object,
-    expected: object,
-    *,
-    rule: str,
-    situation: str | Sequence[str],
-    hint: str,
-    calls: Sequence[str] = (),
-    shares: Shares | None = None,
-) -> Report:
+def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     """Compare; return a report for the learner, empty if the two are equal.
 
-    Two mappings are shown as a table with one row per entry. `situation` is how things stood before the learner's
-    code was called, `calls` are the calls that it made. In a notebook `shares` are drawn.
+    Two mappings are shown as a table with one row per entry.
     """
     if yours == expected:
         return Report()
-    yours, expected = _shortened(yours, expected)
-    return _report(yours, expected, rule, situation, hint, calls, shares)
+    return _report(*_shortened(yours, expected), **told)
 
 
-def lab_failure(*, rule: str, situation: str | Sequence[str], expected: object, yours: object, hint: str) -> NoReturn:
+def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
     """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
-    report = _report(yours, expected, rule, situation, hint)
+    report = _report(yours, expected, **told)
     raise Failed(report, report.parts)
 
 
@@ -122,15 +116,7 @@ def _around(place: int, entries: list[object]) -> str:
     return f"{len(entries)} entries, from number {first} on: {str(entries[first : place + 6])[1:-1]} ..."
 
 
-def _report(
-    yours: object,
-    expected: object,
-    rule: str,
-    situation: str | Sequence[str],
-    hint: str,
-    calls: Sequence[str] = (),
-    shares: Shares | None = None,
-) -> Report:
+def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     rows = [("", str(expected), str(yours))]
     comparison = [f"  expected   {expected}", f"  yours      {yours}"]
     if isinstance(expected, Mapping) and isinstance(yours, Mapping):
@@ -139,12 +125,13 @@ def _report(
         comparison = _table(expected, yours)
         if max(len(line) for line in comparison) > MOST_COLUMNS:
             comparison = _stack(expected, yours)
+    situation, calls = told["situation"], told.get("calls", ())
     lines = situation.strip().splitlines() if isinstance(situation, str) else situation
-    parts = [rule, "", *(f"  {line}" for line in lines), "", *comparison]
+    parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
-    text = "\n".join([*parts, f"Hint: {hint}"])
-    return Report.of(text, Failure(rule, list(lines), rows, list(calls), hint, shares))
+    text = "\n".join([*parts, f"Hint: {told['hint']}"])
+    return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 
 
 def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:

@@ -112,8 +112,8 @@ def unusual(results: Sequence[Result], phase: int) -> list[str]:
             return [f'<div class="mvt-failure"><p class="mvt-rule">Your file cannot be imported</p>{text}</div>']
     for test in results:
         if test["outcome"] == "not written":
-            todo = escape(str(test["text"]).removeprefix("NotImplementedError: "))
-            return [f"<p><strong>Next:</strong> {todo}. {link(phase, test['line'])}</p>"]
+            task = escape(str(test["text"]).removeprefix("NotImplementedError: "))
+            return [f"<p><strong>Next:</strong> {task}. {link(phase, test['line'])}</p>"]
     return []
 
 

@@ -9,11 +9,11 @@ from solutions.phase1_scheduler_step import _admit_waiting
 def _serve_running(running, waiting, scheduler_output, kv, preemption, chunks):
     from collections import deque
 
-    todo = deque(running)
+    unserved = deque(running)
     ok = True
-    while todo:
+    while unserved:
         assert scheduler_output.token_budget >= 0
-        request = todo.popleft()
+        request = unserved.popleft()
         if scheduler_output.token_budget == 0:
             return ok
         if request.status != RequestStatus.RUNNING:
