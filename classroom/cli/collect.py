@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from classroom.judge.downloads import collect as collect_download
+from classroom.export.downloads import collect as collect_download
 from course.terminal.console import friendly, make_console
 
 

@@ -4,13 +4,16 @@ Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada L
 or with the file's name behind it where folders were switched off.
 """
 
+import csv
+import io
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from classroom.export.roster import FIRST_COLUMN
 from classroom.judge.archives import METHODS, require_short_directory
 from classroom.judge.report import file_name
 from classroom.judge.starters import SubmissionError, require_inside
@@ -18,6 +21,7 @@ from classroom.worker.text import one_line
 
 CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>[^/]+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/?(?P<file>.+)")
+FORMS = {"Moodle": MOODLE, "Canvas": CANVAS}
 ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 MOST_BYTES_EACH = 20 * 2**20
@@ -32,48 +36,55 @@ class Collected:
     ids: dict[str, str]
     skipped: list[str]
 
+    def name_of(self, learner: str, number: str) -> str:
+        """Return the name of a learner's submission; the id is part of it where two learners have one name."""
+        name = file_name(learner)
+        if self.ids.setdefault(name, number) == number:
+            return name
+        self.ids[f"{name}_{number}"] = number
+        return f"{name}_{number}"
+
     def roster(self) -> str:
         """Return the roster of `mini-vllm judge --roster`."""
-        rows = [f'"{name.replace(chr(34), chr(34) * 2)}",{number}' for name, number in sorted(self.ids.items())]
-        return "\n".join([f"submission,{ID_NAMES[self.platform]}", *rows]) + "\n"
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([FIRST_COLUMN, ID_NAMES[self.platform]])
+        writer.writerows(sorted(self.ids.items()))
+        return out.getvalue()
 
 
 def collect(download: Path, folder: Path) -> Collected:
-    """Sort a bulk download into `folder`, which is made; one archive of a learner is kept as it is.
+    """Sort a bulk download into `folder`, which is there; one archive of a learner is kept as it is.
 
     Raises `SubmissionError` if it is none, or too large.
     """
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
-        platform, form = next(
-            (
-                (name, form)
-                for name, form in (("Moodle", MOODLE), ("Canvas", CANVAS))
-                if any(form.fullmatch(str(path)) for path, _ in entries)
-            ),
-            ("", None),
-        )
-        if form is None:
-            raise SubmissionError(f"{one_line(download.name)} has no names as Canvas or Moodle give them")
-        if sum(entry.file_size for _, entry in entries) > MOST_BYTES:
-            raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MOST_BYTES >> 30} GiB")
-        ids: dict[str, str] = {}
-        skipped: list[str] = []
+        platform, form = platform_of([path for path, _ in entries], download)
+        collected, num_bytes = Collected(platform, {}, []), 0
         for path, entry in entries:
             found = form.fullmatch(str(path))
             content = archive.open(entry).read(MOST_BYTES_EACH + 1) if found else b""
+            num_bytes += len(content)
+            if num_bytes > MOST_BYTES:
+                raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MOST_BYTES >> 30} GiB")
             if found is None or len(content) > MOST_BYTES_EACH:
-                skipped.append(one_line(str(path)))
-                continue
-            name = file_name(found["name"])
-            if ids.setdefault(name, found["id"]) != found["id"]:  # two learners of one name
-                name = f"{name}_{found['id']}"
-                ids[name] = found["id"]
-            put(folder / name, PurePosixPath(found["file"]), content)
-    for learner in folder.iterdir():
+                collected.skipped.append(one_line(str(path)))
+            else:
+                name = collected.name_of(found["name"], found["id"])
+                put(folder / name, PurePosixPath(found["file"]), content)
+    for learner in list(folder.iterdir()):
         unwrap(learner)
-    return Collected(platform, ids, skipped)
+    return collected
+
+
+def platform_of(paths: Sequence[PurePosixPath], download: Path) -> tuple[str, re.Pattern[str]]:
+    """Return the platform that named the files, and the form of its names. Raises `SubmissionError`."""
+    for platform, form in FORMS.items():
+        if any(form.fullmatch(str(path)) for path in paths):
+            return platform, form
+    raise SubmissionError(f"{one_line(download.name)} has no names as Canvas or Moodle give them")
 
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[tuple[PurePosixPath, zipfile.ZipInfo]]:
