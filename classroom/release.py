@@ -48,7 +48,7 @@ EDITS = {
     "lab.py": (
         ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "course", "grade"]],\n'),
         ("`test`, `test-all`, ", "`test`, "),
-        ('".[test,mutants,judge]"', '".[test]"'),
+        ('".[test,mutants,judge,cluster]"', '".[test]"'),
     ),
     "Makefile": (
         (

@@ -1,17 +1,20 @@
 """`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
 
 import os
-import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from classroom.cli.class_progress import class_progress
+from classroom.cli.class_progress import ClassProgress, class_progress
+from classroom.cli.options import Minutes, NoJail, Phases, Seconds, Situations, new_settings
 from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
-from classroom.judge.class_run import ClassRun
+from classroom.judge.class_run import ClassRun, Grader
+from classroom.judge.grading_process import GradingProcess
 from classroom.judge.jail import find_jail
 from classroom.judge.probe import require_jail
 from classroom.judge.record import Record, Result, recorded_settings
@@ -20,9 +23,6 @@ from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn, name_submissions
 from classroom.judge.summary import Report
 from course.terminal.console import friendly, make_console
-from course.terminal.options import chosen_phases
-from mini_vllm.seams.lineup import PHASE_NAMES
-from mini_vllm.seams.parts import solutions_exist
 
 NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
 
@@ -36,12 +36,15 @@ def judge(
     seed: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
     ] = None,
-    phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
-    situations: Annotated[int, typer.Option(min=1, help="Number of situations in each test group.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")] = 10.0,
-    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; the rest is not played.")] = 10.0,
+    phase: Phases = None,
+    situations: Situations = 5,
+    seconds: Seconds = 10.0,
+    minutes: Minutes = 10.0,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Grade on the workers of this Dask scheduler, not here.")
     ] = None,
     resume: Annotated[
         Path | None,
@@ -58,7 +61,7 @@ def judge(
     canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None,
     moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False,
-    no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False,
+    no_jail: NoJail = False,
 ) -> None:
     """For teachers: grade submissions on secret situations, each phase alone, in jailed workers.
 
@@ -66,14 +69,11 @@ def judge(
     """
     if os.name != "posix":
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
-    if not solutions_exist():
-        raise ValueError("the judge needs solutions/: this is a student edition")
-    numbers = tuple(chosen_phases(phase, len(PHASE_NAMES)))
+    settings = new_settings(seed, situations, seconds, minutes, phase, no_jail=no_jail)
     require_writable([json_file, csv_file, html, canvas, moodle], feedback)
     gradebooks = Gradebooks.wanted(roster, canvas, moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
-    settings = Settings(seed or secrets.token_hex(16), situations, seconds, minutes, numbers, not no_jail)
     if resume is not None and resume.exists():
         settings = recorded_settings(resume)
         if seed not in (None, settings.seed):
@@ -82,9 +82,13 @@ def judge(
     record = Record(settings, resume)
     if not settings.jailed:
         shown.print(NOT_ISOLATED, style="bold red", soft_wrap=True)
-    else:
+    elif dask is None:
         require_jail(find_jail())
-    results = run(settings, record, handed_in, jobs or os.cpu_count() or 1, shown, feedback, reveal=reveal)
+    with class_progress(shown, len(handed_in)) as progress:
+        num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
+        with here(settings, num_jobs, progress) if dask is None else there(settings, dask) as graders:
+            class_run = ClassRun(settings, record, graders)
+            results = run(class_run, handed_in, progress, feedback, seed_note(settings) if reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = Report(settings.seed, settings.situations, settings.jailed, summaries)
     write_tables(report, json_file=json_file, csv_file=csv_file)
@@ -98,28 +102,43 @@ def judge(
         raise typer.Exit(1)
 
 
+@contextmanager
+def here(settings: Settings, num_jobs: int, progress: ClassProgress) -> Iterator[Sequence[Grader]]:
+    """Give graders that are processes of this machine."""
+    yield [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
+
+
+@contextmanager
+def there(settings: Settings, address: str) -> Iterator[Sequence[Grader]]:
+    """Give graders on a cluster. Raises `ValueError` if Dask is not installed or a worker is unfit."""
+    try:
+        from classroom.judge.cluster import Cluster
+    except ImportError as error:
+        raise ValueError(f"--dask needs {error.name}: pip install -c constraints.txt -e '.[cluster]'") from None
+    cluster = Cluster(address, settings)
+    try:
+        yield cluster.graders()
+    finally:
+        cluster.close()
+
+
 def run(
-    settings: Settings,
-    record: Record,
-    handed_in: list[HandedIn],
-    num_jobs: int,
-    console: Console,
-    folder: Path | None,
-    *,
-    reveal: bool,
+    class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
 ) -> dict[str, Result]:
-    """Grade all; write the feedback of each as it is done. Return the results by name."""
+    """Grade all; write the feedback of each as it is done, with `note`. Return the results by name."""
     results: dict[str, Result] = {}
-    with class_progress(console, len(handed_in)) as progress:
-        class_run = ClassRun(settings, record, min(num_jobs, len(handed_in)), progress.situation)
-        for name, result in class_run.results(handed_in):
-            results[name] = result
-            progress.finished(name, result["seconds"])
-            if folder is not None:
-                head, _, rest = result["feedback"].partition("\n")
-                seed = f"Seed: {settings.seed}, {settings.situations} situations in each group.\n" if reveal else ""
-                write_feedback(folder, name, f"{head}\n{seed}{rest}")
+    for name, result in class_run.results(handed_in):
+        results[name] = result
+        progress.finished(name, result["seconds"])
+        if folder is not None:
+            head, _, rest = result["feedback"].partition("\n")
+            write_feedback(folder, name, f"{head}\n{note}{rest}")
     return results
+
+
+def seed_note(settings: Settings) -> str:
+    """Return the line of a feedback that lets a learner's situations be played again."""
+    return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
 
 
 def show(console: Console, report: Report) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from classroom.export.gradescope import as_gradescope
 from classroom.export.one_submission import SETTINGS_FILE, grade_submission, read_settings
+from classroom.judge.grading_process import GraderError
 from classroom.judge.jail import JailError
 from classroom.judge.report import write_whole
 from classroom.judge.settings import Settings
@@ -22,7 +23,7 @@ def main() -> None:
     found = read_settings(CHECKOUT / SETTINGS_FILE)
     try:
         result = grade_submission(folder, "submission", Settings.from_json(found["settings"]))
-    except JailError as error:
+    except (JailError, GraderError) as error:
         print(f"{error}\nNothing was graded. docs/teaching.md, Gradescope, says what to do.", file=sys.stderr)
         sys.exit(2)
     write_whole(target, json.dumps(as_gradescope(result, found["visibility"]), indent=1) + "\n")

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from classroom.judge.class_run import ClassRun
+from classroom.judge.grading_process import GradingProcess
 from classroom.judge.jail import find_jail
 from classroom.judge.probe import require_jail
-from classroom.judge.record import Record, Result
+from classroom.judge.record import Result
 from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn
 
@@ -15,11 +15,18 @@ SETTINGS_FILE = "judge_settings.json"
 
 
 def grade_submission(path: Path, name: str, settings: Settings) -> Result:
-    """Grade a file, a folder or an archive. Raises `JailError` if the settings ask for a jail that does not work."""
+    """Grade a file, a folder or an archive.
+
+    Raises `JailError` if the settings ask for a jail that does not work, and `GraderError` if the judge itself fails:
+    neither says anything about the submission.
+    """
     if settings.jailed:
         require_jail(find_jail())
-    ((_, result),) = ClassRun(settings, Record(settings), 1).results([HandedIn(name, path)])
-    return result
+    grader = GradingProcess(settings)
+    try:
+        return grader.grade(grader.read(HandedIn(name, path)))
+    finally:
+        grader.end()
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ the submission that it had in hand is lost.
 
 import base64
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ MOST_FEEDBACK = 500_000
 
 def main() -> None:
     """Answer `read` and `grade` until the channel is closed. The first message holds the settings."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     channel = take_stdio(MOST_MESSAGE_BYTES)
     limit_resources(LIMITS)
     settings = Settings.from_json(channel.receive())

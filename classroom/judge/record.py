@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, TypedDict
 
+from classroom.judge.report import write_whole
 from classroom.judge.settings import Settings
 from classroom.judge.summary import SubmissionSummary
 
@@ -35,7 +36,7 @@ class Record:
         if path.exists():
             self._read(path)
         else:
-            self._append({"version": VERSION, "settings": settings.as_json()})
+            write_whole(path, json.dumps({"version": VERSION, "settings": settings.as_json()}) + "\n")
 
     def finished(self, name: str, digests: dict[str, str]) -> Result | None:
         """Return the result of a submission that has been graded with these very files."""
@@ -58,9 +59,12 @@ class Record:
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
         cut_short = lines.pop()  # empty, unless the run was killed while it wrote
-        for line in lines[1:]:
-            entry = json.loads(line)
-            self.results[entry["name"]] = entry["result"]
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                entry = json.loads(line)
+                self.results[entry["name"]] = entry["result"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise RecordError(f"{path}, line {number}, is no result: {error}") from None
         if cut_short:
             with path.open("r+b") as file:
                 file.truncate(path.stat().st_size - len(cut_short))

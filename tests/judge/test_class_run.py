@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from classroom.judge.class_run import ClassRun
+from classroom.judge.grading_process import GraderError, GradingProcess
 from classroom.judge.jail import Jail
 from classroom.judge.record import Record, RecordError, Result, recorded_settings
 from classroom.judge.settings import Settings
@@ -41,7 +43,8 @@ def handed_in(folder: Path, **texts: str) -> list[HandedIn]:
 
 
 def graded(found: list[HandedIn], record: Record | None = None, num_jobs: int = 2) -> dict[str, Result]:
-    return dict(ClassRun(SETTINGS, record or Record(SETTINGS), num_jobs).results(found))
+    graders = [GradingProcess(SETTINGS) for _ in range(num_jobs)]
+    return dict(ClassRun(SETTINGS, record or Record(SETTINGS), graders).results(found))
 
 
 def test_what_a_file_sends_while_it_is_loaded_stops_nothing(tmp_path: Path) -> None:
@@ -87,15 +90,35 @@ def test_a_grading_process_that_dies_costs_one_submission(tmp_path: Path) -> Non
     found = handed_in(tmp_path, ada=solution(1), bob=solution(1))
 
     def kill_over_ada(name: str, what: str, done: int) -> None:
-        worker = run._all[0]._worker
-        if name == "ada" and worker is not None:
-            worker.kill()
+        if name == "ada" and process._worker is not None:
+            process._worker.kill()
 
-    run = ClassRun(SETTINGS, Record(SETTINGS), 1, kill_over_ada)
-    results = dict(run.results(found))
+    record, process = Record(SETTINGS), GradingProcess(SETTINGS, kill_over_ada)
+    results = dict(ClassRun(SETTINGS, record, [process]).results(found))
     assert "could not be graded" in str(results["ada"]["summary"]["error"])
     assert [len(result["summary"]["phases"]) for result in results.values()] == [1, 1]
     assert results["bob"]["summary"]["points"] == 40
+    assert set(record.results) == {"bob"}, "the judge's own failure is no result: the next run tries again"
+
+
+def test_what_is_ended_starts_nothing_again(tmp_path: Path) -> None:
+    (ada,) = handed_in(tmp_path, ada=solution(1))
+    grader = GradingProcess(SETTINGS)
+    submission = grader.read(ada)
+    grader.end()
+    with pytest.raises(GraderError, match="could not be graded"):
+        grader.grade(submission)
+    assert grader._worker is None
+
+
+def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
+    (ada,) = handed_in(tmp_path, ada=solution(1))
+    grader = GradingProcess(replace(SETTINGS, phases=("no phase",)))  # type: ignore[arg-type]
+    try:
+        with pytest.raises(GraderError, match=r"its last line: .*Error"):
+            grader.grade(grader.read(ada))
+    finally:
+        grader.end()
 
 
 def test_a_record_continues_where_it_was_cut(tmp_path: Path) -> None:
@@ -107,13 +130,21 @@ def test_a_record_continues_where_it_was_cut(tmp_path: Path) -> None:
     record = Record(SETTINGS, path)
     (kept,) = record.results
     seen: list[str] = []
-    run = ClassRun(SETTINGS, record, 1, lambda name, what, done: seen.append(name))
+    run = ClassRun(SETTINGS, record, [GradingProcess(SETTINGS, lambda name, what, done: seen.append(name))])
     again = dict(run.results(found))
     assert {name: result["summary"] for name, result in again.items()} == {
         name: result["summary"] for name, result in first.items()
     }
     assert set(seen) == {"ada", "bob"} - {kept}
     assert set(Record(SETTINGS, path).results) == {"ada", "bob"}
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    Record(SETTINGS, path)
+    path.write_bytes(path.read_bytes() + b'{"name": "ada"}\n')
+    with pytest.raises(RecordError, match="line 2, is no result"):
+        Record(SETTINGS, path)
 
 
 def test_a_changed_file_is_graded_again(tmp_path: Path) -> None:
