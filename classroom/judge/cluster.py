@@ -79,7 +79,7 @@ class ClusterGrader:
         self._workers = workers
         self._settings = settings
         self._reader = GradingProcess(settings)
-        self._future: Future | None = None
+        self._future: Future[Result] | None = None
         self._is_ended = False
 
     def read(self, handed_in: HandedIn) -> dict[str, Any]:
@@ -106,11 +106,11 @@ class ClusterGrader:
             with contextlib.suppress(Exception):
                 self._future.cancel()
 
-    def _wait_for(self, future: Future) -> Result:
+    def _wait_for(self, future: Future[Result]) -> Result:
         deadline = time.monotonic() + NUM_TRIES * (60 * self._settings.minutes + 2 * GRACE_SECONDS)
         while time.monotonic() < deadline:
             try:
-                result: Result = future.result(timeout=POLL_SECONDS)
+                return future.result(timeout=POLL_SECONDS)
             except TimeoutError:
                 if not set(self._workers) & set(self._client.nthreads()):
                     raise GraderError("it could not be graded: the cluster has lost its workers") from None
@@ -119,8 +119,6 @@ class ClusterGrader:
             except (Exception, CancelledError) as error:
                 reason = one_line(f"{type(error).__name__}: {error}")
                 raise GraderError(f"it could not be graded: {reason}") from None
-            else:
-                return result
         raise GraderError("it could not be graded: the cluster gave no answer")
 
 

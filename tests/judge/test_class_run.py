@@ -113,7 +113,7 @@ def test_what_is_ended_starts_nothing_again(tmp_path: Path) -> None:
 
 def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
     (ada,) = handed_in(tmp_path, ada=solution(1))
-    grader = GradingProcess(replace(SETTINGS, phases=("no phase",)))  # type: ignore[arg-type]
+    grader = GradingProcess(replace(SETTINGS, situations="five"))  # type: ignore[arg-type]
     try:
         with pytest.raises(GraderError, match=r"its last line: .*Error"):
             grader.grade(grader.read(ada))
