@@ -11,9 +11,8 @@ from course.browser.bare_page import open_widget
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
 from course.views.calculator import calculator
-from course.views.calculator.drawing import draw, tables
+from course.views.calculator.drawing import FRONT_END, draw, tables
 from course.views.panels import as_answer
-from course.views.picture import read_asset
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 
 WIDTHS = (460, 600, 720, 1080)
@@ -44,7 +43,7 @@ def settings() -> Iterator[dict[str, Any]]:
 def drawn_by_page(browser: Any, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the page's answers."""
     page = browser.new_page()
-    answers: list[dict[str, Any]] = page.evaluate(DRAWN, [read_asset("calculator/calculator.js"), tables(), questions])
+    answers: list[dict[str, Any]] = page.evaluate(DRAWN, [FRONT_END, tables(), questions])
     page.close()
     return answers
 

@@ -20,6 +20,7 @@ from course.views.svg import Markup
 if TYPE_CHECKING:
     from course.views.panels import Panel
 
+FRONT_END = read_asset("calculator/limits.js") + read_asset("calculator/calculator.js")
 NARROW, TWO_COLUMNS, SHARE, HIGH = 620, 500, 0.6, 230
 """Below the first width (px) the figures are below the roofline, from the second on in two columns; above the first the
 chart has this share of the width."""
@@ -41,7 +42,7 @@ def calculator() -> "Panel":
 
     The page computes and draws it, with the formulas and the tables of the simulator.
     """
-    return panel(KNOBS, draw, reflows=True, in_browser=(read_asset("calculator/calculator.js"), tables()))
+    return panel(KNOBS, draw, reflows=True, in_browser=(FRONT_END, tables()))
 
 
 def tables() -> dict[str, Any]:

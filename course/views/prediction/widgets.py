@@ -14,6 +14,7 @@ from course.views.prediction.deck import Card
 from course.views.prediction.question import Answer, Question
 from course.views.prediction.still import folded_answers, folded_cards, listed
 
+FRONT_END = ("prediction/questions.js", "prediction/deck.js", "prediction/prediction.js")
 CSS = "controls.css prediction/prediction.css prediction/fold.css"
 
 
@@ -23,7 +24,7 @@ class PredictionWidget(anywidget.AnyWidget):
     `still` is shown where not even scripts run; it folds what must not be seen yet.
     """
 
-    _esm = read_asset("prediction/prediction.js")
+    _esm = "".join(map(read_asset, FRONT_END))
     _css = "".join(map(read_asset, CSS.split()))
     role = traitlets.Unicode().tag(sync=True)
     place = traitlets.Unicode().tag(sync=True)
