@@ -7,7 +7,7 @@ import typer
 
 from classroom.cli.options import NoJail, Phases, Seconds, Seed, Situations, new_settings
 from classroom.export.nbgrader import compose
-from classroom.release import write
+from classroom.student_edition.edition import write
 from course.terminal.console import friendly, make_console
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from classroom.release import compose, untracked_code, write
+from classroom.student_edition.edition import compose, untracked_code, write
 from course.terminal.console import fail, friendly, make_console
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from classroom.export.gradescope import Visibility
 from classroom.export.one_submission import SETTINGS_FILE
 from classroom.judge.settings import Settings
-from classroom.release import files_of
+from classroom.student_edition.edition import files_of
 from mini_vllm.seams.lineup import CHECKOUT
 
 TAKEN = (

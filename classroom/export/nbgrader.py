@@ -9,7 +9,7 @@ from typing import Any
 
 from classroom.export.one_submission import SETTINGS_FILE
 from classroom.judge.settings import Settings
-from classroom.release import require_untouched_starters
+from classroom.student_edition.edition import require_untouched_starters
 from course.grading.plan import PlannedPhase, load_plan
 from mini_vllm.seams.lineup import CHECKOUT
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from classroom.release import compose, write
+from classroom.student_edition.edition import compose, write
 
 
 @pytest.fixture(scope="session")

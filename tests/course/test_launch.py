@@ -15,7 +15,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from classroom.release import student_notebook
+from classroom.student_edition.texts import student_notebook
 from course import colab
 from tools.launch_links.__main__ import write
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from classroom.export.nbgrader import compose
 from classroom.export.nbgrader_cell import judge_points
 from classroom.judge.settings import Settings
-from classroom.release import long_lines, secret_lines
+from classroom.student_edition.leaks import long_lines, secret_lines
 from course.cli.main import app
 from course.grading.plan import load_plan
 from mini_vllm.seams.lineup import CHECKOUT

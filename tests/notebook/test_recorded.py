@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from classroom.release import compose, leaks, secret_lines
+from classroom.student_edition.edition import compose
+from classroom.student_edition.leaks import leaks, secret_lines
 from course.notebook import Lab, Notice, compare, figures, same_answers, watch
 from course.notebook.jobs import WorkloadRun
 from course.notebook.record_codec import from_json, to_json

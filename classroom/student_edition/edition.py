@@ -1,0 +1,100 @@
+"""The student edition: the files that a learner needs, without the solutions."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from classroom.student_edition.leaks import leaks, secret_lines
+from classroom.student_edition.texts import ReleaseError, adapted
+from course.starter_status import touched_functions, touched_in
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+
+RELEASED = (
+    *(
+        "LICENSE",
+        "Makefile",
+        ".gitignore",
+        "constraints.txt",
+        "environment.yml",
+        "postBuild",
+        "pyproject.toml",
+        "conftest.py",
+    ),
+    *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
+    *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
+)
+
+TEMPLATES = "tools/student_edition/"
+CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+
+
+def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
+    """Return the student edition, path to content. Raises `ReleaseError` if it would hold a solution."""
+    if not (checkout / "solutions").is_dir():
+        raise ReleaseError("this checkout has no solutions/: it is a student edition already")
+    require_untouched_starters(checkout)
+    edition = {
+        path: adapted(path, (checkout / path).read_bytes())
+        for path in files_of(checkout)
+        if path.startswith(RELEASED) and not path.startswith(TEMPLATES)
+    }
+    templates = checkout / TEMPLATES
+    for template in sorted(path for path in templates.rglob("*") if path.is_file()):
+        edition[template.relative_to(templates).as_posix()] = template.read_bytes()
+    if found := leaks(edition, secret_lines(checkout)):
+        raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
+    return edition
+
+
+def write(edition: Mapping[str, bytes], folder: Path) -> None:
+    """Write the edition into a folder that is new or empty. Raises `ReleaseError` if it is neither."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ReleaseError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
+    if folder.resolve().is_relative_to(CHECKOUT):
+        raise ReleaseError(f"{folder} is inside this checkout, next to the solutions: name a folder outside it")
+    for path, content in edition.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def require_untouched_starters(checkout: Path) -> None:
+    """Raise `ReleaseError` if a function of a starter has been written."""
+    touched = []
+    for phase in range(1, len(PHASE_NAMES) + 1):
+        try:
+            names = touched_functions(phase, checkout)
+        except (OSError, SyntaxError) as error:
+            raise ReleaseError(f"the starter of phase {phase} cannot be read: {error}") from error
+        touched += [f"phase {phase} {name}" for name in names]
+    for path in checkout.glob("labs/*/starter_*.py"):
+        touched += [f"{path.name} {name}" for name in touched_in(path)]
+    if touched:
+        raise ReleaseError(
+            f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError; "
+            f"`git checkout -- labs/*/starter*.py` restores them"
+        )
+
+
+def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
+    """Return untracked Python files in `labs/`: a scratch file may hold a solution."""
+    return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith(".py")]
+
+
+def files_of(checkout: Path) -> list[str]:
+    """Return the tracked and the new, not ignored files; without git, all files but caches."""
+    paths = _git(checkout, "-co")
+    if paths is None:
+        paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
+    return sorted(path for path in set(paths) if (checkout / path).is_file() and not set(CACHES) & set(path.split("/")))
+
+
+def _git(checkout: Path, *options: str) -> list[str] | None:
+    if not (checkout / ".git").exists():
+        return None
+    command = ["git", "ls-files", "-z", "--exclude-standard", *options]
+    try:
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return [path for path in done.stdout.split("\0") if path]
