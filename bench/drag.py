@@ -58,6 +58,7 @@ def draggings() -> Iterator[Dragging]:
     lab = Lab(5, "solution")
     yield Dragging("calculator", BEST, "gpu_memory_utilization", calculator)
     yield Dragging("policy bench, SLO", BEST, "time_to_first_token", lambda: bench(lab))
+    yield Dragging("policy bench, load", RUN_TARGET, "load", lambda: bench(lab))
     config = replace(SMALL_POOL, max_model_len=64)
     workload = make_workload(seed=0, num_requests=8)
     yield Dragging("engine panel", RUN_TARGET, "num_gpu_blocks", lambda: engine_panel(lab, workload, config, step=6))

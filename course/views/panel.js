@@ -1,5 +1,5 @@
 // Knobs over a picture. It is asked for while a knob moves: one question is pending, meanwhile the newest waits.
-// Python draws, or this page with `source`. A panel with a film gets the shown picture first, the film at rest.
+// Python draws, or this page with `source`. An answer may have more: a first look while a knob moves, the rest at rest.
 
 const PATIENCE = 1000, REST = 200, GRID = 20, LEAST = 460, MOST = 1080, BESIDE = 960;
 const WAITING = "Waiting for the kernel ...";
@@ -93,7 +93,7 @@ function render({ model, el: root }) {
     explain();
     showAnswer(answer);
     send();
-    if (pending === null && answer.has_film) rest = setTimeout(() => ask({ whole: true }), REST);
+    if (pending === null && answer.has_more) rest = setTimeout(() => ask({ whole: true }), REST);
   }
   function showAnswer(answer) {
     root.dataset.answered = answer.ticket;

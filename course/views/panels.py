@@ -39,8 +39,9 @@ class Panel(PictureWidget):
 
     It is called while a knob moves. While it runs, a newer question replaces an older one, so that the next answer
     is to the last question. The text of a `ValueError` is shown and the picture stays. With `reflows`, `draw` also
-    gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. With
-    `in_browser` the page draws, and Python hears of a value when its knob is released.
+    gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. Where `draw`
+    is slow, `first_look` is called in its place while a knob moves, and `draw` when it rests; it returns None if `draw`
+    is as fast this time. With `in_browser` the page draws, and Python hears of a value when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -57,11 +58,12 @@ class Panel(PictureWidget):
         knobs: Sequence[Knob],
         draw: Callable[..., Picture],
         *,
+        first_look: Callable[..., Picture | None] | None = None,
         reflows: bool = False,
         in_browser: BrowserDrawing | None = None,
         **traits: Any,
     ) -> None:
-        self.draw, self.known = draw, {knob.name: knob for knob in knobs}
+        self.draw, self.first_look, self.known = draw, first_look, {knob.name: knob for knob in knobs}
         values = {knob.name: knob.value for knob in knobs}
         self._picture = draw(**values)
         if in_browser is not None:
@@ -84,7 +86,7 @@ class Panel(PictureWidget):
         """Set knobs from Python. Raises `ValueError` for an unknown knob or a value outside its range."""
         now = self.question
         chosen = self.values | checked(self.known, values)
-        self.question = now | {"ticket": now["ticket"] + 1, "values": chosen, "before": self.values}
+        self.question = now | {"ticket": now["ticket"] + 1, "values": chosen, "before": self.values, "whole": True}
 
     def picture(self) -> Picture:
         return self._picture
@@ -98,6 +100,10 @@ class Panel(PictureWidget):
 
     def _answer(self, question: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         more = {"width": question["width"], "before": question["before"]} if self.reflows else {}
+        if self.first_look is not None and not question.get("whole"):
+            picture = self.first_look(**values, **more)
+            if picture is not None:
+                return as_answer(question["ticket"], picture) | {"has_more": True}
         self._picture = self.draw(**values, **more)
         return as_answer(question["ticket"], self._picture)
 
@@ -128,7 +134,7 @@ class FilmPanel(Panel, Player):
         self.shown = run = self.run(**values)
         if not question.get("whole"):
             picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
-            return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_film": True}
+            return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_more": True}
         self.pictures = run.film()
         with self.hold_sync():
             self.step = min(self.step, run.num_steps - 1)

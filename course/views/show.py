@@ -26,13 +26,17 @@ def panel(
     knobs: Sequence[Knob],
     draw: Callable[..., Picture],
     *,
+    first_look: Callable[..., Picture | None] | None = None,
     reflows: bool = False,
     in_browser: "BrowserDrawing | None" = None,
 ) -> "Panel":
-    """Return knobs over a picture. `draw` gets their values by name, and the `width` if the picture `reflows`."""
+    """Return knobs over a picture. `draw` gets their values by name, and the `width` if the picture `reflows`.
+
+    `first_look` is its faster version while a knob moves; it returns None where `draw` is as fast.
+    """
     from course.views.panels import Panel
 
-    return Panel(knobs, draw, reflows=reflows, in_browser=in_browser)
+    return Panel(knobs, draw, first_look=first_look, reflows=reflows, in_browser=in_browser)
 
 
 def film_panel(knobs: Sequence[Knob], run: Callable[..., "Filmed"], step: int = 0) -> "FilmPanel":

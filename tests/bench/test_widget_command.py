@@ -31,7 +31,7 @@ def test_every_pool_is_measured_and_its_steps_are_counted(mini_vllm: Commands) -
     assert [pool["num_blocks"] for pool in record["pools"]] == list(POOLS)
     assert all(len(pool["ms"]) == len(pool["frame_ms"]) == 3 for pool in record["pools"])
     assert min(min(pool["ms"]) for pool in record["pools"]) > 0
-    assert list(record["panels"]) == ["calculator", "policy bench, SLO", "engine panel"]
+    assert list(record["panels"]) == ["calculator", "policy bench, SLO", "policy bench, load", "engine panel"]
     assert all(len(times) == 2 and min(times) > 0 for times in record["panels"].values())
 
 

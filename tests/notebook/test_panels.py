@@ -70,7 +70,7 @@ def test_one_step_is_drawn_while_a_knob_moves_and_the_film_when_it_rests(panel: 
     panel.set(**start())
     panel.step = 6
     ask(panel, start() | {"num_gpu_blocks": 64}, whole=False)
-    assert panel.answer["has_film"]
+    assert panel.answer["has_more"]
     assert "step 6 of 26" in panel.answer["text_alternative"]
     assert len(panel.film["frames"]) == 28, "the film is still the one before"
     ask(panel, start() | {"num_gpu_blocks": 64}, whole=True)

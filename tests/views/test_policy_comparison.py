@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,31 @@ def test_another_objective_needs_no_new_comparison() -> None:
     assert len(asked) == 1
     panel.set(load=200)
     assert [comparison.load for comparison in asked] == [150, 200]
+
+
+def test_few_requests_while_a_knob_moves_and_all_of_them_when_it_rests() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def compare(comparison: PolicyComparison) -> list[PolicyResult]:
+        asked.append((comparison.load, comparison.num_requests))
+        return list(compared())
+
+    panel = policy_panel(compare)
+
+    def ask(*, whole: bool, **turned: float) -> dict[str, Any]:
+        values = panel.values | turned
+        panel.question = panel.question | {"ticket": len(asked), "values": values, "whole": whole}
+        answer: dict[str, Any] = panel.answer
+        return answer
+
+    first = ask(load=200, whole=False)
+    assert (first["has_more"], "30 requests" in first["text_alternative"]) == (True, True)
+    assert "30 requests" not in panel.picture().text_alternative, "an exported page has all requests"
+    rested = ask(load=200, whole=True)
+    assert ("has_more" in rested, "300 requests" in rested["text_alternative"]) == (False, True)
+    again = ask(time_to_first_token=0.2, whole=False)
+    assert ("has_more" in again, "300 requests" in again["text_alternative"]) == (False, True)
+    assert asked == [(150, 300), (200, 30), (200, 300)]
 
 
 def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The knobs of the comparison, and a cache of comparisons already made."""
+"""The knobs of the comparison, a cache of comparisons already made, and fewer requests while a knob moves."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from course.simulator.policies import PREDICTION_SIGMA
@@ -27,6 +27,8 @@ KNOBS = (
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
 MOST_REMEMBERED = 64
+FEW_REQUESTS = 30
+SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
 
 def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]:
@@ -41,18 +43,30 @@ def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = com
     """Return knobs over three policies. `compare` serves the requests; another objective does not call it again.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
-    A `ValueError` of `compare` is shown to the reader.
+    A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 30 requests.
     """
-    cached = lru_cache(MOST_REMEMBERED)(compare)
+    known: dict[PolicyComparison, list[PolicyResult]] = {}
 
-    def draw(
-        time_to_first_token: float,
-        inter_token_latency: float,
-        width: float = WIDTH,
-        before: object = None,
-        **values: Any,
-    ) -> Picture:
-        comparison, slo = PolicyComparison(**values), Slo(time_to_first_token, inter_token_latency / 1e3)
-        return policy_picture(comparison, cached(comparison), slo, width)
+    def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
+        if comparison not in known:
+            known[comparison] = compare(comparison)
+        if len(known) > MOST_REMEMBERED:
+            del known[next(iter(known))]
+        slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)
+        return policy_picture(comparison, known[comparison], slo, width)
 
-    return panel(KNOBS, draw, reflows=True)
+    def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
+        return picture(comparison_of(asked), asked, width)
+
+    def first_look(width: float = WIDTH, before: object = None, **asked: Any) -> Picture | None:
+        comparison = comparison_of(asked)
+        if comparison in known:
+            return None
+        return picture(replace(comparison, num_requests=FEW_REQUESTS), asked, width)
+
+    return panel(KNOBS, draw, first_look=first_look, reflows=True)
+
+
+def comparison_of(asked: dict[str, Any]) -> PolicyComparison:
+    """Return what the knobs of the workload ask for, whatever the SLO is."""
+    return PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
