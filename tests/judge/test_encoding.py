@@ -4,9 +4,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from classroom.judge.play import MOST_ITEMS, bounded
 from classroom.worker.encoding import DEEPEST, LARGEST
 from classroom.worker.states import ProtocolError
-from classroom.worker.text import MOST_TEXT
+from classroom.worker.text import MOST_TEXT, one_line, printable
 from classroom.worker.values import Values
 from mini_vllm import SamplingParams
 from mini_vllm.core.step import Preempted
@@ -75,3 +76,19 @@ def test_what_is_no_plain_value_is_refused_with_the_reason(sent: Any, reason: st
 
 def test_text_is_printable_once_it_has_arrived() -> None:
     assert one_end().decode("a\x1b[2J\ud800\u202eb\nc") == "a?[2J??b\nc"
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert printable("x" * (MOST_TEXT + 1)) == "x" * MOST_TEXT + " ..."
+    assert printable("x" * MOST_TEXT) == "x" * MOST_TEXT
+    assert one_line("a\nb" + "x" * 300, 5) == "a?bxx ..."
+
+
+def test_the_steps_of_a_forged_trace_are_cut_to_what_a_reader_looks_at() -> None:
+    endless = {"x" * 9_000 + str(n): [list(range(9_000)), ("y" * 9_000,)] for n in range(9_000)}
+    cut = bounded(endless)
+    assert len(cut) == 1, "the names are equal once they are cut"
+    for name, (numbers, texts) in cut.items():
+        assert (len(name), len(numbers), len(texts[0])) == (MOST_ITEMS + 4, MOST_ITEMS, MOST_ITEMS + 4)
+    assert len(bounded({n: n for n in range(9_000)})) == MOST_ITEMS
+    assert bounded({"id": "A", "n": 3, "blocks": (1, 2)}) == {"id": "A", "n": 3, "blocks": (1, 2)}
