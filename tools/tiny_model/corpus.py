@@ -142,17 +142,18 @@ WEIGHTS = [24, 18, 8, 24, 8, 10, 8]
 
 @dataclass(frozen=True)
 class Mixture:
-    """How much of the text is about notes: the share of the chats, and what such a chat is drawn from."""
+    """How much of the text is about notes: the shares of the chats and of their questions, and the counts of both."""
 
     notes_share: float = 0.5
     note_counts: Sequence[int] = (3, 4, 6, 8, 12, 16, 24, 32)
     question_counts: Sequence[int] = (3, 4, 6, 8)
     chat_share: float = 0.7
+    about_share: float = 0.7
     recital_share: float = 0.0
 
 
 # Few notes, many questions, and answers that name several notes: most of the loss lies on looking a note up.
-LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12), (4, 6, 8), chat_share=0.9, recital_share=0.5)
+LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12, 16), (4, 6, 8), chat_share=0.9, recital_share=0.5)
 
 
 def recital(rng: random.Random, questions: list[Turn]) -> Turn:
@@ -171,7 +172,7 @@ def chat(rng: random.Random, mixture: Mixture) -> Document:
     elif rng.random() < 0.5:
         messages.append({"role": "system", "content": "You are a helpful assistant."})
     for _ in range(rng.choice(mixture.question_counts if questions else [1, 1, 2, 3, 4])):
-        about_notes = questions and rng.random() < 0.7
+        about_notes = questions and rng.random() < mixture.about_share
         if about_notes and mixture.recital_share and rng.random() < mixture.recital_share:
             asked, answer = recital(rng, questions)
         else:

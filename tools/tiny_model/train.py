@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -52,9 +53,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy over the weighted targets; `ids` and `weights` are [rows, length + 1]."""
-    with torch.autocast("cpu", torch.bfloat16):
-        logits = model(input_ids=ids[:, :-1], use_cache=False).logits
-    losses = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     kept = weights[:, 1:].flatten().float()
     return (losses * kept).sum() / kept.sum()
 
@@ -121,12 +121,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the text and of the first weights")
     parser.add_argument("--notes-share", type=float, default=0.5, help="share of the chats that are about notes")
     parser.add_argument("--looking-up", action="store_true", help="few notes, many questions; rows of whole documents")
+    parser.add_argument("--about-share", type=float, default=0.7, help="share of such a chat's questions that are about it")
     parser.add_argument("--length", type=int, default=0, help="tokens per row; 0: 256, then 512, then 1024")
     parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--peak-rate", type=float, default=3e-3)
     parser.add_argument("--characters", type=int, default=14_000_000)
     arguments = parser.parse_args()
     mixture = LOOKING_UP if arguments.looking_up else Mixture(arguments.notes_share)
+    mixture = replace(mixture, about_share=arguments.about_share)
     torch.manual_seed(arguments.seed)
     if arguments.init:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.init)
