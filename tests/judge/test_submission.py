@@ -87,6 +87,7 @@ def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, "MOST_ENTRIES", 3)
     entries = {f"{number}.txt": b"" for number in range(4)}
     assert "more than 3 files" in read(make_zip(tmp_path / "x.zip", entries)).error
+    assert "more than 3 files" in read(make_tar(tmp_path / "x.tar.gz", entries)).error
     for name in entries:
         (tmp_path / name).touch()
     assert "more than 3 files" in read(tmp_path).error
