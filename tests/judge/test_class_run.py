@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from classroom.judge.class_run import ClassRun
+from classroom.judge.grader import LIMITS
 from classroom.judge.grading_process import GraderError, GradingProcess
 from classroom.judge.jail import Jail
 from classroom.judge.record import Record, RecordError, Result, recorded_settings
@@ -109,6 +111,17 @@ def test_what_is_ended_starts_nothing_again(tmp_path: Path) -> None:
     with pytest.raises(GraderError, match="could not be graded"):
         grader.grade(submission)
     assert grader._worker is None
+
+
+def test_a_grading_process_cannot_take_all_memory(tmp_path: Path) -> None:
+    (ada,) = handed_in(tmp_path, ada=solution(1))
+    grader = GradingProcess(SETTINGS)
+    try:
+        grader.read(ada)
+        assert grader._worker is not None
+        assert resource.prlimit(grader._worker.pid, resource.RLIMIT_DATA) == (LIMITS.memory_bytes, LIMITS.memory_bytes)
+    finally:
+        grader.end()
 
 
 def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
