@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from classroom.judge import grader as grading
 from classroom.judge.class_run import ClassRun
-from classroom.judge.grader import LIMITS
 from classroom.judge.grading_process import GraderError, GradingProcess
 from classroom.judge.jail import Jail
 from classroom.judge.record import Record, RecordError, Result, recorded_settings
@@ -119,9 +119,26 @@ def test_a_grading_process_cannot_take_all_memory(tmp_path: Path) -> None:
     try:
         grader.read(ada)
         assert grader._worker is not None
-        assert resource.prlimit(grader._worker.pid, resource.RLIMIT_DATA) == (LIMITS.memory_bytes, LIMITS.memory_bytes)
+        most = grading.LIMITS.memory_bytes
+        assert resource.prlimit(grader._worker.pid, resource.RLIMIT_DATA) == (most, most)
     finally:
         grader.end()
+
+
+def test_feedback_has_a_time_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    grade = SETTINGS.judge(lambda what, done: None).grade(Submission("ada", error="it is empty"))
+
+    def for_ever(grade: object, *, jailed: bool) -> str:
+        while True:
+            pass
+
+    monkeypatch.setattr(grading, "FEEDBACK_SECONDS", 0.2)
+    monkeypatch.setattr(grading, "feedback", for_ever)
+    assert grading.feedback_in_time(grade, jailed=False).startswith(
+        "ada: 0 of 40 points\n\nThe details cannot be shown"
+    )
+    monkeypatch.setattr(grading, "feedback", lambda grade, jailed: "x" * 10**6)
+    assert len(grading.feedback_in_time(grade, jailed=False)) == grading.MOST_FEEDBACK
 
 
 def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
