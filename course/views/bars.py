@@ -36,7 +36,7 @@ def bars(
     start = MARGIN + GAP + max((text_width(name, LABEL) for name in names), default=0)
     room = SMALL_WIDTH - start - GAP - MARGIN - max(text_width(text, LABEL, bold=True) for text in texts.values())
     scale = room / (max([most, *values.values(), *known.values()]) or 1)
-    titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MOST_LINES)
+    titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MOST_LINES, bold=True)
     top, rows = 14 + LINE * len(titles), []
     for place, (shown, (name, text)) in enumerate(zip(names, texts.items(), strict=True)):
         fill = COLOUR if indices is None else color(indices[name])

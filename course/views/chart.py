@@ -11,7 +11,6 @@ from course.views.typeset import text_width, wrap
 
 Point = tuple[float, float]
 LABEL, TITLE = 12, 15
-REGULAR_TO_BOLD = 0.54 / 0.62  # of the widths of letters
 TICK_GAP = 6
 SHORT = 150
 """A scale whose ends differ by at most this factor has more ticks than the powers of ten."""
@@ -151,7 +150,7 @@ def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value)
 
 def head(title: str, lines: Iterable[str], width: float) -> tuple[Markup, float]:
     """Return a title with faint lines below it, all wrapped to the width, and the y where the rest may begin."""
-    titles = wrap(title, (width - 2 * MARGIN) * REGULAR_TO_BOLD, TITLE, MOST_LINES)
+    titles = wrap(title, width - 2 * MARGIN, TITLE, MOST_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MOST_LINES)]
     below = 22 + LINE * len(titles)
     drawn = [

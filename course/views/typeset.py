@@ -4,6 +4,8 @@ import re
 import textwrap
 
 WIDE = set("mwMW@%—…")
+REGULAR, BOLD = 0.54, 0.62
+"""The mean width of a letter of a sentence, in font sizes."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 
@@ -23,9 +25,9 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
     return content.rstrip() + "…" if content else ""
 
 
-def wrap(content: str, room: float, size: float, most_lines: int) -> list[str]:
+def wrap(content: str, room: float, size: float, most_lines: int, bold: bool = False) -> list[str]:
     """Return the text as lines that fit in `room`, lists of numbers unbroken; beyond `most_lines` is an ellipsis."""
-    columns = max(10, int(room / (size * 0.54)))
+    columns = max(10, int(room / (size * (BOLD if bold else REGULAR))))
     kept = re.sub(r" (?=\d)", NO_BREAK, content)
     lines = textwrap.wrap(kept, columns, max_lines=most_lines, placeholder=" …")
     return [line.replace(NO_BREAK, " ") for line in lines]

@@ -52,3 +52,8 @@ def test_requests_have_their_colours_and_a_long_title_wraps() -> None:
     assert next(layers(picture)["bars"].iter(f"{SVG}rect")).get("fill") == color(1)
     assert len(texts(layers(picture)["heading"])) == 2
     assert in_unit({"a": 1234.4}, "ms") == {"a": "1,234 ms"}
+
+
+def test_a_bold_title_wraps_before_it_is_cut() -> None:
+    heading = bars("shortest-first: goodput per second", {"a": 1.0}, {"a": "1"}).layers[0].content
+    assert heading.count("<text") == 2
