@@ -11,7 +11,7 @@ Pairs = dict[str, dict[str, tuple[str, str]]]
 QUESTIONS: dict[str, Pairs] = {
     "00_tour": {
         "full_pool.reveal(": {
-            "How many of the four run at once, at most?": ("4 chats", "step 0 of 114: 4 running"),
+            "How many of the four run at once, at most?": ("4 chats", "step 0 of 103: 4 running"),
             "What happens when a chat needs a block and none is free?": (
                 "one loses its blocks and waits",
                 "none is free, so D is preempted and waits",

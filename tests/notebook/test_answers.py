@@ -23,12 +23,12 @@ EXPECTED = {
     "00_tour": {
         "questions =": ["capital of Norway is Oslo", "went home"],
         "full_pool.reveal(watch(run": [
-            "step 63 of 114",
+            "step 63 of 103",
             "so D is preempted",
             "blocks of A: 1 2 9 12 15 5",
             "given back: D( \\d+){5}",
         ],
-        "request_bars(run)": ["output tokens: 86 \\(A\\), .* 92 \\(D\\)", "preemptions: 0 \\(A\\), .* 1 \\(D\\)"],
+        "request_bars(run)": ["output tokens: 98 \\(A\\), .* 84 \\(D\\)", "preemptions: 0 \\(A\\), .* 1 \\(D\\)"],
         "# The first setting": [
             "steps: 28 .* 50 \\(12 blocks\\), .* 55 \\(budget 4\\), 79 \\(1 at once\\), 31 \\(by priority\\)",
             "computed: 210 \\(first\\), 190 \\(40 blocks\\), .* 252 \\(no prefix caching\\)",

@@ -75,29 +75,28 @@ def small_sum(rng: random.Random) -> Turn:
     return f"What is {text}?", f"{text} = {value}."
 
 
-def note(rng: random.Random, name: str) -> tuple[str, Turn]:
-    """Return one note about a person, and the question that only this note answers."""
+def note(rng: random.Random, name: str, kind: int | None = None) -> tuple[str, Turn]:
+    """Return one note about a person, of any of six kinds, and the question that only this note answers."""
     city, food, day = rng.choice(CITIES), rng.choice(FOODS), rng.choice(DAYS)
     thing = with_article(f"{rng.choice(COLORS)} {rng.choice(THINGS)}")
     job, room = with_article(rng.choice(JOBS)), rng.randrange(10, 100)
-    statement, question = rng.choice(
-        [
-            (f"{name} lives in {city}.", f"Where does {name} live?"),
-            (f"{name} has {thing}.", f"What does {name} have?"),
-            (f"{name} likes {food}.", f"What does {name} like?"),
-            (f"{name} is {job}.", f"What is the job of {name}?"),
-            (f"The room of {name} is number {room}.", f"Which room does {name} have?"),
-            (f"{name} comes on {day}.", f"When does {name} come?"),
-        ]
-    )
+    kinds = [
+        (f"{name} lives in {city}.", f"Where does {name} live?"),
+        (f"{name} has {thing}.", f"What does {name} have?"),
+        (f"{name} likes {food}.", f"What does {name} like?"),
+        (f"{name} is {job}.", f"What is the job of {name}?"),
+        (f"The room of {name} is number {room}.", f"Which room does {name} have?"),
+        (f"{name} comes on {day}.", f"When does {name} come?"),
+    ]
+    statement, question = rng.choice(kinds) if kind is None else kinds[kind]
     return statement, (question, statement)
 
 
-def notes(rng: random.Random, count: int) -> tuple[str, list[Turn]]:
-    """Return `count` notes as the text of a system prompt, with their questions."""
+def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str, list[Turn]]:
+    """Return `count` notes as the text of a system prompt, with their questions; of one kind, only names tell which."""
     made: dict[str, tuple[str, Turn]] = {}
     while len(made) < count:
-        statement, turn = note(rng, rng.choice(NAMES))
+        statement, turn = note(rng, rng.choice(NAMES), kind)
         made.setdefault(turn[0], (statement, turn))
     head = rng.choice(["You answer questions about the notes.", "Read the notes and answer."])
     body = "\n".join(statement for statement, _ in made.values())
@@ -150,6 +149,7 @@ class Mixture:
     chat_share: float = 0.7
     about_share: float = 0.7
     recital_share: float = 0.0
+    one_kind_share: float = 0.0
 
 
 # Few notes, many questions, and answers that name several notes: most of the loss lies on looking a note up.
@@ -167,7 +167,8 @@ def chat(rng: random.Random, mixture: Mixture) -> Document:
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
     if rng.random() < mixture.notes_share:
-        system, questions = notes(rng, rng.choice(mixture.note_counts))
+        kind = rng.randrange(6) if mixture.one_kind_share and rng.random() < mixture.one_kind_share else None
+        system, questions = notes(rng, rng.choice(mixture.note_counts), kind)
         messages.append({"role": "system", "content": system})
     elif rng.random() < 0.5:
         messages.append({"role": "system", "content": "You are a helpful assistant."})
