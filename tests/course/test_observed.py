@@ -61,7 +61,10 @@ def test_your_own_engine_is_watched_when_what_it_needs_of_yours_is_written(
 def test_the_tour_counts_as_computed_again_what_the_engine_counts(tour: RecordedRun) -> None:
     """The last token of a resumed request was sampled and never computed: it is computed for the first time."""
     notebook = (OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8")
-    resumed = next(share for share in tour.steps[86]["scheduled"] if share["id"] == "3")
-    again = tour.recording.state(86).num_recomputed_tokens
+    step, resumed = next(
+        (record["step"], share) for record in tour.steps for share in record["scheduled"] if share["kind"] == "resumed"
+    )
+    again = tour.recording.state(step).num_recomputed_tokens
+    assert f"Until step {step}, when B is done" in notebook
     assert (resumed["hit"], resumed["n"], again) == (16, 65, 64)
     assert f"so {resumed['n']} are computed: {again} for the second time" in notebook
