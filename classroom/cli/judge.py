@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +69,10 @@ def judge(
     """
     if os.name != "posix":
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
+    if dask is not None and jobs is not None:
+        raise ValueError(
+            "--jobs is for this machine: with --dask as many are graded at once as the workers have threads"
+        )
     settings = new_settings(seed, situations, seconds, minutes, phase, no_jail=no_jail)
     require_writable([json_file, csv_file, html, canvas, moodle], feedback)
     gradebooks = Gradebooks.wanted(roster, canvas, moodle)
@@ -86,7 +90,8 @@ def judge(
         require_jail(find_jail())
     with class_progress(shown, len(handed_in)) as progress:
         num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
-        with here(settings, num_jobs, progress) if dask is None else there(settings, dask) as graders:
+        here = nullcontext([GradingProcess(settings, progress.situation) for _ in range(num_jobs)])
+        with here if dask is None else cluster_at(dask, settings) as graders:
             class_run = ClassRun(settings, record, graders)
             results = run(class_run, handed_in, progress, feedback, seed_note(settings) if reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
@@ -103,18 +108,12 @@ def judge(
 
 
 @contextmanager
-def here(settings: Settings, num_jobs: int, progress: ClassProgress) -> Iterator[Sequence[Grader]]:
-    """Give graders that are processes of this machine."""
-    yield [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
-
-
-@contextmanager
-def there(settings: Settings, address: str) -> Iterator[Sequence[Grader]]:
-    """Give graders on a cluster. Raises `ValueError` if Dask is not installed or a worker is unfit."""
+def cluster_at(address: str, settings: Settings) -> Iterator[Sequence[Grader]]:
+    """Give the graders of a cluster. Raises `ValueError` if Dask is not installed or a worker is unfit."""
     try:
         from classroom.judge.cluster import Cluster
     except ImportError as error:
-        raise ValueError(f"--dask needs {error.name}: pip install -c constraints.txt -e '.[cluster]'") from None
+        raise ValueError(f"--dask needs {error.name}: pip install -c constraints.txt -e '.[judge,cluster]'") from None
     cluster = Cluster(address, settings)
     try:
         yield cluster.graders()

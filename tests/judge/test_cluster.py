@@ -5,7 +5,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from typer.testing import CliRunner
 
 from classroom.judge.class_run import ClassRun
 from classroom.judge.cluster import Cluster, ClusterError, code_digest, why_unfit
-from classroom.judge.jail import JailError
+from classroom.judge.grading_process import GraderError
+from classroom.judge.jail import Jail, JailError
 from classroom.judge.record import Record, Result
+from classroom.judge.settings import Settings
 from course.cli.main import app
 from mini_vllm.seams.lineup import CHECKOUT
 from tests.grading.checkout import solution
@@ -29,7 +33,7 @@ def dask(name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        process.terminate()
+        process.kill()  # a worker that is asked to end first waits for the submission that it grades
         process.wait(30)
 
 
@@ -51,12 +55,12 @@ def address() -> Iterator[str]:
         yield scheduler
 
 
-def cluster_at(address: str) -> Cluster:
+def cluster_at(address: str, settings: Settings = SETTINGS) -> Cluster:
     """Connect as soon as the worker is there."""
     deadline = time.monotonic() + 90
     while True:
         try:
-            return Cluster(address, SETTINGS)
+            return Cluster(address, settings)
         except ClusterError:
             if time.monotonic() > deadline:
                 raise
@@ -83,13 +87,30 @@ def test_a_cluster_grades_as_this_machine_does(address: str, tmp_path: Path) -> 
     assert set(record.results) == set(results)
 
 
+def test_the_workers_of_a_cluster_grade_in_the_jail(address: str, jail: Jail, tmp_path: Path) -> None:
+    assert jail.is_a_jail
+    settings = replace(SETTINGS, jailed=True)
+    spies = (
+        solution(1) + "\nimport os\nif os.path.exists('/root/.bashrc') or os.getuid() < 10**6: raise OSError('free')\n"
+    )
+    found = handed_in(tmp_path, spy=spies)
+    cluster = cluster_at(address, settings)
+    try:
+        results = dict(ClassRun(settings, Record(settings), cluster.graders()).results(found))
+    finally:
+        cluster.close()
+    assert results["spy"]["summary"]["points"] == 40, results["spy"]["feedback"]
+
+
 def test_the_command_takes_a_scheduler(address: str, tmp_path: Path) -> None:
     cluster_at(address).close()
     (ada,) = handed_in(tmp_path, ada=solution(1))
     options = ["--no-jail", "--phase", "1", "--situations", "1", "--dask", address]
     told = CliRunner().invoke(app, ["judge", str(ada.path), *options])
     assert told.exit_code == 0, told.output
-    assert "40" in told.stdout
+    assert "40/40" in told.stdout
+    refused = CliRunner().invoke(app, ["judge", str(ada.path), *options, "--jobs", "2"])
+    assert (refused.exit_code, "--jobs is for this machine" in refused.output) == (2, True)
 
 
 def test_no_scheduler_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +146,7 @@ def test_an_unfit_worker_stops_the_run_before_it_starts(address: str, monkeypatc
         Cluster(address, SETTINGS)
 
 
-def test_a_cluster_that_is_gone_costs_no_result(address: str, tmp_path: Path) -> None:
+def test_a_cluster_that_is_gone_costs_no_result(tmp_path: Path) -> None:
     (ada,) = handed_in(tmp_path, ada=solution(1))
     scheduler = f"tcp://127.0.0.1:{free_port()}"
     with dask("scheduler", "--host", "127.0.0.1", "--port", scheduler.rpartition(":")[2], "--no-dashboard"):
@@ -136,3 +157,23 @@ def test_a_cluster_that_is_gone_costs_no_result(address: str, tmp_path: Path) ->
         cluster.close()
     assert "lost its workers" in str(results["ada"]["summary"]["error"])
     assert record.results == {}
+
+
+def test_what_is_given_up_is_not_waited_for(address: str, tmp_path: Path) -> None:
+    (slow,) = handed_in(tmp_path, slow="import time\ntime.sleep(20)\n")
+    cluster = cluster_at(address)
+    try:
+        grader = cluster.graders()[0]
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(grader.grade, grader.read(slow))
+            time.sleep(1)
+            assert not waiting.done()
+            start = time.monotonic()
+            grader.end()
+            with pytest.raises(GraderError, match="could not be graded"):
+                waiting.result(10)
+            assert time.monotonic() - start < 10
+        with pytest.raises(GraderError, match="no longer graded"):
+            grader.grade(grader.read(slow))
+    finally:
+        cluster.close()

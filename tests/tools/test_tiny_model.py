@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 
 from mini_vllm import LLM, parse_lineup
 from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
-from tools.tiny_model.corpus import corpus, notes, recital
+from tools.tiny_model.corpus import LOOKING_UP, corpus, notes, recital
 from tools.tiny_model.evaluate import as_table, grade
 from tools.tiny_model.rows import Encoded, batches, pieces
 
@@ -46,6 +47,26 @@ def test_a_recital_answers_several_questions_from_the_notes() -> None:
     assert len(chosen) > 1
     assert sorted(answered.replace(". ", ".\n").splitlines()) == sorted(answer for _, answer in chosen)
     assert all(answer in system for _, answer in chosen)
+
+
+def test_notes_of_one_kind_differ_in_their_names() -> None:
+    system, turns = notes(random.Random(3), 12, kind=2)
+    assert all(" likes " in statement for statement in system.splitlines()[2:])
+    assert len({statement.split()[0] for _, statement in turns}) == 12
+    mixed, alike = (chats_about_notes(share) for share in (0.0, 1.0))
+    assert all(len(kinds_in(chat)) == 1 for chat in alike)
+    assert any(len(kinds_in(chat)) > 1 for chat in mixed)
+
+
+def chats_about_notes(one_kind_share: float) -> list[list[str]]:
+    """Return the notes of each chat that has some."""
+    made = islice(corpus(1, 10**6, replace(LOOKING_UP, one_kind_share=one_kind_share)), 40)
+    systems = [document.messages[0]["content"] for document in made if document.messages]
+    return [system.splitlines()[2:] for system in systems if "Notes:" in system]
+
+
+def kinds_in(statements: list[str]) -> set[str]:
+    return {"room" if each.startswith("The room") else each.split()[1] for each in statements}
 
 
 def test_windows_of_whole_documents_start_with_one() -> None:

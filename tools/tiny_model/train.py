@@ -3,8 +3,8 @@
     python -m tools.tiny_model.train S1
     python -m tools.tiny_model.train S2 --init S1 --seed 3 --notes-share 0.9 --length 512 --steps 1200 --peak-rate 1e-3
 
-and six runs with `--looking-up --init` the one before, in which only the last but one makes it learn that the name
-decides when several notes are of one kind:
+and six runs with `--looking-up`, each with `--init` of the one before. In S7 it learns that the name decides where
+several notes are of one kind:
 
     S3 --seed 5 --steps 2800 --peak-rate 2e-3
     S4 --seed 6 --steps 1000 --peak-rate 2e-3 --characters 10000000
