@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import time
 from dataclasses import replace
 from pathlib import Path
 
