@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from course.fresh.jobs import run_ablation
 from course.notebook.charts import Charts, Measure, bar_charts, count, percent
-from course.notebook.jobs import run_ablation
 from course.notebook.notice import Notice
 from course.notebook.records import find_record, key_of
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook.charts import Charts, Measure, bar_charts, count
-from course.notebook.jobs import WorkloadRun
 from course.notebook.notice import Notice
 from course.notebook.run_facts import RunFacts
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from course.fresh.interrupt import interruptible
 from course.notebook.graded_page import graded_page
-from course.notebook.interrupt import interruptible
 from course.sandbox.worker import Worker
 from course.starter_status import starter_path
 from mini_vllm.seams.lineup import Lineup

@@ -6,16 +6,16 @@ from copy import copy
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
+from course.fresh.process import FreshError, in_fresh_process, start_process
+from course.fresh.ready import ReadyProcess
 from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
-from course.notebook.fresh import FreshError, in_fresh_process, start_process
 from course.notebook.graded_tests import GradedTests
-from course.notebook.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
 from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, mark_for, notice_of, whose_code
 from course.notebook.notice import Notice, Remark, is_notice
-from course.notebook.ready import ReadyProcess
 from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
 from course.notebook.records import recorded_result
 from course.notebook.words import say

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from course.notebook.jobs import ChatRun
+from course.fresh.jobs import ChatRun
 from course.notebook.recorded_mark import marked_html, marked_text
 from course.views.film import Film
 from course.views.paged_batch import paged_batch

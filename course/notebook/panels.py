@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from course.notebook.jobs import WorkloadRun
+from course.fresh.jobs import WorkloadRun
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.recorded_mark import marked_film, marked_picture

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from course.notebook.jobs import ChatRun, WorkloadRun
+from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, show
 from course.notebook.recorded_mark import first_mark, marked_film
 from course.notebook.words import Words

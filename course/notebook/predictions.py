@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course.notebook.jobs import ChatRun, WorkloadRun
+from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice
 from course.notebook.run_facts import RunFacts
 from course.traces.recorded_run import RecordedRun

@@ -3,8 +3,8 @@
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.chain import HashBlocks
-from course.notebook.jobs import ChatRun, WorkloadRun
 from course.notebook.layout import Layout
 from course.simulator.served import Served
 from course.traces.recording import Recording

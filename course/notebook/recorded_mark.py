@@ -4,9 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 
-from IPython import get_ipython
-from IPython.display import display
-
 from course.views import svg
 from course.views.film import Film
 from course.views.picture import Layer, Picture
@@ -91,6 +88,9 @@ class CellMarks:
 
     def show(self, mark: str) -> None:
         """Show the mark, unless it is empty or this cell shows one."""
+        from IPython import get_ipython  # only the kernel shows: without it a panel's new process starts faster
+        from IPython.display import display
+
         shell = get_ipython()
         cell = shell.execution_count if shell else 0
         if mark and cell != self._cell:

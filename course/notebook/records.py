@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course.notebook.jobs import ChatRun, WorkloadRun
+from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, Remark
 from course.notebook.record_codec import from_json
 from course.notebook.recorded_mark import mark_of

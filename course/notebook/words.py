@@ -2,8 +2,6 @@
 
 from html import escape
 
-from IPython.display import display
-
 STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;max-width:720px;margin:0"
 
 
@@ -22,4 +20,6 @@ class Words(str):
 def say(text: str) -> None:
     """Show a text in the cell, unless it is empty."""
     if text:
+        from IPython.display import display  # only the kernel shows: without it a panel's new process starts faster
+
         display(Words(text))  # type: ignore[no-untyped-call]

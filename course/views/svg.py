@@ -6,8 +6,8 @@ page: hatch patterns and arrow heads are drawn as paths.
 
 import re
 from collections.abc import Iterable
+from html import escape
 from typing import NewType
-from xml.sax.saxutils import escape, quoteattr
 
 Markup = NewType("Markup", str)
 Value = str | float | None
@@ -28,7 +28,7 @@ def plain(text: str) -> str:
 def element(name: str, *children: Markup, **attributes: Value) -> Markup:
     """Return an element. `class_` is `class`, other underscores are hyphens; an attribute of None is left out."""
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(plain(value) if isinstance(value, str) else number(value))}"
+        f' {key.rstrip("_").replace("_", "-")}="{escape(plain(value) if isinstance(value, str) else number(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -52,7 +52,7 @@ def rect(x: float, y: float, width: float, height: float, **attributes: Value) -
 
 def text(x: float, y: float, content: str, **attributes: Value) -> Markup:
     """Return text whose baseline starts at (x, y)."""
-    return element("text", Markup(escape(plain(content))), x=x, y=y, **attributes)
+    return element("text", Markup(escape(plain(content), quote=False)), x=x, y=y, **attributes)
 
 
 def path(data: str, **attributes: Value) -> Markup:
@@ -67,7 +67,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Mar
 
 def tooltip(content: str) -> Markup:
     """Return a `<title>`: the tooltip of its parent, which a screen reader reads too."""
-    return element("title", Markup(escape(plain(content))))
+    return element("title", Markup(escape(plain(content), quote=False)))
 
 
 def hatch(x: float, y: float, width: float, height: float, spacing: float = 6, **attributes: Value) -> Markup:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab
-from course.notebook.jobs import WorkloadRun
 from course.views.film import Film
 from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest

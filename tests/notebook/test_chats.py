@@ -2,8 +2,8 @@
 
 import pytest
 
+from course.fresh.jobs import ChatRun
 from course.notebook import Lab, Notice, answers
-from course.notebook.jobs import ChatRun
 from course.notebook.layout import Layout
 from course.views.widgets import Player
 from mini_vllm import EngineConfig, SamplingParams

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from course.notebook.fresh import OUTPUT_BYTES, FreshError, in_fresh_process
+from course.fresh.process import OUTPUT_BYTES, FreshError, in_fresh_process
 from course.sandbox import time_limit
 from course.starter_status import starter_path
 

@@ -12,8 +12,8 @@ from tests.notebook.files import new_code_cell
 
 INTERRUPT = "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()"
 CELLS = (
-    "import os, signal, threading, time\nfrom course.notebook import Lab, fresh",
-    f"{INTERRUPT}\nfresh.in_fresh_process(time.sleep, 60)",
+    "import os, signal, threading, time\nfrom course.fresh import process\nfrom course.notebook import Lab",
+    f"{INTERRUPT}\nprocess.in_fresh_process(time.sleep, 60)",
     f"{INTERRUPT}\nLab(6, 'solution').test()",
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook import (
     Lab,
     Notice,
@@ -21,7 +22,6 @@ from course.notebook import (
     watch_blocks,
 )
 from course.notebook.charts import Charts
-from course.notebook.jobs import WorkloadRun
 from course.starter_status import starter_path
 from course.views.picture import Picture
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice
-from course.notebook.jobs import WorkloadRun
 from course.workloads.small_workload import make_workload
 
 WORKLOAD = make_workload(1, 4)

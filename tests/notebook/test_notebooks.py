@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook import Notice
-from course.notebook.jobs import WorkloadRun
 from course.terminal.step_line import step_line
 from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
 from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, run_cells

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from course.notebook.fresh import in_fresh_process, start_process
-from course.notebook.ready import ReadyProcess, saved_since
+from course.fresh.process import in_fresh_process, start_process
+from course.fresh.ready import ReadyProcess, saved_since
 from course.sandbox.worker import Worker
 
 
@@ -41,7 +41,7 @@ def test_each_call_has_a_process_that_was_started_before(started: Started) -> No
 
 def test_a_process_older_than_the_course_is_not_handed_out(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = ReadyProcess(started)
-    monkeypatch.setattr("course.notebook.ready.saved_since", lambda moment: True)
+    monkeypatch.setattr("course.fresh.ready.saved_since", lambda moment: True)
     assert in_fresh_process(os.getpid, start=ready.take) == started.workers[1].pid
     assert not started.workers[0].is_running
 

@@ -8,8 +8,8 @@ import pytest
 
 from classroom.student_edition.edition import compose
 from classroom.student_edition.leaks import leaks, secret_lines
+from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice, compare, figures, same_answers, watch
-from course.notebook.jobs import WorkloadRun
 from course.notebook.record_codec import from_json, to_json
 from course.notebook.recorded_mark import mark_of
 from course.notebook.records import FOLDER, key_of, read_lines

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.notebook.jobs import play_workload
+from course.fresh.jobs import play_workload
 from course.traces.recording import Recording
 from course.views.picture import Picture
 from course.views.time_machine import compare, time_machine

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice, Predictions, watch
-from course.notebook.jobs import WorkloadRun
 from course.notebook.predictions import Prediction, Revealed
 from course.notebook.run_facts import RunFacts
 from course.views.prediction import Question, checked_answer

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from course.notebook.fresh import FreshError, describe
-from course.notebook.jobs import play_workload
+from course.fresh.jobs import play_workload
+from course.fresh.process import FreshError, describe
 from course.notebook.record_codec import to_json
 from course.notebook.records import REFUSED, key_of
 from course.views.policy_comparison import PolicyComparison, compare_policies

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from course.fresh.jobs import WorkloadRun, play_workload
+from course.fresh.process import describe
 from course.notebook.claims import blocks, numbers, preemption, prefix_cache, queues
 from course.notebook.claims.claim import Claim, Setup
-from course.notebook.fresh import describe
-from course.notebook.jobs import WorkloadRun, play_workload
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.predictions import NOT_SHOWN, Predictions

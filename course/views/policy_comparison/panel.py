@@ -27,7 +27,7 @@ KNOBS = (
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
 MOST_REMEMBERED = 64
-FEW_REQUESTS = 30
+FEW_REQUESTS = 16
 SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
 
@@ -43,7 +43,7 @@ def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = com
     """Return knobs over three policies. `compare` serves the requests; another objective does not call it again.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
-    A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 30 requests.
+    A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 16 requests.
     """
     known: dict[PolicyComparison, list[PolicyResult]] = {}
 

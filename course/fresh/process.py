@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from course.notebook.interrupt import interruptible
+from course.fresh.interrupt import interruptible
 from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
@@ -34,7 +34,7 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.notebook")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.fresh")
 
 
 class FreshError(Exception):
