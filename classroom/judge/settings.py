@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from classroom.judge.jail import Jail, find_jail
+from classroom.judge.jail import Jail, compile_course, find_jail
 from classroom.judge.judge import Judge
 
 
@@ -29,4 +29,5 @@ class Settings:
     def judge(self, on_progress: Callable[[str, int], None]) -> Judge:
         """Return a judge of these settings. Raises `JailError` if the jail is missing."""
         jail = find_jail() if self.jailed else Jail()
+        compile_course()
         return Judge(self.seed, jail, self.situations, self.seconds, self.phases, on_progress, 60 * self.minutes)
