@@ -4,6 +4,43 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Policy = Literal["fcfs", "priority"]
+DraftMethod = Literal["ngram", "draft_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model of its own.
+
+    A request gets at most `num_speculative_tokens` drafts per step. `prompt_lookup_min` and `prompt_lookup_max` are
+    the lengths of what `ngram` looks up, in tokens. With `adaptive` a request gets fewer drafts, or none for a while,
+    if they are not accepted (vLLM 0.13.0 has no such setting).
+
+    Raises `ValueError` naming the setting and the legal range.
+    """
+
+    method: DraftMethod = "ngram"
+    num_speculative_tokens: int = 4
+    prompt_lookup_min: int = 1
+    prompt_lookup_max: int = 3
+    adaptive: bool = True
+
+    def __post_init__(self) -> None:
+        if self.method not in ("ngram", "draft_model"):
+            raise ValueError(f"method must be 'ngram' or 'draft_model', got {self.method!r}")
+        for name in ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise ValueError(
+                f"prompt_lookup_min must be at most prompt_lookup_max ({self.prompt_lookup_max}), "
+                f"got {self.prompt_lookup_min}"
+            )
+
+    @property
+    def drafter_has_kv_cache(self) -> bool:
+        """Whether the drafter is a model, with K and V of its own in the same blocks."""
+        return self.method == "draft_model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +51,9 @@ class EngineConfig:
     then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
     the null block, which is never handed out. `tensor_parallel_size` processes share the model's heads, each on
     its own GPU or all on the CPU. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of requests
-    without a seed of their own repeatable. vLLM 0.13.0 has none of `admission_guard`, `max_num_waiting` (a
-    longer waiting queue is refused; None: no limit) and `prepack_weights` (reorder the linear layers' weights
-    for the CPU).
+    without a seed of their own repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. vLLM
+    0.13.0 has none of `admission_guard`, `max_num_waiting` (a longer waiting queue is refused; None: no limit) and
+    `prepack_weights` (reorder the linear layers' weights for the CPU).
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """
@@ -28,6 +65,8 @@ class EngineConfig:
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
     policy: Policy = "fcfs"
+    speculative_config: SpeculativeConfig | None = None
+    async_scheduling: bool = False
     block_size: int = 16
     num_gpu_blocks: int | None = None
     max_num_waiting: int | None = None

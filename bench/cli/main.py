@@ -15,6 +15,7 @@ from bench import scheduler as measured
 from bench.cli.dial import bench_dial
 from bench.cli.features import feature_command
 from bench.cli.loop import bench_loop
+from bench.cli.speculative import bench_speculative
 from bench.cli.throughput import bench_throughput
 from bench.cli.widget import bench_widget
 from bench.long_queue import LongQueue, measure_long_queue
@@ -49,6 +50,7 @@ def bench() -> None:
 bench_app.command("throughput")(bench_throughput)
 for name, text in FEATURES.items():
     bench_app.command(name, help=text)(feature_command(name))
+bench_app.command("speculative")(bench_speculative)
 bench_app.command("loop")(bench_loop)
 bench_app.command("widget")(bench_widget)
 bench_app.command("dial")(bench_dial)

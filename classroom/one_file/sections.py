@@ -32,7 +32,7 @@ SECTIONS = (
     Section(
         "mini_vllm/runner/steps.py",
         without=(
-            *("FlattenTokens", "ComputeSlotMapping", "PadBlockTables", "SelectLogitsRows", "WriteKV", "PagedAttention"),
+            *("FlattenTokens", "ComputeSlotMapping", "PadBlockTables", "WriteKV", "PagedAttention"),
             *("Sample", "KVBlockBytes", "NumBlocksThatFit", "Phase6Module", "RunnerSteps.of"),
         ),
     ),
@@ -72,6 +72,9 @@ SEAMS = {
     "PrefixCache": "HashPrefixCache | NoPrefixCache",
     "ChunkPolicy": "ChunkedPrefillPolicy",
     "ModelRunner": "PagedModelRunner",
+    "TokensAhead": "None",
+    "Drafting": "None",
+    "SpeculationFunctions": "None",
     "ForwardPass": "PagedModel",
     "Tokenizer": "ModelTokenizer",
     "Clamp": "Callable[[int, int, int], int]",

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
+SEAMS = "mini_vllm/seams/interfaces.py"
 SHORTEST_SECRET = 41
 MOST_IN_A_ROW = 2
 MOST_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
-    """Return the long lines of solutions, mutants and alternatives that no starter has."""
+    """Return the long lines of solutions, mutants and alternatives that no starter and no seam has."""
     public = set[str]()
-    for path in checkout.glob("labs/*/starter*.py"):
+    for path in (*checkout.glob("labs/*/starter*.py"), checkout / SEAMS):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
     secret = set[str]()
     for pattern in SECRETS:

@@ -1,5 +1,6 @@
 """`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
 
+import os
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -38,7 +39,7 @@ def parity(
     2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()
-    team = lineup_to_run(lineup, console)
+    team = lineup_to_run(lineup or everything_there_is(), console)
     require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
     paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
@@ -47,16 +48,21 @@ def parity(
     with reported("Replaying") as report:
         verdicts = [judge(scenario, team) for scenario in counted(everything, "Replaying traces", report)]
     console.print(summary(verdicts))
-    print_out_of_scope(console, verdicts)
+    print_out_of_scope(console, verdicts, team)
     failures = [verdict for verdict in verdicts if verdict.failed]
     show_failures(console, failures, num_compared=sum(verdict.outcome != "out of scope" for verdict in verdicts))
-    empty = [path for path in paths if all(scenario.out_of_scope() for scenario in scenarios[path])]
+    empty = [path for path in paths if all(scenario.out_of_scope(team) for scenario in scenarios[path])]
     for path in empty:
         what = "no traces at all" if not scenarios[path] else "no trace that is in scope: nothing was compared"
         console.print(f"{path} has {what}.", markup=False, soft_wrap=True)
     if failures or empty:
         raise typer.Exit(1)
     console.print(conclusion(team, verdicts))
+
+
+def everything_there_is() -> str | None:
+    """Return the lineup that compares most where none is chosen: the whole reference, electives too."""
+    return "solution:1-8" if solutions_exist() and not os.environ.get("LAB_IMPL") else None
 
 
 def require_scheduling_phases(lineup: Lineup) -> None:
@@ -129,11 +135,12 @@ def summary(verdicts: list[Verdict]) -> Table:
     return table
 
 
-def print_out_of_scope(console: Console, verdicts: list[Verdict]) -> None:
-    """Print which features put traces out of scope."""
-    features = [verdict.scenario.out_of_scope() for verdict in verdicts]
-    for feature in dict.fromkeys(filter(None, features)):
-        console.print(f"out of scope, not compared: {features.count(feature)} traces with {feature}", markup=False)
+def print_out_of_scope(console: Console, verdicts: list[Verdict], lineup: Lineup) -> None:
+    """Print which elective phases the traces use that are out of scope."""
+    phases = [verdict.scenario.out_of_scope(lineup) for verdict in verdicts]
+    for phase in dict.fromkeys(filter(None, phases)):
+        count = phases.count(phase)
+        console.print(f"out of scope, not compared: {count} traces, which need {phase}", markup=False)
 
 
 def conclusion(lineup: Lineup, verdicts: list[Verdict]) -> str:

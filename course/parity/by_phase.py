@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from course.parity.scenario import Scenario
 from course.parity.verdict import Verdict, judge
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.lineup import ALL_NAMES, Lineup
 
 ALWAYS = frozenset({1, 2})
 """Every recording has steps and block ids."""
@@ -27,8 +27,8 @@ class Comparison:
 
 
 def phases_needed(scenario: Scenario) -> frozenset[int]:
-    """Return the phases, 1 to 5, without which an engine would decide something else than the recording."""
-    config, needed = scenario.line["config"], set(ALWAYS)
+    """Return the phases, all but 6, without which an engine would decide something else than the recording."""
+    config, needed = scenario.line["config"], set(ALWAYS | scenario.electives)
     if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
         needed.add(3)
     if config["enable_prefix_caching"]:
@@ -44,10 +44,10 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
     """Return the scenarios that need only what the lineup has, those that need fewer phases first.
 
-    Scenarios out of scope, and those that show a defect of vLLM, are left out.
+    Those that show a defect of vLLM are left out.
     """
-    present = {phase for phase in range(1, 6) if lineup[phase] != "absent"}
-    chosen = [one for one in scenarios if not one.out_of_scope() and not one.defects and phases_needed(one) <= present]
+    present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
+    chosen = [one for one in scenarios if not one.defects and phases_needed(one) <= present]
     return sorted(chosen, key=lambda one: len(phases_needed(one)))
 
 

@@ -1,12 +1,13 @@
 """Run a scenario through our scheduler and compare it with the recording, step by step."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from course.parity.recorded_model import RecordedModel
 from course.parity.scenario import Scenario
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.seams.build import build_scheduler
@@ -54,6 +55,8 @@ class Replay:
         self.scheduler = build_scheduler(self.config, lineup, on_evict=evicted.append)
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.requests: dict[str, Request] = {}
+        self.model = RecordedModel(scenario)
+        self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]]]] = []
 
     def run_step(self, number: int) -> StepRecord:
         """Run one step; an exception of the engine gets a note with the step."""
@@ -69,13 +72,34 @@ class Replay:
         step = self.scheduler.schedule()
         self.recorder.after_schedule(step)
         check_step(self.scheduler, step)
-        sampled = self._sample(step.num_scheduled_tokens)
+        sampled = self.model.execute_model(self.scheduler.batch(step))
         self._apply_events(number, before_update=True)
-        kept = self.scheduler.update_from_output(step, sampled)
+        self._in_flight.append((step, sampled))
+        kept: dict[str, list[int]] = {}
+        update_of = number - self.config.async_scheduling
+        if update_of >= 0:
+            kept = self.scheduler.update_from_output(*self._in_flight.pop(0))
         ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
-        self.recorder.after_update(sampled, kept, ended)
+        drafts = {} if self.config.async_scheduling else self._give_drafts(number, step)
+        self.recorder.after_update(sampled, kept, ended, drafts)
+        record = self.recorder.steps[-1]
+        record["update_of"] = update_of if update_of >= 0 else None
         check_state(self.scheduler, self.config.policy)
-        return self.recorder.steps[-1]
+        return record
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether no request is left, and no step in flight either."""
+        in_flight = any(step.num_scheduled_tokens for step, _ in self._in_flight)
+        return not self.scheduler.has_unfinished_requests() and not in_flight
+
+    def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:
+        """Give the requests of the step the recorded drafts; return those that are not empty."""
+        recorded = self.scenario.steps[number]["drafts_given"] if number < len(self.scenario.steps) else {}
+        for request_id in step.num_scheduled_tokens:
+            if request := self.scheduler.requests.get(request_id):
+                request.spec_token_ids = list(recorded.get(request_id, ()))
+        return {request_id: drafts for request_id, drafts in recorded.items() if request_id in self.scheduler.requests}
 
     def summary(self) -> dict[str, Any]:
         """Return how each request ended, as the recording does."""
@@ -97,14 +121,6 @@ class Replay:
                 self.recorder.request_added(request_id)
             elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
                 self.recorder.request_aborted(request_id)
-
-    def _sample(self, num_scheduled_tokens: Mapping[str, int]) -> dict[str, list[int]]:
-        requests = (self.requests[request_id] for request_id in num_scheduled_tokens)
-        return {
-            request.request_id: [self.scenario.output(request.request_id, request.num_output_tokens)]
-            for request in requests
-            if self.scheduler.chunks.should_sample(request, request.num_computed_tokens)
-        }
 
 
 def compare(scenario: Scenario, lineup: Lineup) -> Difference | None:
@@ -133,7 +149,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
     last_event = max(event["step"] for event in scenario.line["events"])
     for number in range(scenario.max_steps):
         replay.run_step(number)
-        if number >= last_event and not replay.scheduler.has_unfinished_requests():
+        if number >= last_event and replay.is_drained:
             check_drained(replay.scheduler)
             return
 

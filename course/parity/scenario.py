@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from mini_vllm.config import EngineConfig
+from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import ALL_NAMES, Lineup
 
 PUBLIC_TRACES = Path(__file__).parent / "traces"
 
@@ -52,19 +53,25 @@ class Scenario:
     def max_steps(self) -> int:
         return int(self.line["max_steps"])
 
-    def out_of_scope(self) -> str | None:
-        """Return which feature the scenario uses that this engine does not have, or None."""
-        if self.line["config"]["async_scheduling"]:
-            return "asynchronous scheduling"
-        if self.line["config"]["spec"] is not None:
-            return "speculative decoding"
-        return None
+    @property
+    def electives(self) -> frozenset[int]:
+        """The elective phases that the scenario uses."""
+        config = self.line["config"]
+        used = {7: config["spec"] is not None, 8: config["async_scheduling"]}
+        return frozenset(phase for phase, is_used in used.items() if is_used)
+
+    def out_of_scope(self, lineup: Lineup) -> str | None:
+        """Return which elective phase the scenario uses and the lineup has not, or None."""
+        missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
+        return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
     def config(self) -> EngineConfig:
         """Return the engine settings of the scenario."""
         settings = dict(self.line["config"])
-        for name in ("async_scheduling", "spec", "eos_token_id"):
-            del settings[name]
+        del settings["eos_token_id"]
+        if (spec := settings.pop("spec")) is not None:
+            method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
+            settings["speculative_config"] = SpeculativeConfig(method, spec["num_speculative_tokens"])
         return EngineConfig(**settings)
 
     def request(self, request_id: str) -> Request:

@@ -53,7 +53,7 @@ class Verdict:
 
 def judge(scenario: Scenario, lineup: Lineup) -> Verdict:
     """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
-    if scenario.out_of_scope() is not None:
+    if scenario.out_of_scope(lineup) is not None:
         return Verdict(scenario, "out of scope")
     try:
         if KNOWN_DEFECTS & set(scenario.defects):
@@ -79,8 +79,6 @@ def require_complete(scenario: Scenario) -> None:
     try:
         for name in CONFIG_NAMES:
             scenario.line["config"][name]
-        if scenario.out_of_scope() is not None:
-            return
         scenario.config()
         for request_id in scenario.line["requests"]:
             scenario.request(request_id)

@@ -72,10 +72,12 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
 def check_request(request: Request, scheduler: Scheduler) -> None:
     """The counters are in range, and the block table has the length that they require."""
     name, computed, kv = request.request_id, request.num_computed_tokens, scheduler.kv
+    num_known = request.num_tokens + request.num_output_placeholders
     require(
-        0 <= computed <= request.num_tokens <= scheduler.max_model_len,
-        f"{name}: {computed} of {request.num_tokens} tokens computed, max_model_len {scheduler.max_model_len}",
+        0 <= computed <= num_known and request.num_tokens <= scheduler.max_model_len,
+        f"{name}: {computed} of {num_known} tokens computed, max_model_len {scheduler.max_model_len}",
     )
+    require(request.num_output_placeholders >= 0, f"{name} has {request.num_output_placeholders} placeholders")
     num_held = len(kv.block_ids(name))
     if request.status is not RequestStatus.RUNNING:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
@@ -84,7 +86,10 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     num_needed = cdiv(computed, kv.block_size)
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     if not isinstance(kv, SlotReservation):
-        require(num_held <= num_needed, f"{name} holds {num_held} blocks but needs only {num_needed}")
+        # Slots of rejected drafts, and those for the drafter's next ones, are kept for the tokens to come.
+        num_kept = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
+        num_kept = max(num_needed, num_kept)
+        require(num_held <= num_kept, f"{name} holds {num_held} blocks but needs only {num_kept}")
 
 
 def check_pool(scheduler: Scheduler) -> None:

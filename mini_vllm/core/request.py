@@ -37,8 +37,10 @@ class Request:
 
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned
     step has run; only the methods below change it. `num_cached_tokens` is the prefix hit of the first
-    admission, -1 before it. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters
-    apart. `seed` is the source of the request's random draws.
+    admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
+    request. `num_output_placeholders` counts the output tokens that steps in flight will bring. `cache_salt` and
+    `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of the request's
+    random draws.
     """
 
     request_id: str
@@ -57,6 +59,8 @@ class Request:
     num_computed_tokens: int = field(default=0, init=False)
     num_cached_tokens: int = field(default=-1, init=False)
     num_preemptions: int = field(default=0, init=False)
+    spec_token_ids: list[int] = field(default_factory=list, init=False)
+    num_output_placeholders: int = field(default=0, init=False)
     stop_reason: int | str | None = field(default=None, init=False)
     block_hashes: list[bytes] = field(default_factory=list, init=False)
 
@@ -79,6 +83,11 @@ class Request:
         return self.all_token_ids[self.num_prompt_tokens :]
 
     @property
+    def num_tokens_ahead(self) -> int:
+        """Tokens behind the known ones that a step may compute: the results of steps in flight, and the drafts."""
+        return self.num_output_placeholders + len(self.spec_token_ids)
+
+    @property
     def is_finished(self) -> bool:
         return self.status > RequestStatus.PREEMPTED
 
@@ -99,15 +108,18 @@ class Request:
         self.num_computed_tokens += num_new_tokens
 
     def preempt(self) -> None:
-        """RUNNING to PREEMPTED: the tokens stay, their K and V are lost."""
+        """RUNNING to PREEMPTED: the tokens stay, their K and V and the drafts are lost."""
         self.status = RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
+        self.spec_token_ids = []
         self.num_preemptions += 1
 
     def restart(self) -> None:
         """Any status to waiting, because a step failed. No preemption is counted."""
         self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
+        self.spec_token_ids = []
+        self.num_output_placeholders = 0
         self.stop_reason = None
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:

@@ -1,10 +1,11 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.seams.interfaces import (
     ChunkPolicy,
     KVCacheManager,
@@ -30,7 +31,8 @@ class Scheduler:
     """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
     `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
-    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`.
+    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`. `ahead` are
+    phases 7 and 8, None without them.
     """
 
     def __init__(
@@ -41,18 +43,25 @@ class Scheduler:
         max_model_len: int,
         functions: SchedulingFunctions,
         make_parts: Callable[[], SchedulerParts],
+        ahead: TokensAhead | None = None,
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_model_len = max_model_len
         self.functions = functions
+        self.ahead = ahead
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self._in_flight: list[ScheduledRequest] | None = None
-        self._half_updated: Iterable[str] = ()
+        self._half_updated: list[ScheduledRequest] = []
         self._make_parts = make_parts
         self._use(make_parts())
+
+    @property
+    def num_spare_tokens(self) -> int:
+        """How many tokens' slots a request may hold beyond those that are computed; 0 without drafts."""
+        return 0 if self.ahead is None else self.ahead.num_spare_tokens
 
     def add_request(self, request: Request) -> None:
         """Queue a request. Whether it can ever run was checked before (`LLMEngine.add_request`)."""
@@ -77,6 +86,8 @@ class Scheduler:
         )
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
             self.requests[request_id].advance(num_new_tokens)
+        if self.ahead is not None:
+            self.ahead.after_schedule(scheduler_output, self.requests)
         return scheduler_output
 
     def batch(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
@@ -85,10 +96,12 @@ class Scheduler:
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.requests[request_id]
             end = request.num_computed_tokens
-            needs_token = self.chunks.should_sample(request, end)
-            batch.append(
-                ScheduledRequest(request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token)
-            )
+            drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
+            # A step that samples has taken its placeholders: one, and one for each draft.
+            num_unknown = max(len(drafts), request.num_output_placeholders - 1)
+            needs_token = self.chunks.should_sample(request, end - num_unknown)
+            table = self.kv.block_ids(request_id)
+            batch.append(ScheduledRequest(request, end - num_tokens, num_tokens, table, needs_token, drafts))
         self._in_flight = batch
         return batch
 
@@ -96,8 +109,9 @@ class Scheduler:
         self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens; return the accepted tokens by request id."""
-        self._in_flight = None
-        self._half_updated = sampled_token_ids
+        self._half_updated, self._in_flight = self._in_flight or [], None
+        if self.ahead is not None:
+            self.ahead.before_update(scheduler_output, sampled_token_ids, self.requests)
         kept = self.functions.update_from_output(
             scheduler_output,
             sampled_token_ids,
@@ -106,11 +120,18 @@ class Scheduler:
             max_model_len=self.max_model_len,
             kv=self.kv,
         )
+        if self.ahead is not None:
+            self.ahead.after_update(kept, self.requests, self.waiting)
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
-        self._half_updated = ()
+        self._half_updated = []
         return kept
+
+    def update_draft_token_ids(self, drafts: Mapping[str, list[int]]) -> None:
+        """Give unfinished requests the drafts for their next step."""
+        for request_id, draft_token_ids in drafts.items():
+            self.requests[request_id].spec_token_ids = draft_token_ids
 
     def finish_request(
         self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
@@ -148,11 +169,12 @@ class Scheduler:
         a half-applied update are dropped, too: their requests sample them again.
         """
         self._in_flight = None
-        for request_id in self._half_updated:
-            if request := self.requests.get(request_id):
-                # A request samples when all its tokens are computed, so those behind the counter are new.
-                del request.all_token_ids[max(request.num_computed_tokens, request.num_prompt_tokens) :]
-        self._half_updated = ()
+        for scheduled in self._half_updated:
+            # It samples when all its tokens are computed, so those behind them are new.
+            if scheduled.needs_token and scheduled.request.request_id in self.requests:
+                num_computed_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+                del scheduled.request.all_token_ids[num_computed_tokens - len(scheduled.draft_token_ids) :]
+        self._half_updated = []
         self.running.clear()
         self._use(self._make_parts())
         for request in self.requests.values():

@@ -1,6 +1,8 @@
 """What is passed around in one step: the plan, each request's share of it, and the runner's output."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from mini_vllm.core.request import Request
 
@@ -16,11 +18,15 @@ class Preempted:
 
 @dataclass(slots=True)
 class SchedulerOutput:
-    """The plan of one step: how many tokens of which request, in order of service."""
+    """The plan of one step: how many tokens of which request, in order of service.
+
+    `scheduled_spec_decode_tokens` are the drafts among them, the last tokens of their requests.
+    """
 
     token_budget: int
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     preempted: list[Preempted] = field(default_factory=list)
+    scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def total_num_scheduled_tokens(self) -> int:
@@ -32,7 +38,8 @@ class ScheduledRequest:
     """One request's share of a step, as the runner gets it.
 
     Computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
-    `request.all_token_ids`, in the slots that `block_ids` gives them.
+    `request.all_token_ids`, in the slots that `block_ids` gives them. `draft_token_ids` are the last of them: they
+    are not in `all_token_ids`.
     """
 
     request: Request
@@ -40,6 +47,15 @@ class ScheduledRequest:
     num_scheduled_tokens: int
     block_ids: list[int]
     needs_token: bool
+    draft_token_ids: Sequence[int] = ()
+
+    def with_drafts(self) -> "ScheduledRequest":
+        """Return the share with its drafts in `request.all_token_ids`, those of a copy: what a forward pass reads."""
+        if not self.draft_token_ids:
+            return self
+        request = copy(self.request)
+        request.all_token_ids = [*request.all_token_ids, *self.draft_token_ids]
+        return replace(self, request=request)
 
 
 @dataclass(slots=True)

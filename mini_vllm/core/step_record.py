@@ -17,6 +17,7 @@ class ScheduledRecord(TypedDict):
     hit: NotRequired[int]
     new_blocks: list[int]
     blocks: list[int]
+    drafts: NotRequired[list[int]]
 
 
 class StepRecord(TypedDict):

@@ -10,6 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
 from mini_vllm.engine.admission import require_place, require_servable
+from mini_vllm.engine.drafting import Drafting
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.engine.observers import Observers, StepObserver
 from mini_vllm.engine.output_processor import OutputProcessor
@@ -31,11 +32,13 @@ class LLMEngine:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver] = (),
+        drafting: Drafting | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
         self.runner = runner
+        self.drafting = drafting
         self.tokenizer = tokenizer
         self.observers = Observers(observers)
         self.clock = clock
@@ -119,7 +122,7 @@ class LLMEngine:
             scheduler_output = self._plan()
             runner_output = self._run(scheduler_output)
             kept = self.scheduler.update_from_output(scheduler_output, runner_output.sampled_token_ids)
-            return self._answer(kept, runner_output)
+            return self._answer(kept, runner_output, scheduler_output)
 
     def _plan(self) -> SchedulerOutput:
         self.observers.before_schedule()
@@ -137,18 +140,28 @@ class LLMEngine:
         require_answer(batch, runner_output, self.runner.vocab_size)
         return runner_output
 
-    def _answer(self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput) -> list[RequestOutput]:
+    def _answer(
+        self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
+    ) -> list[RequestOutput]:
         now, processor = self.clock(), self.processor
         errors = {i: error for i, error in runner_output.errors.items() if i in self.scheduler.requests}
         changed = {request_id: processor.states[request_id].request for request_id in [*kept, *errors]}
         changed |= processor.behind()
-        for request_id in changed:
+        for request_id, request in changed.items():
+            num_tokens = request.num_tokens
             self._take_new_tokens(request_id, now)
+            if request_id in kept and request.num_tokens < num_tokens:
+                kept[request_id] = kept[request_id][: request.num_tokens - num_tokens]
         for request_id in errors:
             # None of its K and V count as computed: they may be as unusable as its logits.
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
         ended = [request for request in changed.values() if request.is_finished]
-        self.observers.after_update(runner_output.sampled_token_ids, kept, ended)
+        drafts: dict[str, list[int]] = {}
+        if self.drafting is not None:
+            self.drafting.observe(scheduler_output.scheduled_spec_decode_tokens, runner_output.sampled_token_ids)
+            drafts = self.drafting.propose(kept, self.scheduler.requests)
+            self.scheduler.update_draft_token_ids(drafts)
+        self.observers.after_update(runner_output.sampled_token_ids, kept, ended, drafts)
         return [processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
     def _take_new_tokens(self, request_id: str, now: float) -> None:

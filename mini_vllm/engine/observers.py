@@ -1,6 +1,6 @@
 """Observers of an engine: called at fixed points of a step, they change nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mini_vllm.config import Policy
 from mini_vllm.core.invariants import check_drained, check_state, check_step
@@ -25,9 +25,16 @@ class StepObserver:
         """The step is planned."""
 
     def after_update(
-        self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]
+        self,
+        sampled_token_ids: dict[str, list[int]],
+        kept: dict[str, list[int]],
+        ended: Sequence[Request],
+        drafts: Mapping[str, list[int]],
     ) -> None:
-        """The step's tokens were applied, stop strings included. `ended` are the requests that it finished."""
+        """The step's tokens were applied, stop strings included. `ended` are the requests that it finished.
+
+        `drafts` are those that the requests got for their next step.
+        """
 
     def step_undone(self) -> None:
         """The step raised, or nothing could be scheduled: it counts as not taken."""
@@ -56,10 +63,14 @@ class Observers(StepObserver):
             observer.after_schedule(scheduler_output)
 
     def after_update(
-        self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]
+        self,
+        sampled_token_ids: dict[str, list[int]],
+        kept: dict[str, list[int]],
+        ended: Sequence[Request],
+        drafts: Mapping[str, list[int]],
     ) -> None:
         for observer in self.observers:
-            observer.after_update(sampled_token_ids, kept, ended)
+            observer.after_update(sampled_token_ids, kept, ended, drafts)
 
     def step_undone(self) -> None:
         for observer in self.observers:
@@ -77,7 +88,11 @@ class InvariantChecker(StepObserver):
         check_step(self.scheduler, scheduler_output)
 
     def after_update(
-        self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]
+        self,
+        sampled_token_ids: dict[str, list[int]],
+        kept: dict[str, list[int]],
+        ended: Sequence[Request],
+        drafts: Mapping[str, list[int]],
     ) -> None:
         check_state(self.scheduler, self.policy)
         if not self.scheduler.has_unfinished_requests():

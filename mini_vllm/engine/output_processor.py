@@ -52,14 +52,21 @@ class OutputProcessor:
                 metrics.first_scheduled_time = now
 
     def take_new_tokens(self, request_id: str, now: float) -> str | None:
-        """Turn a request's new tokens into text; return the stop string that they complete, if any."""
+        """Turn a request's new tokens into text; return the stop string that they complete, if any.
+
+        Tokens behind it leave the request: with drafts a step may bring some, and without them it never would.
+        """
         state = self.states[request_id]
-        request = state.request
-        new_token_ids = request.all_token_ids[request.num_prompt_tokens + state.num_tokens_taken :]
-        stop = state.detokenizer.add(self._visible(request, new_token_ids))
+        request, stop = state.request, None
+        first = request.num_prompt_tokens + state.num_tokens_taken
+        for place, token_id in enumerate(self._visible(request, request.all_token_ids[first:]), start=first):
+            stop = state.detokenizer.add([token_id])
+            if stop is not None:
+                del request.all_token_ids[place + 1 :]
+                break
         if stop is None and request.is_finished:
             stop = state.detokenizer.finish()
-        state.num_tokens_taken += len(new_token_ids)
+        state.num_tokens_taken = request.num_output_tokens
         state.metrics.tokens_arrived(now, state.num_tokens_taken)
         return stop
 

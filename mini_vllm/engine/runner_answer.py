@@ -7,13 +7,19 @@ from mini_vllm.engine.errors import RunnerError
 
 
 def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
-    """Raise `RunnerError` unless every request that needs a token got exactly one, or an error."""
+    """Raise `RunnerError` unless every request that needs a token got one, or an error.
+
+    With drafts it may be more tokens, one for each accepted draft.
+    """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
+    most = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
     answered = runner_output.sampled_token_ids.keys() | runner_output.errors.keys()
     if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
         raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
     if answered != expected:
         raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
     for request_id, token_ids in runner_output.sampled_token_ids.items():
-        if len(token_ids) != 1 or not 0 <= token_ids[0] < vocab_size:
-            raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected one token id")
+        in_vocabulary = all(0 <= token_id < vocab_size for token_id in token_ids)
+        if not 1 <= len(token_ids) <= most.get(request_id, 1) or not in_vocabulary:
+            expectation = f"1 to {most[request_id]} token ids" if request_id in most else "one token id"
+            raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}")

@@ -1,6 +1,6 @@
 """Records what an engine decides, step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
@@ -20,7 +20,7 @@ class TraceRecorder(StepObserver):
         self.scheduler = scheduler
         self.evicted = evicted
         self.steps: list[StepRecord] = []
-        self._is_planned = False
+        self._num_settled = 0
         self._added: list[str] = []
         self._aborted: list[str] = []
         self._finished: set[str] = set()
@@ -42,14 +42,13 @@ class TraceRecorder(StepObserver):
         self._tables = {r.request_id: len(self.scheduler.kv.block_ids(r.request_id)) for r in self.scheduler.running}
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        self._is_planned = True
         kv = self.scheduler.kv
         self.steps.append(
             StepRecord(
                 step=len(self.steps),
                 added=self._added,
                 aborted=self._aborted,
-                scheduled=[self._scheduled(*item) for item in scheduler_output.num_scheduled_tokens.items()],
+                scheduled=self._scheduled(scheduler_output),
                 total=scheduler_output.total_num_scheduled_tokens,
                 preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
                 evicted=list(self.evicted),
@@ -71,29 +70,43 @@ class TraceRecorder(StepObserver):
 
     def step_undone(self) -> None:
         self._unsent |= self._finished
-        if self._is_planned:
-            self._is_planned = False
-            record = self.steps.pop()
-            self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
+        for record in self.steps[self._num_settled :]:
+            # An interrupt right behind `append` has left the very lists of the record in place.
+            if record["added"] is not self._added:
+                self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
+        del self.steps[self._num_settled :]
 
     def after_update(
-        self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]], ended: Sequence[Request]
+        self,
+        sampled_token_ids: dict[str, list[int]],
+        kept: dict[str, list[int]],
+        ended: Sequence[Request],
+        drafts: Mapping[str, list[int]],
     ) -> None:
-        self._is_planned, self._finished = False, set()
+        self._num_settled, self._finished = len(self.steps), set()
         kv, record = self.scheduler.kv, self.steps[-1]
         record["sampled"] = dict(sampled_token_ids)
         record["aborted_before_update"], self._aborted = self._aborted, []
         record["output"] = list(kept.items())
         record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in ended]
+        record["drafts_given"] = dict(drafts)
         record["free_after_update"] = kv.num_free_blocks
         record["running_after"] = [
-            (r.request_id, r.num_tokens, r.num_computed_tokens, 0) for r in self.scheduler.running
+            (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders)
+            for r in self.scheduler.running
         ]
         record["waiting_after"] = [r.request_id for r in self.scheduler.waiting]
         record["detail"]["free_queue"] = kv.free_block_ids()
         record["detail"]["cached"] = sorted(self.scheduler.prefix_cache.cached_blocks())
 
-    def _scheduled(self, request_id: str, num_tokens: int) -> ScheduledRecord:
+    def _scheduled(self, scheduler_output: SchedulerOutput) -> list[ScheduledRecord]:
+        shares = [self._share(*item) for item in scheduler_output.num_scheduled_tokens.items()]
+        for share in shares:
+            if drafts := scheduler_output.scheduled_spec_decode_tokens.get(share["id"]):
+                share["drafts"] = drafts
+        return shares
+
+    def _share(self, request_id: str, num_tokens: int) -> ScheduledRecord:
         request = self.scheduler.requests[request_id]
         blocks = list(self.scheduler.kv.block_ids(request_id))
         computed = request.num_computed_tokens - num_tokens

@@ -44,7 +44,7 @@ class DenseModelRunner:
             probabilities = warpers(params)(token_ids, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]
             sums = probabilities[0].cumsum(dim=-1)
             # By the last sum, which rounding may leave below 1: then it is 1, and every draw lies below it.
-            token_id = int(torch.searchsorted(sums / sums[-1], draw(scheduled), right=True))
+            token_id = int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
         else:
             token_id = int(logits.argmax())
         output.sampled_token_ids[request.request_id] = [token_id]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.seams.interfaces import AcceptDrafts
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 
@@ -19,25 +20,39 @@ class FakeModelRunner:
 
     vocab_size = 1000
 
-    def __init__(self, num_blocks: int, block_size: int, answers: Sequence[int] = range(100, 1000)) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        answers: Sequence[int] = range(100, 1000),
+        accept_drafts: AcceptDrafts | None = None,
+    ) -> None:
+        self.accept_drafts = accept_drafts
         self.block_size = block_size
         self.answers = answers
         self.slots = array("q", [-1]) * (num_blocks * block_size)
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Write the tokens of all requests, then read back and sample, in this order as in one forward pass."""
+        batch = [scheduled.with_drafts() for scheduled in batch]
         for scheduled in batch:
             self._write(scheduled)
         sampling = [scheduled for scheduled in batch if scheduled.needs_token]
-        return ModelRunnerOutput({one.request.request_id: [self._next_token(one)] for one in sampling})
+        return ModelRunnerOutput({one.request.request_id: self._sample(one) for one in sampling})
+
+    def _sample(self, scheduled: ScheduledRequest) -> list[int]:
+        end, drafts = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens, scheduled.draft_token_ids
+        if not drafts or self.accept_drafts is None:
+            return [self._next_token(scheduled, end)]
+        sampled = [self._next_token(scheduled, num_tokens) for num_tokens in range(end - len(drafts), end + 1)]
+        return self.accept_drafts(drafts, sampled)
 
     def _write(self, scheduled: ScheduledRequest) -> None:
         first = scheduled.num_computed_tokens
         for position in range(first, first + scheduled.num_scheduled_tokens):
             self.slots[self._slot(scheduled, position)] = scheduled.request.all_token_ids[position]
 
-    def _next_token(self, scheduled: ScheduledRequest) -> int:
-        num_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+    def _next_token(self, scheduled: ScheduledRequest, num_tokens: int) -> int:
         seen = array("q", (self.slots[self._slot(scheduled, position)] for position in range(num_tokens)))
         return self.answers[crc32(seen.tobytes()) % len(self.answers)]
 

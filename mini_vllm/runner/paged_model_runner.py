@@ -2,45 +2,61 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.seams.interfaces import SpeculationFunctions
 
 
-def draw(row: ScheduledRequest) -> float:
-    """Return the random number, 0 <= draw < 1, for a request's next token, from its seed and number of outputs only."""
-    return random.Random(f"{row.request.seed}:{row.request.num_output_tokens}").random()
+def draw(request: Request, num_drafts: int = 0) -> float:
+    """Return the random number, 0 <= draw < 1, for a request's next token, or for the one behind `num_drafts` drafts.
+
+    It depends on the seed and the token's place in the answer only. So a token is the same with drafts and without.
+    """
+    return random.Random(f"{request.seed}:{request.num_output_tokens + num_drafts}").random()
 
 
 class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder with full attention in all layers."""
 
-    def __init__(self, model: ForwardPass, steps: RunnerSteps) -> None:
+    def __init__(self, model: ForwardPass, steps: RunnerSteps, speculation: SpeculationFunctions | None = None) -> None:
         self.model = model
         self.steps = steps
+        self.accept_drafts = None if speculation is None else speculation.accept_drafts
+        if speculation is not None:
+            self.steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch in one forward pass; return one new token for each request with `needs_token`."""
-        logits = self.model.forward(self.steps.flat_batch(batch, self.model.block_size, self.buffer))
-        rows, errors = [row for row in batch if row.needs_token], dict[str, str]()
+        """Compute the batch in one forward pass; return the new tokens of each request with `needs_token`."""
+        with_drafts = [one.with_drafts() for one in batch]
+        logits = self.model.forward(self.steps.flat_batch(with_drafts, self.model.block_size, self.buffer))
+        rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
+        errors: dict[str, str] = {}
         # A sum is finite only if all its parts are, and one sum per row costs less than a test per logit.
         if not logits.sum(dim=-1).isfinite().all():
             usable = logits.isfinite().all(dim=-1).tolist()
             errors = {
-                row.request.request_id: "the model returned logits that are not finite"
-                for row, is_usable in zip(rows, usable, strict=True)
+                one.request.request_id: "the model returned logits that are not finite"
+                for (one, _), is_usable in zip(rows, usable, strict=True)
                 if not is_usable
             }
-            rows, logits = [row for row, is_usable in zip(rows, usable, strict=True) if is_usable], logits[usable]
-        params = [row.request.sampling_params for row in rows]
-        draws = [draw(row) if row_params.temperature else 0.0 for row, row_params in zip(rows, params, strict=True)]
-        token_ids = self.steps.sample(logits, params, draws)
-        sampled = {row.request.request_id: [token] for row, token in zip(rows, token_ids, strict=True)}
+            kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in errors]
+            rows, logits = [rows[index] for index in kept], logits[kept]
+        params = [one.request.sampling_params for one, _ in rows]
+        draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]
+        sampled: dict[str, list[int]] = {}
+        for (one, _), token_id in zip(rows, self.steps.sample(logits, params, draws), strict=True):
+            sampled.setdefault(one.request.request_id, []).append(token_id)
+        if self.accept_drafts is not None:
+            drafts = {one.request.request_id: one.draft_token_ids for one, k in rows if k > 0}
+            sampled |= {name: self.accept_drafts(drafts[name], sampled[name]) for name in drafts}
         return ModelRunnerOutput(sampled, errors)

@@ -11,6 +11,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.groups import RequestGroup, group_requests
 from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.interfaces import SelectLogitsRows
 
 
 @dataclass
@@ -51,10 +52,6 @@ class ComputeSlotMapping(Protocol):
 
 class PadBlockTables(Protocol):
     def __call__(self, batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]: ...
-
-
-class SelectLogitsRows(Protocol):
-    def __call__(self, batch: Sequence[ScheduledRequest]) -> list[int]: ...
 
 
 class WriteKV(Protocol):

@@ -1,9 +1,11 @@
-"""The bill of materials: which parts an engine is made of. The only place that knows all six phases."""
+"""The bill of materials: which parts an engine is made of. The only place that knows all phases."""
 
 from collections.abc import Callable
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.engine.drafting import Drafting
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import InvariantChecker, StepObserver
 from mini_vllm.engine.trace_recorder import TraceRecorder
@@ -13,15 +15,18 @@ from mini_vllm.seams.open_runner import open_runner
 from mini_vllm.seams.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
+    overlap_for,
     preemption_for,
     prefix_cache_for,
     request_queue_for,
     scheduling_functions_for,
+    speculation_for,
+    speculation_functions_for,
 )
 
 
 def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], object] | None = None) -> Scheduler:
-    """Assemble phases 1 to 5.
+    """Assemble phases 1 to 5, and around them 7 and 8 where the config asks for them.
 
     `config` must set `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `on_evict` is called
     with the id of every block that the prefix cache evicts. Raises `ValueError` if config and lineup do not
@@ -30,16 +35,26 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
     if config.max_model_len is None or config.num_gpu_blocks is None:
         raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
     functions = scheduling_functions_for(lineup.scheduler)
+    speculation, overlap = speculation_for(lineup.speculation, config), overlap_for(lineup.overlap, config)
+    ahead = None
+    if speculation is not None or overlap is not None:
+        num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
+        ahead = TokensAhead(speculation, overlap, config.max_model_len, num_drafts)
 
     def make_parts() -> SchedulerParts:
         prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
         if on_evict is not None:
             prefix_cache = ObservedPrefixCache(prefix_cache, on_evict)
+        kv = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache)
+        chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
+        if ahead is not None:
+            chunks = ahead.chunks(chunks)
+            kv = kv if lineup.kv_cache == "absent" else ahead.kv_cache(kv, prefix_cache)
         return SchedulerParts(
-            kv=kv_cache_manager_for(lineup.kv_cache, config, prefix_cache),
+            kv=kv,
             prefix_cache=prefix_cache,
             preemption=preemption_for(lineup.preemption, config),
-            chunks=chunk_policy_for(lineup.chunking, config, functions.clamp),
+            chunks=chunks,
             waiting=request_queue_for(lineup.preemption, config),
         )
 
@@ -49,6 +64,7 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
         max_model_len=config.max_model_len,
         functions=functions,
         make_parts=make_parts,
+        ahead=ahead,
     )
 
 
@@ -61,6 +77,8 @@ def build_engine(
     model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
     cache. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
+    if config.async_scheduling:
+        raise ValueError("async_scheduling must be False: the scheduler can (`mini-vllm parity`), the engine not yet")
     opened = open_runner(config, lineup, model, dense=dense)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
@@ -69,4 +87,9 @@ def build_engine(
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
-    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers)
+    functions, drafting = speculation_functions_for(lineup.speculation, config), None
+    if functions is not None and config.speculative_config is not None and config.max_model_len is not None:
+        if config.speculative_config.drafter_has_kv_cache:
+            raise ValueError("method must be 'ngram': the scheduler can serve a draft model, but there is none yet")
+        drafting = Drafting(config.speculative_config, functions, config.max_model_len)
+    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers, drafting)

@@ -1,7 +1,8 @@
 """Whose code runs in which phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
-that is not listed is absent. `parts.py` turns a lineup into code.
+that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, 7 and 8, are
+there only if they are listed. `parts.py` turns a lineup into code.
 """
 
 import os
@@ -15,11 +16,13 @@ from mini_vllm.seams.parts import Impl, solutions_exist
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
+ELECTIVE_NAMES = ("speculative decoding", "async scheduling")
+ALL_NAMES = PHASE_NAMES + ELECTIVE_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """The implementation of each phase, 1 to 6. Raises `ValueError` if the phases cannot work together."""
+    """The implementation of each phase, 1 to 8. Raises `ValueError` if the phases cannot work together."""
 
     scheduler: Impl = "absent"
     kv_cache: Impl = "absent"
@@ -27,11 +30,15 @@ class Lineup:
     prefix_cache: Impl = "absent"
     chunking: Impl = "absent"
     runner: Impl = "absent"
+    speculation: Impl = "absent"
+    overlap: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):
             if impl not in get_args(Impl):
                 raise ValueError(f"phase {phase} must be one of {', '.join(get_args(Impl))}; got {impl!r}")
+            if phase > len(PHASE_NAMES) and impl == "starter":
+                raise ValueError(f"phase {phase} ({ALL_NAMES[phase - 1]}) has a reference, but no starter yet")
         if self.scheduler == "absent":
             raise ValueError("phase 1 (scheduler step) cannot be absent: without it nothing is ever scheduled")
         if self.prefix_cache != "absent" and self.kv_cache == "absent":
@@ -44,21 +51,23 @@ class Lineup:
 
     def __str__(self) -> str:
         """Return the lineup in the shortest form that `parse_lineup` reads."""
+        impls = astuple(self)
+        if impls == (impls[0],) * len(PHASE_NAMES) + ("absent",) * len(ELECTIVE_NAMES):
+            return str(impls[0])
         runs: list[str] = []
-        for impl, group in groupby(enumerate(astuple(self), start=1), key=itemgetter(1)):
+        for impl, group in groupby(enumerate(impls, start=1), key=itemgetter(1)):
             phases = [phase for phase, _ in group]
-            if len(phases) == len(PHASE_NAMES):
-                return str(impl)
             if impl != "absent":
                 runs.append(f"{impl}:{phases[0]}" + (f"-{phases[-1]}" if len(phases) > 1 else ""))
         return ",".join(runs)
 
     def describe(self) -> str:
-        """Return one line that names every phase and its implementation."""
+        """Return one line that names every phase and its implementation; electives only if they are there."""
         names = {"starter": "yours", "solution": "reference", "absent": "absent"}
         return ", ".join(
             f"{phase} {name}: {names[impl]}"
-            for phase, (name, impl) in enumerate(zip(PHASE_NAMES, astuple(self), strict=True), start=1)
+            for phase, (name, impl) in enumerate(zip(ALL_NAMES, astuple(self), strict=True), start=1)
+            if phase <= len(PHASE_NAMES) or impl != "absent"
         )
 
 
@@ -79,7 +88,7 @@ def parse_lineup(text: str) -> Lineup:
     """
     if text.strip() in ("starter", "solution"):
         return Lineup(*[_impl(text)] * len(PHASE_NAMES))
-    impls: list[Impl] = ["absent"] * len(PHASE_NAMES)
+    impls: list[Impl] = ["absent"] * len(ALL_NAMES)
     for item in text.split(","):
         name, colon, phases = item.partition(":")
         if not colon:
@@ -105,8 +114,8 @@ def _impl(name: str) -> Impl:
 def _phase_range(phases: str, text: str) -> range:
     first, _, last = phases.strip().partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()):
-        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} is not a phase (1 to 6) or a range such as 1-3")
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} is not a phase (1 to {len(ALL_NAMES)}) or a range such as 1-3")
     chosen = range(int(first), int(last or first) + 1)
-    if not chosen or chosen[0] < 1 or chosen[-1] > len(PHASE_NAMES):
-        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(PHASE_NAMES)}")
+    if not chosen or chosen[0] < 1 or chosen[-1] > len(ALL_NAMES):
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(ALL_NAMES)}")
     return chosen

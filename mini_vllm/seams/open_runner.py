@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.seams.interfaces import ModelRunner
+from mini_vllm.seams.interfaces import ModelRunner, SpeculationFunctions
 from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.parts import speculation_functions_for
 
 FAKE_MODEL_LEN = 2048
 NUM_BLOCKS_WITHOUT_CACHE = 1024
@@ -32,18 +33,20 @@ def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dens
 
     Imports torch, except for the fake model. Raises `ValueError` for a model that cannot be found or served.
     """
+    speculation = speculation_functions_for(lineup.speculation, config)
     if lineup.runner != "absent":
-        return _paged(config, lineup, model)
+        return _paged(config, lineup, model, speculation)
     config.require_one_rank("phase 6 (GPU runner) is absent")
-    return _dense(config, model) if dense else _fake()
+    return _dense(config, model) if dense else _fake(speculation)
 
 
-def _fake() -> OpenedRunner:
+def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
+    accept_drafts = None if speculation is None else speculation.accept_drafts
     return OpenedRunner(
         ByteTokenizer(),
         FAKE_MODEL_LEN,
         NUM_BLOCKS_WITHOUT_CACHE,
-        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS),
+        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS, accept_drafts),
     )
 
 
@@ -60,7 +63,9 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
     )
 
 
-def _paged(config: EngineConfig, lineup: Lineup, model: str | None) -> OpenedRunner:
+def _paged(
+    config: EngineConfig, lineup: Lineup, model: str | None, speculation: SpeculationFunctions | None
+) -> OpenedRunner:
     from mini_vllm.runner.opening import open_model
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
@@ -69,5 +74,7 @@ def _paged(config: EngineConfig, lineup: Lineup, model: str | None) -> OpenedRun
         opened.tokenizer,
         opened.max_model_len,
         opened.num_gpu_blocks,
-        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), opened.steps),
+        lambda num_blocks, block_size: PagedModelRunner(
+            opened.with_cache(num_blocks, block_size), opened.steps, speculation
+        ),
     )

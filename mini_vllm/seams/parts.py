@@ -14,6 +14,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
 from mini_vllm.seams.interfaces import (
+    AsyncScheduling,
     ChunkPolicy,
     Clamp,
     HashBlock,
@@ -22,6 +23,8 @@ from mini_vllm.seams.interfaces import (
     PrefixCache,
     RequestQueue,
     SchedulingFunctions,
+    Speculation,
+    SpeculationFunctions,
 )
 
 if TYPE_CHECKING:
@@ -145,6 +148,41 @@ def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPol
         config.enable_chunked_prefill,
         config.admission_guard,
     )
+
+
+def speculation_for(impl: Impl, config: EngineConfig) -> Speculation | None:
+    """Return phase 7's scheduling; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
+    speculative = config.speculative_config
+    if speculative is None:
+        return None
+    if impl == "absent":
+        raise ValueError("speculative_config needs phase 7 (speculative decoding), as in LAB_IMPL=solution:1-7")
+    from solutions.phase7_speculative_decoding import SpeculativeScheduling as Ours
+
+    return Ours(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
+
+
+def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
+    """Return phase 7's functions for drafting and verifying; None without drafts."""
+    if config.speculative_config is None:
+        return None
+    from solutions import phase7_speculative_decoding as ours
+
+    return SpeculationFunctions(
+        ours.propose_by_lookup, ours.select_logits_rows, ours.accept_drafts, ours.AdaptiveDraftLength
+    )
+
+
+def overlap_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
+    """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
+    if not config.async_scheduling:
+        return None
+    if impl == "absent":
+        raise ValueError("async_scheduling needs phase 8 (asynchronous scheduling), as in LAB_IMPL=solution:1-8")
+    from solutions.phase8_async_scheduling import PlaceholderScheduling as Ours
+
+    speculative = config.speculative_config
+    return Ours(speculative.num_speculative_tokens if speculative else 0)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

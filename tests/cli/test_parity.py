@@ -30,10 +30,17 @@ def named(name: str) -> dict[str, Any]:
 
 def test_the_public_traces_match(mini_vllm: Commands) -> None:
     shown = mini_vllm("parity").output
+    assert "296 of 296 traces in scope" in shown
+    assert "14 more show a defect" in shown
+    assert "not compared" not in shown
+
+
+def test_traces_of_electives_that_are_absent_are_counted(mini_vllm: Commands) -> None:
+    shown = mini_vllm("parity", "--lineup", "solution").output
     assert "232 of 232 traces in scope" in shown
     assert "12 more show a defect" in shown
-    assert "29 traces with speculative decoding" in shown
-    assert "37 traces with asynchronous scheduling" in shown
+    assert "29 traces, which need phase 7 (speculative decoding)" in shown
+    assert "37 traces, which need phase 8 (async scheduling)" in shown
 
 
 def test_a_gzipped_copy_is_read_like_a_plain_one(mini_vllm: Commands, tmp_path: Path) -> None:
@@ -76,9 +83,10 @@ def test_only_the_entries_that_differ_are_shown(mini_vllm: Commands, write: Writ
 
 
 def test_a_file_with_nothing_in_scope_is_no_success(mini_vllm: Commands, write: Write) -> None:
-    shown = mini_vllm("parity", write([named("async_placeholders")]), exit_code=1).output
+    traces = write([named("async_placeholders")])
+    shown = mini_vllm("parity", traces, "--lineup", "solution:1-7", exit_code=1).output
     assert "no trace that is in scope" in " ".join(shown.split())
-    assert "asynchronous scheduling" in shown
+    assert "phase 8 (async scheduling)" in shown
 
 
 def test_an_empty_file_is_no_success_even_beside_a_good_one(mini_vllm: Commands, write: Write) -> None:

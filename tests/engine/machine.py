@@ -17,7 +17,7 @@ from tests.engine.interrupts import interrupted_at
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck, snapshot
 from tests.engine.strategies import configs
-from tests.engine.workloads import PREFIXES, Expected, drain, expect, make_engine
+from tests.engine.workloads import PREFIXES, Expected, draft_half_right, drain, expect, make_engine
 
 MAX_LIVE = 8
 STOPS: tuple[dict[str, Any], ...] = (
@@ -48,7 +48,8 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self, config: EngineConfig, record: bool) -> None:
         self.config = config
         self.max_model_len = config.max_model_len or 0
-        self.engine = make_engine(config, record=record)
+        self.engine = make_engine(config, "solution:1-5,solution:7", record=record)
+        draft_half_right(self.engine)
         self.faulty = install_faults(self.engine)
         self.spy = SpyRunner(self.faulty)
         self.engine.runner = self.spy

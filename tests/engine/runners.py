@@ -122,7 +122,8 @@ class FaultyRunner:
         if fault == "missing":
             del answers[self.fired]
         else:
-            answers[self.fired] = [self.vocab_size] if fault == "range" else [1, 2]
+            drafts = next(row.draft_token_ids for row in batch if row.request.request_id == self.fired)
+            answers[self.fired] = [self.vocab_size] if fault == "range" else [1, 2, *drafts]
         return ModelRunnerOutput(answers)
 
 

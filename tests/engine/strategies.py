@@ -2,8 +2,16 @@
 
 from hypothesis import strategies as st
 
-from mini_vllm.config import EngineConfig
+from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.cdiv import cdiv
+
+
+@st.composite
+def speculative_configs(draw: st.DrawFn) -> SpeculativeConfig:
+    """One to five drafts, adapted or not."""
+    return SpeculativeConfig(
+        num_speculative_tokens=draw(st.integers(1, 5)), prompt_lookup_min=1, adaptive=draw(st.booleans())
+    )
 
 
 @st.composite
@@ -24,6 +32,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
         enable_chunked_prefill=chunked,
         enable_prefix_caching=draw(st.sampled_from([True, True, True, False])),
         policy=draw(st.sampled_from(["fcfs", "priority"])),
+        speculative_config=draw(st.none() | speculative_configs()),
         admission_guard=draw(st.sampled_from([False, False, True])),
         check_invariants=True,
     )

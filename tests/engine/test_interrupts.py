@@ -83,3 +83,19 @@ def test_an_abort_after_an_interrupt_returns_the_last_output_of_a_request_that_h
         check_drained(engine.scheduler)
         assert not engine.processor.states, interruption.place
     assert num_ended > 3, "no interrupt came between the end of a request and its output"
+
+
+def test_an_interrupt_while_a_plan_is_recorded_leaves_the_record_as_it_was() -> None:
+    for line in range(1, 200):
+        engine = make_engine(small_config(), record=True)
+        engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
+        engine.step()
+        first = dict(engine.recorder.steps[0])
+        engine.add_request("B", PROMPT, SamplingParams(max_tokens=3))
+        with suppress(KeyboardInterrupt), interrupted_at(line, KeyboardInterrupt(), "after_schedule") as interruption:
+            engine.step()
+        drain(engine)
+        steps = engine.recorder.steps
+        assert [step["step"] for step in steps] == list(range(len(steps))), interruption.place
+        assert [request_id for step in steps for request_id in step["added"]] == ["A", "B"], interruption.place
+        assert dict(steps[0]) == first, interruption.place

@@ -6,9 +6,10 @@ several steps. Every request is valid; bad input has tests of its own.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -69,6 +70,21 @@ def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
             own = []
         arrivals.append(Arrival(step, f"r{number}", (*shared, *own), rng.randint(1, 10), rng.randint(0, 2)))
     return arrivals
+
+
+def half_right_drafts(
+    token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
+) -> list[int]:
+    """Return what the fake model will say, with a mistake at a place that depends on the text, or none."""
+    drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
+    place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
+    return [token_id if index != place else token_id ^ 1 for index, token_id in enumerate(drafts)]
+
+
+def draft_half_right(engine: LLMEngine) -> None:
+    """Let an engine with phase 7 guess better than by looking up: the fake model's texts repeat nothing."""
+    if engine.drafting is not None:
+        engine.drafting.functions = replace(engine.drafting.functions, propose_by_lookup=half_right_drafts)
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:

@@ -159,7 +159,7 @@ def draw_of(seed: int, num_outputs: int) -> float:
     """Return the draw of a request with this seed that has generated so many tokens, rounded."""
     request = make_request("A", 4, num_output_tokens=num_outputs)
     request.seed = seed
-    return round(draw(ScheduledRequest(request, 0, 4 + num_outputs, [], needs_token=True)), 3)
+    return round(draw(request), 3)
 
 
 def bfloat16_sum(numbers: Sequence[float]) -> float:

@@ -1,0 +1,71 @@
+"""`mini-vllm bench speculative`: where drafts pay, and where they cost."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.speculative import ADAPTIVE, BATCH_SIZES, FIXED, LOOKUP_PEER, PLAIN_PEER, WITHOUT, Case, measure_speculative
+from course.terminal.charts import measured_bar
+from course.terminal.console import friendly, make_console, whose_code
+from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.progress import reported
+from course.terminal.step_view import FAINT, STRONG
+from mini_vllm.seams.lineup import parse_lineup
+
+WHY = (
+    "Much of a small step is the same for one token and for five: weights are read once, each layer is called once. "
+    "So a draft is cheap at batch 1. The larger the batch, the more of a step is arithmetic, and the more a rejected "
+    "draft costs. `adaptive` stops drafting for a while where drafts bring less than half a token per step."
+)
+
+
+@friendly
+def bench_speculative(
+    lineup: LineupText = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest counts.")] = 3,
+    threads: Threads = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Batch 1 and 4, one round: a trial run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Answer chats of the embedded model with drafts from prompt lookup and without, at batch 1, 4, 16 and 64."""
+    import torch
+
+    console = make_console(stderr=as_json)
+    team = parse_lineup(lineup or "solution:1-7")
+    if "absent" in (team.runner, team.speculation):
+        raise ValueError(f"lineup {team}: drafts on the real model need phases 6 and 7")
+    torch.set_num_threads(threads_to_use(threads))
+    with reported("Loading torch and the model") as report:
+        sizes, num_rounds = (BATCH_SIZES[:2], 1) if quick else (BATCH_SIZES, rounds)
+        cases = list(measure_speculative(team, sizes, num_rounds, report))
+    if as_json:
+        typer.echo(json.dumps({"lineup": str(team), "cases": [asdict(case) for case in cases]}))
+        return
+    console.print(whose_code(team), markup=False)
+    for case in cases:
+        show(console, case)
+    console.print(f"\n{WHY}", style=FAINT, markup=False)
+
+
+def show(console: Console, case: Case) -> None:
+    """Print a bar for each setting and peer: tokens per second, and the ratio to no drafts."""
+    console.print(f"\n{case.workload}, batch {case.batch_size}", style=STRONG, markup=False)
+    fastest = max(one.tokens_per_second for one in case.measured.values())
+    for name, one in case.measured.items():
+        figures = f"{one.tokens_per_second:,.0f} tokens/s, x{case.speedup(name):.2f}"
+        ours = name not in (PLAIN_PEER, LOOKUP_PEER)
+        console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=ours))
+    for name in (FIXED, ADAPTIVE):
+        one = case.measured[name]
+        shares = [count / one.num_drafts for count in one.accepted_per_position] if one.num_drafts else []
+        accepted = ", ".join(f"{share:.0%}" for share in shares) or "none drafted"
+        per_step = case.measured[WITHOUT].num_steps / one.num_steps
+        console.print(f"{name}: {per_step:.2f} times fewer steps; accepted by position: {accepted}", style=FAINT)
+    if LOOKUP_PEER in case.measured:
+        ratio = case.speedup(LOOKUP_PEER, PLAIN_PEER)
+        console.print(f"transformers gains x{ratio:.2f} from its own prompt lookup", style=FAINT)
+    if not case.same_tokens:
+        console.print("The tokens differ between settings: that must not be.", style="bold red")

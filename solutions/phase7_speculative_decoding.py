@@ -1,0 +1,135 @@
+"""Phase 7, reference: draft tokens, from the guess to the tokens that are kept.
+
+vLLM: `NgramProposer` in `v1/spec_decode/ngram_proposer.py`, the drafts in `Scheduler.schedule` and
+`update_from_output`, and `RejectionSampler` in `v1/sample/rejection_sampler.py`.
+"""
+
+from collections.abc import Sequence
+
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ScheduledRequest
+
+
+def propose_by_lookup(
+    token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
+) -> list[int]:
+    """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
+
+    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that occurs
+    earlier; of several occurrences the first one counts. Empty if there is none.
+    """
+    for length in range(min(prompt_lookup_max, len(token_ids) - 1), prompt_lookup_min - 1, -1):
+        newest = token_ids[-length:]
+        # The last start is one before the newest tokens themselves, so at least one token follows.
+        starts = range(len(token_ids) - length)
+        # `index` compares tokens in C: a loop over all starts would cost more than a small model's forward pass.
+        start = -1
+        while (start := _next_index(token_ids, newest[0], start + 1, starts.stop)) >= 0:
+            if token_ids[start : start + length] == newest:
+                return token_ids[start + length : start + length + num_speculative_tokens]
+    return []
+
+
+def _next_index(token_ids: list[int], token_id: int, start: int, stop: int) -> int:
+    try:
+        return token_ids.index(token_id, start, stop)
+    except ValueError:
+        return -1
+
+
+class AdaptiveDraftLength:
+    """How many drafts a request gets next: `most`, or none for a while if its drafts bring too little.
+
+    The mean counts accepted drafts per step, the newest step by a quarter. Below half a token it pauses for 1 step, the
+    next times for 2, 4, ... up to 32, until the mean is half a token again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.mean_accepted = 1.0  # in favour of trying: nothing is known of the text yet
+        self.pause = 0
+        self.next_pause = 1
+
+    def next_length(self) -> int:
+        """Return the most drafts for the next step, 0 in a pause. Called once for each step."""
+        if self.pause > 0:
+            self.pause -= 1
+            return 0
+        return self.most
+
+    def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
+        """Note how many of the drafts of a step were accepted. There was at least one draft."""
+        self.mean_accepted += (num_accepted_tokens - self.mean_accepted) / 4
+        if self.mean_accepted >= 0.5:
+            self.next_pause = 1
+        else:
+            # A text that cannot be guessed often stays so: each try in vain doubles the time to the next one.
+            self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, 32)
+
+
+class SpeculativeScheduling:
+    """What the scheduler does with drafts. They count as scheduled tokens, and as computed ones until rejected."""
+
+    def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
+        self.num_speculative_tokens = num_speculative_tokens
+        self.drafter_has_kv_cache = drafter_has_kv_cache
+
+    def num_lookahead_tokens(self, request: Request) -> int:
+        """Return for how many tokens beyond the scheduled ones the request needs slots.
+
+        A drafter with a KV cache of its own writes the K and V of its guesses into the slots that follow. A request
+        that is being admitted gets its first drafts after this step, and slots for them in the next one.
+        """
+        is_running = request.status is RequestStatus.RUNNING
+        return self.num_speculative_tokens if self.drafter_has_kv_cache and is_running else 0
+
+    def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
+        """Return the blocks of a prefix hit that the drafter can use, too: for one with a KV cache not the last."""
+        # The drafter is one step behind, and may not have computed the end of that block.
+        return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
+
+    def schedule_drafts(self, request: Request) -> list[int]:
+        """Take the request's drafts; return those that were scheduled. Its counter has advanced already."""
+        # The budget, a threshold or the model's last position may have cut the last tokens off.
+        num_scheduled = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
+        drafts = request.spec_token_ids[: max(0, num_scheduled)]
+        request.spec_token_ids = []
+        return drafts
+
+    def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
+        """Take rejected drafts back from the request's counters. The last sampled token is never a draft."""
+        num_rejected = num_draft_tokens - (num_sampled_tokens - 1)
+        # A request that was preempted since has nothing computed any more.
+        if request.num_computed_tokens > 0:
+            request.num_computed_tokens -= num_rejected
+        if request.num_output_placeholders > 0:
+            request.num_output_placeholders -= num_rejected
+
+
+def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
+    """Return the rows whose logits are needed [S]: of each request with `needs_token` one for each token to sample.
+
+    Those are the row of its last known token and the rows of its drafts, which are its last tokens in the batch.
+    """
+    rows: list[int] = []
+    end = 0
+    for scheduled in batch:
+        end += scheduled.num_scheduled_tokens
+        if scheduled.needs_token:
+            rows += range(end - 1 - len(scheduled.draft_token_ids), end)
+    return rows
+
+
+def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
+    """Return the tokens of one request that a step has generated: at least one, at most one more than drafts.
+
+    `sampled_token_ids[i]` is what the model samples behind the known tokens and the first i drafts. It counts as
+    long as all those drafts were right.
+    """
+    kept: list[int] = []
+    for index, token_id in enumerate(sampled_token_ids):
+        kept.append(token_id)
+        # Behind a wrong draft the model has read a text that is not the answer's.
+        if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
+            break
+    return kept

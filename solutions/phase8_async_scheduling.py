@@ -1,0 +1,35 @@
+"""Phase 8, reference: planning a step while the one before it is still being computed.
+
+vLLM: `AsyncScheduler` in `v1/core/sched/async_scheduler.py`, and `step_with_batch_queue` in `v1/engine/core.py`.
+"""
+
+from mini_vllm.core.request import Request
+
+
+class PlaceholderScheduling:
+    """Output tokens that are scheduled to be sampled, but not known yet, are counted as placeholders."""
+
+    def __init__(self, num_speculative_tokens: int) -> None:
+        self.num_speculative_tokens = num_speculative_tokens
+
+    def is_surely_over(self, request: Request) -> bool:
+        """Return whether the steps in flight will reach the request's `max_tokens`, whatever they sample."""
+        # Each placeholder may turn out to be a rejected draft, except the one of the newest step: it always brings a
+        # token, and so did the one before it, whose first token `num_computed_tokens` counts.
+        num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
+        most = request.num_prompt_tokens + request.sampling_params.max_tokens
+        return request.num_output_placeholders > 0 and num_at_least >= most
+
+    def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
+        """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already.
+
+        The next step then verifies stand-ins for drafts that nobody knows yet: -1.
+        """
+        num_known = request.num_tokens + request.num_output_placeholders
+        if request.num_computed_tokens == num_known + num_draft_tokens:
+            request.num_output_placeholders += 1 + num_draft_tokens
+            request.spec_token_ids = [-1] * self.num_speculative_tokens
+
+    def fill_placeholders(self, request: Request, num_tokens: int) -> None:
+        """Give back the placeholders of tokens that have arrived."""
+        request.num_output_placeholders -= num_tokens

@@ -1,0 +1,152 @@
+"""Drafts change how many steps an answer takes, and nothing else."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
+from tests.engine.workloads import (
+    Run,
+    draft_half_right,
+    drain,
+    expect,
+    make_engine,
+    make_workload,
+    run_workload,
+    small_config,
+    true_tokens,
+)
+
+ALL_BUT_THE_MODEL = "solution:1-5,solution:7"
+PROMPT = [5, 6, 7, 8, 9]
+
+
+def drafting_engine(config: EngineConfig, num_speculative_tokens: int, **speculative: Any) -> LLMEngine:
+    speculative_config = SpeculativeConfig("ngram", num_speculative_tokens, 1, 3, **speculative)
+    engine = make_engine(replace(config, speculative_config=speculative_config), ALL_BUT_THE_MODEL, record=True)
+    draft_half_right(engine)
+    return engine
+
+
+def run_seeds(**settings: Any) -> list[tuple[Run, LLMEngine]]:
+    """Serve workloads with drafts; every token is that of the model alone, and every block is free afterwards."""
+    runs = []
+    for seed in range(40):
+        workload = make_workload(seed)
+        engine = drafting_engine(small_config(max_num_seqs=4, **settings), 1 + seed % 5, adaptive=seed % 2 == 0)
+        run = run_workload(engine, workload)
+        assert run.token_ids == true_tokens(workload), f"seed {seed}"
+        check_drained(engine.scheduler)
+        runs.append((run, engine))
+    return runs
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_num_batched_tokens": 7, "long_prefill_token_threshold": 3},
+        {"policy": "priority"},
+        {"enable_prefix_caching": False},
+        {"num_gpu_blocks": 12},
+        {"num_gpu_blocks": 12, "policy": "priority", "block_size": 4},
+    ],
+    ids=str,
+)
+def test_drafts_never_change_the_tokens(settings: dict[str, Any]) -> None:
+    runs = run_seeds(**settings)
+    accepted = [sum(engine.drafting.num_accepted_per_position) for _, engine in runs if engine.drafting]
+    drafted = [engine.drafting.num_draft_tokens for _, engine in runs if engine.drafting]
+    assert 100 < sum(accepted) < sum(drafted), "some were right and some were wrong"
+    if settings.get("num_gpu_blocks") == 12:
+        assert sum(run.num_preemptions for run, _ in runs) > 20
+
+
+@pytest.mark.parametrize("phases", ["1", "1-2", "1-3", "1-2,solution:4", "1,solution:5"])
+def test_drafts_go_with_every_lineup(phases: str) -> None:
+    config = replace(small_config(num_gpu_blocks=90), speculative_config=SpeculativeConfig(prompt_lookup_min=1))
+    for seed in range(10):
+        workload = make_workload(seed)
+        engine = make_engine(config, f"solution:{phases},solution:7")
+        draft_half_right(engine)
+        assert run_workload(engine, workload).token_ids == true_tokens(workload)
+        assert engine.drafting is not None
+        assert sum(engine.drafting.num_accepted_per_position) > 0
+
+
+def test_right_drafts_are_accepted_up_to_the_first_wrong_one() -> None:
+    engine = drafting_engine(small_config(), 4, adaptive=False)
+    engine.add_request("A", PROMPT, SamplingParams(max_tokens=20))
+    outputs = drain(engine)
+    assert outputs["A"].outputs[0].token_ids == expect(tuple(PROMPT), SamplingParams(max_tokens=20), 40).token_ids
+    steps = engine.recorder.steps
+    for before, step in pairwise(steps):
+        (share,) = step["scheduled"]
+        assert share.get("drafts", []) == before["drafts_given"].get("A", [])
+        kept = step["sampled"]["A"]
+        assert kept[:-1] == share.get("drafts", [])[: len(kept) - 1], "all but the last are accepted drafts"
+    assert len(steps) < 15
+    assert engine.drafting is not None
+    assert sum(engine.drafting.num_accepted_per_position) == 20 - len(steps)
+
+
+def test_a_stop_token_among_accepted_drafts_ends_the_request_there() -> None:
+    truth = expect(tuple(PROMPT), SamplingParams(max_tokens=20), 40).token_ids
+    for place in range(1, 12):
+        params = SamplingParams(max_tokens=20, stop_token_ids=(truth[place],))
+        engine = drafting_engine(small_config(), 5, adaptive=False)
+        engine.add_request("A", PROMPT, params)
+        output = drain(engine)["A"].outputs[0]
+        assert output.token_ids == truth[: truth.index(truth[place]) + 1]
+        assert output.finish_reason == "stop"
+        check_drained(engine.scheduler)
+
+
+def test_no_draft_lies_behind_the_last_possible_token() -> None:
+    engine = drafting_engine(small_config(), 5, adaptive=False)
+    engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
+    drain(engine)
+    drafts = [len(drafts) for step in engine.recorder.steps for drafts in step["drafts_given"].values()]
+    assert max(drafts) == 1
+
+
+def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
+    engine = drafting_engine(small_config(), 3)
+    for number in range(30):
+        engine.add_request(f"r{number}", PROMPT, SamplingParams(max_tokens=4))
+        engine.step()
+        if number % 3 == 0:
+            engine.abort_request(f"r{number}")
+    drain(engine)
+    engine.add_request("last", PROMPT, SamplingParams(max_tokens=4))
+    drain(engine)
+    assert engine.drafting is not None
+    assert len(engine.drafting._lengths) <= 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "magic"}, "method must be 'ngram' or 'draft_model', got 'magic'"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens must be an integer of at least 1, got 0"),
+        ({"prompt_lookup_min": 5}, r"prompt_lookup_min must be at most prompt_lookup_max \(3\), got 5"),
+    ],
+)
+def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SpeculativeConfig(**settings)
+
+
+def test_drafts_without_their_phase_are_refused() -> None:
+    config = EngineConfig(speculative_config=SpeculativeConfig())
+    with pytest.raises(ValueError, match="speculative_config needs phase 7"):
+        build_engine(config, parse_lineup("solution:1-5"))
+    with pytest.raises(ValueError, match="async_scheduling must be False"):
+        build_engine(EngineConfig(async_scheduling=True), parse_lineup("solution:1-5,solution:8"))
