@@ -8,12 +8,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM
-
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.runner.loading import EMBEDDED_MODEL
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import Lineup
@@ -23,7 +19,11 @@ COPYING, STORIES = "copies from its prompt", "tells a story"
 WITHOUT, FIXED, ADAPTIVE = "no drafts", "4 drafts", "adaptive"
 PLAIN_PEER, LOOKUP_PEER = "transformers", "transformers, lookup"
 DRAFTS = SpeculativeConfig("ngram", num_speculative_tokens=4)
-SETTINGS = {WITHOUT: None, FIXED: replace(DRAFTS, adaptive=False), ADAPTIVE: DRAFTS}
+SETTINGS = {
+    WITHOUT: None,
+    FIXED: replace(DRAFTS, adaptive=False),
+    ADAPTIVE: replace(DRAFTS, adaptive=True, disable_by_batch_size=8),
+}
 NAMES = ("Anna", "Ben", "Leo", "Mia", "Tom", "Sara", "Max", "Lily")
 THINGS = ("lamp", "cup", "ball", "book", "boat", "cake", "hat", "box", "tree", "bird", "cat", "dog", "fish", "bear")
 MOST_TOKENS = 80
@@ -134,13 +134,20 @@ class Transformers:
     """The embedded model in transformers: greedy `generate`, plain or with its own prompt lookup."""
 
     def __init__(self) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        from mini_vllm.runner.loading import EMBEDDED_MODEL
+
+        self.torch = torch
         model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_MODEL, dtype=torch.float32)
         self.model = model.eval()
 
-    @torch.inference_mode()
     def generate(self, prompt: list[int], **options: Any) -> Measured:
         """Answer one prompt."""
+        tokens, chosen = self.torch.tensor([prompt]), {"max_new_tokens": MOST_TOKENS, "do_sample": False, **options}
         started = time.perf_counter()
-        answer = self.model.generate(torch.tensor([prompt]), max_new_tokens=MOST_TOKENS, do_sample=False, **options)
+        with self.torch.inference_mode():
+            answer = self.model.generate(tokens, **chosen)
         seconds = time.perf_counter() - started
         return Measured(seconds, [answer[0, len(prompt) :].tolist()])

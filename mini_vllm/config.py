@@ -13,7 +13,8 @@ class SpeculativeConfig:
 
     A request gets at most `num_speculative_tokens` drafts per step. `prompt_lookup_min` and `prompt_lookup_max` are
     the lengths of what `ngram` looks up, in tokens. With `adaptive` a request gets fewer drafts, or none for a while,
-    if they are not accepted (vLLM 0.13.0 has no such setting).
+    if they are not accepted (vLLM 0.13.0 has no such setting). No request gets any while more than
+    `disable_by_batch_size` requests decode (None: however many).
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -23,12 +24,15 @@ class SpeculativeConfig:
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 3
     adaptive: bool = True
+    disable_by_batch_size: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in ("ngram", "draft_model"):
             raise ValueError(f"method must be 'ngram' or 'draft_model', got {self.method!r}")
-        for name in ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"):
+        for name in ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "disable_by_batch_size"):
             value = getattr(self, name)
+            if name == "disable_by_batch_size" and value is None:
+                continue
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         if self.prompt_lookup_min > self.prompt_lookup_max:

@@ -18,7 +18,8 @@ from mini_vllm.seams.lineup import parse_lineup
 WHY = (
     "Much of a small step is the same for one token and for five: weights are read once, each layer is called once. "
     "So a draft is cheap at batch 1. The larger the batch, the more of a step is arithmetic, and the more a rejected "
-    "draft costs. `adaptive` stops drafting for a while where drafts bring less than half a token per step."
+    "draft costs. `adaptive` stops drafting for a while where drafts bring less than half a token per step, and for "
+    "all while more than 8 requests decode."
 )
 
 
@@ -63,7 +64,9 @@ def show(console: Console, case: Case) -> None:
         shares = [count / one.num_drafts for count in one.accepted_per_position] if one.num_drafts else []
         accepted = ", ".join(f"{share:.0%}" for share in shares) or "none drafted"
         per_step = case.measured[WITHOUT].num_steps / one.num_steps
-        console.print(f"{name}: {per_step:.2f} times fewer steps; accepted by position: {accepted}", style=FAINT)
+        console.print(
+            f"{name}: {per_step:.2f} times as many steps without; accepted by position: {accepted}", style=FAINT
+        )
     if LOOKUP_PEER in case.measured:
         ratio = case.speedup(LOOKUP_PEER, PLAIN_PEER)
         console.print(f"transformers gains x{ratio:.2f} from its own prompt lookup", style=FAINT)

@@ -1,6 +1,6 @@
 """Drafts for the next step, after the tokens of this one are known."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.request import Request
@@ -35,10 +35,12 @@ class Drafting:
             if length := self._lengths.get(request_id):
                 length.observe(len(draft_token_ids), num_accepted)
 
-    def propose(self, sampled: Iterable[str], unfinished: Mapping[str, Request]) -> dict[str, list[int]]:
+    def propose(self, sampled: Collection[str], unfinished: Mapping[str, Request]) -> dict[str, list[int]]:
         """Return drafts by request id, for the unfinished requests among those that have sampled in this step."""
         if len(self._lengths) > len(unfinished):
             self._lengths = {name: length for name, length in self._lengths.items() if name in unfinished}
+        if self.config.disable_by_batch_size is not None and len(sampled) > self.config.disable_by_batch_size:
+            return {}
         drafts = {name: self._propose(unfinished[name]) for name in sampled if name in unfinished}
         return {name: draft_token_ids for name, draft_token_ids in drafts.items() if draft_token_ids}
 

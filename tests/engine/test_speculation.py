@@ -117,6 +117,15 @@ def test_no_draft_lies_behind_the_last_possible_token() -> None:
     assert max(drafts) == 1
 
 
+def test_no_drafts_while_too_many_requests_decode() -> None:
+    engine = drafting_engine(small_config(), 3, adaptive=False, disable_by_batch_size=2)
+    for number in range(3):
+        engine.add_request(f"r{number}", PROMPT, SamplingParams(max_tokens=4 + 8 * number))
+    drain(engine)
+    drafted = {len(step["output"]) for step in engine.recorder.steps if step["drafts_given"]}
+    assert drafted == {1, 2}
+
+
 def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
     engine = drafting_engine(small_config(), 3)
     for number in range(30):
@@ -136,6 +145,7 @@ def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
     [
         ({"method": "magic"}, "method must be 'ngram' or 'draft_model', got 'magic'"),
         ({"num_speculative_tokens": 0}, "num_speculative_tokens must be an integer of at least 1, got 0"),
+        ({"disable_by_batch_size": 0}, "disable_by_batch_size must be an integer of at least 1, got 0"),
         ({"prompt_lookup_min": 5}, r"prompt_lookup_min must be at most prompt_lookup_max \(3\), got 5"),
     ],
 )
