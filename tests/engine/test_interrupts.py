@@ -1,15 +1,17 @@
 """Ctrl-C at every single line of every step of a small run: nothing is lost, nothing is output twice."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import check_drained, check_state
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.interrupts import interrupted_at
-from tests.engine.workloads import drain, expect, make_engine, small_config
+from tests.engine.workloads import draft_half_right, drain, expect, make_engine, small_config
 
 PROMPT = list(range(9))
 REQUESTS = {
@@ -33,20 +35,27 @@ class Received:
             self.finished += [output.request_id] * output.finished
 
 
-def started(policy: str) -> LLMEngine:
-    engine = make_engine(small_config(policy=policy, num_gpu_blocks=9, max_num_batched_tokens=16))
+def started(policy: str, *, has_drafts: bool = False) -> LLMEngine:
+    config = small_config(policy=policy, num_gpu_blocks=9, max_num_batched_tokens=16)
+    if has_drafts:
+        config = replace(config, speculative_config=SpeculativeConfig(num_speculative_tokens=3))
+    engine = make_engine(config, "solution:1-5,solution:7")
+    draft_half_right(engine)
     for name, params in REQUESTS.items():
         engine.add_request(name, PROMPT, params, priority=name == "victim")
     return engine
 
 
+@pytest.mark.parametrize("has_drafts", [False, True])
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("step", range(NUM_STEPS))
-def test_an_interrupt_at_any_line_of_a_step_costs_that_step_and_nothing_else(policy: str, step: int) -> None:
+def test_an_interrupt_at_any_line_of_a_step_costs_that_step_and_nothing_else(
+    policy: str, step: int, has_drafts: bool
+) -> None:
     line = 0
     while True:
         line += 1
-        engine, received = started(policy), Received()
+        engine, received = started(policy, has_drafts=has_drafts), Received()
         for number in range(step + 1):
             outputs: list[RequestOutput] = []
             at = line if number == step else 0

@@ -109,6 +109,20 @@ def test_a_stop_token_among_accepted_drafts_ends_the_request_there() -> None:
         check_drained(engine.scheduler)
 
 
+def test_a_stop_string_among_accepted_drafts_ends_the_request_there() -> None:
+    text = expect(tuple(PROMPT), SamplingParams(max_tokens=20), 40).text
+    for place in range(1, 15):
+        params = SamplingParams(max_tokens=20, stop=(text[place : place + 2],))
+        truth = expect(tuple(PROMPT), params, 40)
+        engine = drafting_engine(small_config(), 5, adaptive=False)
+        engine.add_request("A", PROMPT, params)
+        output = drain(engine)["A"].outputs[0]
+        assert (output.text, output.token_ids) == (truth.text, truth.token_ids)
+        recorded = [token_id for step in engine.recorder.steps for _, tokens in step["output"] for token_id in tokens]
+        assert recorded == truth.token_ids
+        check_drained(engine.scheduler)
+
+
 def test_no_draft_lies_behind_the_last_possible_token() -> None:
     engine = drafting_engine(small_config(), 5, adaptive=False)
     engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
