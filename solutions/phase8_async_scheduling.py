@@ -13,9 +13,9 @@ class PlaceholderScheduling:
         self.num_speculative_tokens = num_speculative_tokens
 
     def is_surely_over(self, request: Request) -> bool:
-        """Return whether the steps in flight will reach the request's `max_tokens`, whatever they sample."""
-        # Each placeholder may turn out to be a rejected draft, except the one of the newest step: it always brings a
-        # token, and so did the one before it, whose first token `num_computed_tokens` counts.
+        """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
+        # Computed and in flight, less the placeholders, is one short of the known tokens. So this is the known tokens
+        # and one more: the step in flight brings at least one, even if all its drafts are rejected.
         num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
         most = request.num_prompt_tokens + request.sampling_params.max_tokens
         return request.num_output_placeholders > 0 and num_at_least >= most

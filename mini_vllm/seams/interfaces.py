@@ -279,7 +279,7 @@ class AsyncScheduling(Protocol):
     """Phase 8: how a step is planned before the tokens of the one before it are known."""
 
     def is_surely_over(self, request: Request) -> bool:
-        """Return whether the steps in flight will reach the request's `max_tokens`, whatever they sample."""
+        """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
         ...
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
