@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -79,4 +79,4 @@ def with_engine_options(*names: str) -> Callable[[Callable[..., R]], Callable[..
 def engine_config(defaults: EngineConfig, settings: Settings) -> EngineConfig:
     """Return `defaults` with the settings that were given. Raises `ValueError` as `EngineConfig` does."""
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    return EngineConfig(**{**asdict(defaults), **given})
+    return replace(defaults, **given)
