@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
-SEAMS = "mini_vllm/seams/interfaces.py"
+SEAMS = ("mini_vllm/seams/interfaces.py", "mini_vllm/seams/electives.py")
 SHORTEST_SECRET = 41
 MOST_IN_A_ROW = 2
 MOST_IN_A_FILE = 5
@@ -13,7 +13,7 @@ MOST_IN_A_FILE = 5
 def secret_lines(checkout: Path) -> set[str]:
     """Return the long lines of solutions, mutants and alternatives that no starter and no seam has."""
     public = set[str]()
-    for path in (*checkout.glob("labs/*/starter*.py"), checkout / SEAMS):
+    for path in (*checkout.glob("labs/*/starter*.py"), *(checkout / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
     secret = set[str]()
     for pattern in SECRETS:

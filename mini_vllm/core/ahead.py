@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import AsyncScheduling, ChunkPolicy, KVCacheManager, PrefixCache, Speculation
+from mini_vllm.seams.electives import AsyncScheduling, Speculation
+from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, PrefixCache
 
 
 class ChunksAhead:

@@ -87,7 +87,8 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     if not isinstance(kv, SlotReservation):
         # Slots of rejected drafts, and those for the drafter's next ones, are kept for the tokens to come.
-        num_kept = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
+        num_spare_tokens = scheduler.ahead.num_spare_tokens if scheduler.ahead else 0
+        num_kept = cdiv(min(computed + num_spare_tokens, scheduler.max_model_len), kv.block_size)
         num_kept = max(num_needed, num_kept)
         require(num_held <= num_kept, f"{name} holds {num_held} blocks but needs only {num_kept}")
 

@@ -58,11 +58,6 @@ class Scheduler:
         self._make_parts = make_parts
         self._use(make_parts())
 
-    @property
-    def num_spare_tokens(self) -> int:
-        """How many tokens' slots a request may hold beyond those that are computed; 0 without drafts."""
-        return 0 if self.ahead is None else self.ahead.num_spare_tokens
-
     def add_request(self, request: Request) -> None:
         """Queue a request. Whether it can ever run was checked before (`LLMEngine.add_request`)."""
         self.requests[request.request_id] = request

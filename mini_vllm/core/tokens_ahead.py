@@ -5,14 +5,8 @@ from collections.abc import Mapping, Sequence
 from mini_vllm.core.ahead import ChunksAhead, KVCacheAhead
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import (
-    AsyncScheduling,
-    ChunkPolicy,
-    KVCacheManager,
-    PrefixCache,
-    RequestQueue,
-    Speculation,
-)
+from mini_vllm.seams.electives import AsyncScheduling, Speculation
+from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 
 
 class TokensAhead:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import DraftLength, SpeculationFunctions
+from mini_vllm.seams.electives import DraftLength, SpeculationFunctions
 
 
 class Drafting:

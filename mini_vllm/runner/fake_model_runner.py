@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.seams.interfaces import AcceptDrafts
+from mini_vllm.seams.electives import AcceptDrafts
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 

@@ -11,7 +11,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.interfaces import SpeculationFunctions
+from mini_vllm.seams.electives import SpeculationFunctions
 
 
 def draw(request: Request, num_drafts: int = 0) -> float:

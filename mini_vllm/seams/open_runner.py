@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.seams.interfaces import ModelRunner, SpeculationFunctions
+from mini_vllm.seams.electives import SpeculationFunctions
+from mini_vllm.seams.interfaces import ModelRunner
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.parts import speculation_functions_for
 

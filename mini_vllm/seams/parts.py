@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
+from mini_vllm.seams.electives import AsyncScheduling, Speculation, SpeculationFunctions
 from mini_vllm.seams.interfaces import (
-    AsyncScheduling,
     ChunkPolicy,
     Clamp,
     HashBlock,
@@ -23,8 +23,6 @@ from mini_vllm.seams.interfaces import (
     PrefixCache,
     RequestQueue,
     SchedulingFunctions,
-    Speculation,
-    SpeculationFunctions,
 )
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.interfaces import ProposeByLookup
+from mini_vllm.seams.electives import ProposeByLookup
 from mini_vllm.seams.lineup import parse_lineup
 from tests.model.generation import transformers_greedy
 

@@ -1,0 +1,78 @@
+"""The seams of the electives, phases 7 and 8, which plan tokens that nobody has sampled yet.
+
+Without them the engine has None in their place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mini_vllm.core.request import Request
+from mini_vllm.seams.interfaces import SelectLogitsRows
+
+
+class Speculation(Protocol):
+    """Phase 7: what the scheduler does with drafts."""
+
+    def num_lookahead_tokens(self, request: Request) -> int:
+        """Return for how many tokens beyond the scheduled ones a request needs slots."""
+        ...
+
+    def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
+        """Return the blocks of a prefix hit that the drafter can use, too."""
+        ...
+
+    def schedule_drafts(self, request: Request) -> list[int]:
+        """Take the request's drafts and return those that were scheduled; its counter has advanced already."""
+        ...
+
+    def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
+        """Take rejected drafts back from the request's counters."""
+        ...
+
+
+class ProposeByLookup(Protocol):
+    """Phase 7: drafts from the request's own text."""
+
+    def __call__(
+        self, token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
+    ) -> list[int]: ...
+
+
+class AcceptDrafts(Protocol):
+    """Phase 7: which of a step's sampled tokens are kept."""
+
+    def __call__(self, draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]: ...
+
+
+class DraftLength(Protocol):
+    """Phase 7: how many drafts one request gets."""
+
+    def next_length(self) -> int: ...
+    def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationFunctions:
+    """Phase 7 as the drafter and the runner use it."""
+
+    propose_by_lookup: ProposeByLookup
+    select_logits_rows: SelectLogitsRows
+    accept_drafts: AcceptDrafts
+    make_draft_length: Callable[[int], DraftLength]
+
+
+class AsyncScheduling(Protocol):
+    """Phase 8: how a step is planned before the tokens of the one before it are known."""
+
+    def is_surely_over(self, request: Request) -> bool:
+        """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
+        ...
+
+    def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
+        """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already."""
+        ...
+
+    def fill_placeholders(self, request: Request, num_tokens: int) -> None:
+        """Give back the placeholders of tokens that have arrived."""
+        ...
