@@ -105,14 +105,15 @@ def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType
 def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vocab_size: int) -> None:
     rng = random.Random(seed)
     rows, expected = list[Row](), list[int]()
-    while len(rows) < 60:
+    num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes a second for these 20
+    while len(rows) < num_rows:
         row = random_row(rng, vocab_size)
         token = naive_sample(*row)
         if token is not None:
             rows.append(row)
             expected.append(token)
     yours = sampled(phase6, rows)
-    wrong = [index for index in range(60) if yours[index : index + 1] != expected[index : index + 1]]
+    wrong = [index for index in range(num_rows) if yours[index : index + 1] != expected[index : index + 1]]
     if wrong:
         logits, params, draw = rows[wrong[0]]
         likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
@@ -120,7 +121,7 @@ def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vo
             yours[wrong[0] : wrong[0] + 1],
             [expected[wrong[0]]],
             rule="Temperature, top_k, top_p, then the walk: in this order.",
-            situation=f"row {wrong[0]} of 60; temperature={params.temperature} top_k={params.top_k} "
+            situation=f"row {wrong[0]} of {num_rows}; temperature={params.temperature} top_k={params.top_k} "
             f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
             f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",
             hint="work this row out by hand: what is kept, and where does the draw fall?",
