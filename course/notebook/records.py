@@ -17,7 +17,7 @@ from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, Remark
 from course.notebook.record_codec import from_json
 from course.notebook.recorded_mark import mark_of
-from mini_vllm.seams.lineup import CHECKOUT, Lineup
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup
 
 FOLDER = CHECKOUT / "labs" / "observed" / "notebooks"
 REFUSED = "refused"
@@ -38,7 +38,7 @@ def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> st
 
 def _plain(value: object) -> str:
     if isinstance(value, Lineup):
-        return "".join("-" if impl == "absent" else "x" for impl in astuple(value))
+        return "".join("-" if impl == "absent" else "x" for impl in astuple(value)[: len(PHASE_NAMES)])
     if isinstance(value, WorkloadRun | ChatRun):
         return json.dumps(value.recording.steps)
     if isinstance(value, Mapping):
