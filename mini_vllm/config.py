@@ -1,6 +1,6 @@
 """The engine's settings: one frozen value, checked when it is created."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Policy = Literal["fcfs", "priority"]
@@ -69,8 +69,8 @@ class EngineConfig:
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
     policy: Policy = "fcfs"
-    speculative_config: SpeculativeConfig | None = field(default=None, repr=False)
-    async_scheduling: bool = field(default=False, repr=False)
+    speculative_config: SpeculativeConfig | None = None
+    async_scheduling: bool = False
     block_size: int = 16
     num_gpu_blocks: int | None = None
     max_num_waiting: int | None = None

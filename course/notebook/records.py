@@ -8,7 +8,7 @@ import hashlib
 import json
 import lzma
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, Remark
 from course.notebook.record_codec import from_json
 from course.notebook.recorded_mark import mark_of
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup
+from mini_vllm.seams.lineup import CHECKOUT, Lineup
 
 FOLDER = CHECKOUT / "labs" / "observed" / "notebooks"
 REFUSED = "refused"
@@ -31,20 +31,27 @@ class Refusal:
 
 
 def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
-    """Return the name of a run's record: a digest of the function and its arguments, whoever's code it runs."""
+    """Return the name of a run's record: a digest of the function and its arguments, whoever's code it runs.
+
+    Settings at their defaults are left out, so that a new setting or phase renames no record.
+    """
     text = f"{function.__qualname__}{_plain(arguments)}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _plain(value: object) -> str:
     if isinstance(value, Lineup):
-        return "".join("-" if impl == "absent" else "x" for impl in astuple(value)[: len(PHASE_NAMES)])
+        return "".join("-" if impl == "absent" else "x" for impl in astuple(value)).rstrip("-")
     if isinstance(value, WorkloadRun | ChatRun):
         return json.dumps(value.recording.steps)
     if isinstance(value, Mapping):
         return _plain([part for item in value.items() for part in item])
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_plain, value))}]"
+    if is_dataclass(value):
+        chosen = {field.name: getattr(value, field.name) for field in fields(value)}
+        defaults = {field.name: field.default for field in fields(value)}
+        return type(value).__name__ + _plain({name: chosen[name] for name in chosen if chosen[name] != defaults[name]})
     return repr(value)
 
 

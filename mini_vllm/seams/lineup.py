@@ -6,7 +6,7 @@ there only if they are listed. `parts.py` turns a lineup into code.
 """
 
 import os
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -30,8 +30,8 @@ class Lineup:
     prefix_cache: Impl = "absent"
     chunking: Impl = "absent"
     runner: Impl = "absent"
-    speculation: Impl = field(default="absent", repr=False)
-    overlap: Impl = field(default="absent", repr=False)
+    speculation: Impl = "absent"
+    overlap: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):
