@@ -10,10 +10,10 @@ from rich.console import Console
 from bench.speculative import ADAPTIVE, BATCH_SIZES, FIXED, LOOKUP_PEER, PLAIN_PEER, WITHOUT, Case, measure_speculative
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
+from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, Threads, threads_to_use
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
-from mini_vllm.seams.lineup import parse_lineup
 
 WHY = (
     "Much of a small step is the same for one token and for five: weights are read once, each layer is called once. "
@@ -35,7 +35,7 @@ def bench_speculative(
     import torch
 
     console = make_console(stderr=as_json)
-    team = parse_lineup(lineup or "solution:1-7")
+    team = lineup_to_run(lineup, console, reference="solution:1-7")
     if "absent" in (team.runner, team.speculation):
         raise ValueError(f"lineup {team}: drafts on the real model need phases 6 and 7")
     torch.set_num_threads(threads_to_use(threads))
@@ -61,12 +61,10 @@ def show(console: Console, case: Case) -> None:
         console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=ours))
     for name in (FIXED, ADAPTIVE):
         one = case.measured[name]
-        shares = [count / one.num_drafts for count in one.accepted_per_position] if one.num_drafts else []
+        shares = [count / one.num_drafts for count in one.accepted_per_pos] if one.num_drafts else []
         accepted = ", ".join(f"{share:.0%}" for share in shares) or "none drafted"
-        per_step = case.measured[WITHOUT].num_steps / one.num_steps
-        console.print(
-            f"{name}: {per_step:.2f} times as many steps without; accepted by position: {accepted}", style=FAINT
-        )
+        steps = f"{one.num_steps} steps instead of {case.measured[WITHOUT].num_steps}"
+        console.print(f"{name}: {steps}; accepted by position: {accepted}", style=FAINT)
     if LOOKUP_PEER in case.measured:
         ratio = case.speedup(LOOKUP_PEER, PLAIN_PEER)
         console.print(f"transformers gains x{ratio:.2f} from its own prompt lookup", style=FAINT)

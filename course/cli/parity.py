@@ -1,6 +1,5 @@
 """`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
 
-import os
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -39,7 +38,7 @@ def parity(
     2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()
-    team = lineup_to_run(lineup or everything_there_is(), console)
+    team = lineup_to_run(lineup, console, reference="solution:1-8")  # electives too: that compares most
     require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
     paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
@@ -58,11 +57,6 @@ def parity(
     if failures or empty:
         raise typer.Exit(1)
     console.print(conclusion(team, verdicts))
-
-
-def everything_there_is() -> str | None:
-    """Return the lineup that compares most where none is chosen: the whole reference, electives too."""
-    return "solution:1-8" if solutions_exist() and not os.environ.get("LAB_IMPL") else None
 
 
 def require_scheduling_phases(lineup: Lineup) -> None:

@@ -10,20 +10,20 @@ import typer
 from rich.console import Console
 
 from course.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
+from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.seams.parts import solutions_exist
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
 
 
-def lineup_to_run(text: str | None, console: Console) -> Lineup:
-    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: the reference, or what is written.
+def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
+    """Return the lineup of `--lineup`, else of `LAB_IMPL`, else the default: `reference`, or what is written.
 
     Without a reference and without phase 1, prints what to write first and ends the program with 1. Raises
     `ValueError` if a text is not a lineup.
     """
     if is_chosen(text):
-        return lineup_from_env() if text is None else parse_lineup(text)
+        return parse_lineup(text or os.environ.get("LAB_IMPL") or reference)
     lineup = written_lineup()
     if lineup is None:
         say_what_you_have(console)

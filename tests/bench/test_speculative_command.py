@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.cli.conftest import Commands
 
 
@@ -15,7 +17,7 @@ def test_every_setting_says_the_same_and_drafts_save_steps(mini_vllm: Commands) 
         assert all(text == texts[0] for text in texts)
         assert len(texts) == (5 if batch_size == 1 else 3)
         drafted = measured["4 drafts"]
-        assert 0 < sum(drafted["accepted_per_position"]) < 4 * drafted["num_drafts"]
+        assert 0 < sum(drafted["accepted_per_pos"]) < 4 * drafted["num_drafts"]
         if workload == "copies from its prompt":
             assert drafted["num_steps"] < measured["no drafts"]["num_steps"]
 
@@ -26,6 +28,12 @@ def test_the_bars_and_the_reason_are_shown(mini_vllm: Commands) -> None:
     assert shown.count("accepted by position") == 8
     assert shown.count("transformers gains") == 2
     assert "The tokens differ" not in shown
+
+
+def test_lab_impl_says_whose_code_is_measured(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_IMPL", "starter:1-6")
+    shown = mini_vllm("bench", "speculative", exit_code=2).output
+    assert "lineup starter: drafts on the real model need phases 6 and 7" in " ".join(shown.split())
 
 
 def test_a_lineup_without_phase_7_is_refused(mini_vllm: Commands) -> None:
