@@ -1,7 +1,7 @@
 """`mini-vllm stages`: what each phase gains, on the same workload."""
 
 import json
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +36,7 @@ LEGEND = (
     "TTFT: time to first token, ITL: inter-token latency, both in ms of simulated time. computed, again: tokens of "
     "all steps, and how many of them were recomputed."
 )
+COURSE_PHASES = range(1, len(PHASE_NAMES) + 1)
 
 
 @friendly
@@ -76,7 +77,7 @@ def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str |
             with reported(f"Phases {name(lineup)} (run {number} of {len(lineups)})"):
                 found.append(run_lineup(lineup, requests))
         except NotImplementedError as error:
-            phase = max(phase for phase in range(1, len(PHASE_NAMES) + 1) if lineup[phase] != "absent")
+            phase = max(phase for phase in COURSE_PHASES if lineup[phase] != "absent")
             tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
             return found, tasks[0] if tasks else str(error)
     return found, None
@@ -84,7 +85,7 @@ def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str |
 
 def name(lineup: Lineup) -> str:
     """Return which phases are present: `1`, `1-4`, `1,3-5`."""
-    present: list[Impl] = ["absent" if impl == "absent" else "starter" for impl in astuple(lineup)]
+    present: list[Impl] = ["absent" if lineup[phase] == "absent" else "starter" for phase in COURSE_PHASES]
     return "1-6" if "absent" not in present else str(Lineup(*present)).replace("starter:", "")
 
 

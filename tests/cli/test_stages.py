@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course.cli.stages import sentences
+from course.cli.stages import name, sentences
 from course.terminal.stage_sentences import describe
 from course.workloads.ablation import LineupResult, ablation_lineups, ablation_requests, run_lineup
 from labs.phase2_block_pool import starter as starter2
@@ -92,3 +92,16 @@ def test_phase_6_is_described_by_its_decisions(found: list[LineupResult]) -> Non
     real.decisions[4] = ()
     assert "differ from step 4 on" in describe(real, fake, fake)
     assert sentences([fake], mentions_phase_6=True).row_count == 1
+
+
+@pytest.mark.parametrize(
+    ("lineup", "shown"),
+    [
+        ("solution", "1-6"),
+        ("starter:1-3,solution:4-6", "1-6"),
+        ("solution:1-4", "1-4"),
+        ("solution:1,starter:3", "1,3"),
+    ],
+)
+def test_a_stage_is_named_by_its_phases(lineup: str, shown: str) -> None:
+    assert name(parse_lineup(lineup)) == shown
