@@ -90,9 +90,9 @@ def test_a_cluster_grades_as_this_machine_does(address: str, tmp_path: Path) -> 
 def test_the_workers_of_a_cluster_grade_in_the_jail(address: str, jail: Jail, tmp_path: Path) -> None:
     assert jail.is_a_jail
     settings = replace(SETTINGS, jailed=True)
-    spies = (
-        solution(1) + "\nimport os\nif os.path.exists('/root/.bashrc') or os.getuid() < 10**6: raise OSError('free')\n"
-    )
+    (secret := tmp_path / "secret").write_text("the teacher's")
+    condition = f"os.path.exists({str(secret)!r}) or os.getuid() < 10**6"
+    spies = f"{solution(1)}\nimport os\nif {condition}: raise OSError('free')\n"
     found = handed_in(tmp_path, spy=spies)
     cluster = cluster_at(address, settings)
     try:

@@ -105,9 +105,8 @@ def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.Mo
 def test_the_records_hold_no_code() -> None:
     edition = {path.name: lzma.decompress(path.read_bytes()) for path in FOLDER.glob("*.xz")}
     assert leaks(edition, secret_lines(CHECKOUT)) == []
-    texts = {
-        path.name: "\n".join(read_lines(path).values()) for path in FOLDER.glob("*.xz")
-    }  # a digest may end in "def"
+    # Without the keys: a digest may end in "def".
+    texts = {path.name: "\n".join(read_lines(path).values()) for path in FOLDER.glob("*.xz")}
     assert not [name for name, text in texts.items() if "def " in text or "import " in text]
 
 
