@@ -37,7 +37,7 @@ class Measured:
     token_ids: list[list[int]]
     num_steps: int = 0
     num_drafts: int = 0
-    accepted_per_position: list[int] = field(default_factory=list)
+    accepted_per_pos: list[int] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -112,8 +112,8 @@ def make_engine(lineup: Lineup, speculative_config: SpeculativeConfig | None) ->
 
 def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
     """Answer all prompts at once."""
-    drafting, params = engine.drafting, SamplingParams(max_tokens=MOST_TOKENS)
-    before = (drafting.num_drafts, list(drafting.num_accepted_per_position)) if drafting else (0, [])
+    drafter, params = engine.drafter, SamplingParams(max_tokens=MOST_TOKENS)
+    before = (drafter.num_drafts, list(drafter.num_accepted_tokens_per_pos)) if drafter else (0, [])
     started, num_steps = time.perf_counter(), 0
     for number, prompt in enumerate(prompts):
         engine.add_request(str(number), prompt, params)
@@ -123,10 +123,10 @@ def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
         token_ids |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
     seconds = time.perf_counter() - started
     measured = Measured(seconds, [token_ids[str(number)] for number in range(len(prompts))], num_steps)
-    if drafting:
-        measured.num_drafts = drafting.num_drafts - before[0]
-        pairs = zip(drafting.num_accepted_per_position, before[1], strict=True)
-        measured.accepted_per_position = [now - then for now, then in pairs]
+    if drafter:
+        measured.num_drafts = drafter.num_drafts - before[0]
+        pairs = zip(drafter.num_accepted_tokens_per_pos, before[1], strict=True)
+        measured.accepted_per_pos = [now - then for now, then in pairs]
     return measured
 
 

@@ -7,6 +7,14 @@ Policy = Literal["fcfs", "priority"]
 DraftMethod = Literal["ngram", "draft_model"]
 
 
+def require_at_least(settings: object, least: int, *names: str) -> None:
+    """Raise `ValueError` unless each of these settings is None or an integer of at least `least`."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and (type(value) is not int or value < least):
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
     """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model of its own.
@@ -29,12 +37,8 @@ class SpeculativeConfig:
     def __post_init__(self) -> None:
         if self.method not in ("ngram", "draft_model"):
             raise ValueError(f"method must be 'ngram' or 'draft_model', got {self.method!r}")
-        for name in ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "disable_by_batch_size"):
-            value = getattr(self, name)
-            if name == "disable_by_batch_size" and value is None:
-                continue
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        require_at_least(self, 1, "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max")
+        require_at_least(self, 1, "disable_by_batch_size")
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise ValueError(
                 f"prompt_lookup_min must be at most prompt_lookup_max ({self.prompt_lookup_max}), "
@@ -85,11 +89,11 @@ class EngineConfig:
     check_invariants: bool = False
 
     def __post_init__(self) -> None:
-        self._require_at_least(1, "max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size")
-        self._require_at_least(0, "long_prefill_token_threshold")
-        self._require_at_least(2, "max_model_len", "num_gpu_blocks")
-        self._require_at_least(1, "kv_cache_memory_bytes", "max_num_waiting")
-        self._require_at_least(0, "seed")
+        require_at_least(self, 1, "max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size")
+        require_at_least(self, 0, "long_prefill_token_threshold")
+        require_at_least(self, 2, "max_model_len", "num_gpu_blocks")
+        require_at_least(self, 1, "kv_cache_memory_bytes", "max_num_waiting")
+        require_at_least(self, 0, "seed")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
         if self.policy not in ("fcfs", "priority"):
@@ -98,12 +102,6 @@ class EngineConfig:
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {self.dtype!r}")
         if not self.enable_chunked_prefill:
             self.require_whole_prompts_fit("enable_chunked_prefill is False")
-
-    def _require_at_least(self, least: int, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < least):
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
     def require_whole_prompts_fit(self, why: str) -> None:
         """Raise `ValueError` if a prompt that may not be cut could exceed the budget of every step."""

@@ -73,7 +73,7 @@ SEAMS = {
     "ChunkPolicy": "ChunkedPrefillPolicy",
     "ModelRunner": "PagedModelRunner",
     "TokensAhead": "None",
-    "Drafting": "None",
+    "Drafter": "None",
     "SpeculationFunctions": "None",
     "ForwardPass": "PagedModel",
     "Tokenizer": "ModelTokenizer",

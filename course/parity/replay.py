@@ -96,10 +96,9 @@ class Replay:
     def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:
         """Give the requests of the step the recorded drafts; return those that are not empty."""
         recorded = self.scenario.steps[number]["drafts_given"] if number < len(self.scenario.steps) else {}
-        for request_id in step.num_scheduled_tokens:
-            if request := self.scheduler.requests.get(request_id):
-                request.spec_token_ids = list(recorded.get(request_id, ()))
-        return {request_id: drafts for request_id, drafts in recorded.items() if request_id in self.scheduler.requests}
+        living = [request_id for request_id in step.num_scheduled_tokens if request_id in self.scheduler.requests]
+        self.scheduler.update_draft_token_ids({request_id: recorded.get(request_id, []) for request_id in living})
+        return {request_id: recorded[request_id] for request_id in living if request_id in recorded}
 
     def summary(self) -> dict[str, Any]:
         """Return how each request ended, as the recording does."""

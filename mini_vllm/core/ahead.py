@@ -15,23 +15,22 @@ from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, PrefixCache
 class ChunksAhead:
     """A `ChunkPolicy` that also grants the tokens behind the last known one."""
 
-    def __init__(self, inner: ChunkPolicy, max_model_len: int, overlap: AsyncScheduling | None) -> None:
+    def __init__(self, inner: ChunkPolicy, max_model_len: int, async_scheduling: AsyncScheduling | None) -> None:
         self.inner = inner
         self.max_model_len = max_model_len
-        self.overlap = overlap
+        self.async_scheduling = async_scheduling
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         if request.status is not RequestStatus.RUNNING:
             return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
-        if self.overlap is not None and self.overlap.is_surely_over(request):
+        if self.async_scheduling is not None and self.async_scheduling.is_surely_over(request):
             return 0
         # With a counter that is too small by what is ahead, the policy grants what is ahead as well. Its cap by
         # `max_model_len` is then too lax by as much.
-        ahead = request.num_output_placeholders + len(request.spec_token_ids)
-        granted = self.inner.num_new_tokens(request, num_computed_tokens - ahead, token_budget)
+        granted = self.inner.num_new_tokens(request, num_computed_tokens - request.num_tokens_ahead, token_budget)
         if granted == 0 and request.spec_token_ids:  # phase 5 is absent, and 1 + k tokens are too many: no drafts
-            ahead = request.num_output_placeholders
-            granted = self.inner.num_new_tokens(request, num_computed_tokens - ahead, token_budget)
+            counted = num_computed_tokens - request.num_output_placeholders
+            granted = self.inner.num_new_tokens(request, counted, token_budget)
         return min(granted, self.max_model_len - 1 - num_computed_tokens)
 
     def admits(

@@ -15,12 +15,12 @@ class TokensAhead:
     def __init__(
         self,
         speculation: Speculation | None,
-        overlap: AsyncScheduling | None,
+        async_scheduling: AsyncScheduling | None,
         max_model_len: int,
         num_speculative_tokens: int,
     ) -> None:
         self.speculation = speculation
-        self.overlap = overlap
+        self.async_scheduling = async_scheduling
         self.max_model_len = max_model_len
         # Rejected drafts of one step, and the drafter's slots for the next ones.
         self.num_spare_tokens = 2 * num_speculative_tokens
@@ -29,7 +29,7 @@ class TokensAhead:
 
     def chunks(self, inner: ChunkPolicy) -> ChunksAhead:
         """Return phase 5's policy for tokens ahead."""
-        return ChunksAhead(inner, self.max_model_len, self.overlap)
+        return ChunksAhead(inner, self.max_model_len, self.async_scheduling)
 
     def kv_cache(self, inner: KVCacheManager, prefix_cache: PrefixCache) -> KVCacheAhead:
         """Return phase 2's manager for tokens ahead; the one that was returned before is forgotten."""
@@ -45,8 +45,8 @@ class TokensAhead:
                 num_drafts = len(drafts)
                 if drafts:
                     scheduler_output.scheduled_spec_decode_tokens[request_id] = drafts
-            if self.overlap is not None:
-                self.overlap.take_placeholders(request, num_drafts)
+            if self.async_scheduling is not None:
+                self.async_scheduling.take_placeholders(request, num_drafts)
 
     def before_update(
         self,
@@ -60,7 +60,7 @@ class TokensAhead:
                 if request_id in requests and request_id in sampled_token_ids:
                     num_sampled = len(sampled_token_ids[request_id])
                     self.speculation.roll_back(requests[request_id], len(drafts), num_sampled)
-        if self.overlap is not None:
+        if self.async_scheduling is not None:
             order = (requests[i] for i in scheduler_output.num_scheduled_tokens if i in requests)
             arriving = [request for request in order if sampled_token_ids.get(request.request_id)]
             if self._kv is not None:
@@ -71,10 +71,10 @@ class TokensAhead:
         self, kept: Mapping[str, Sequence[int]], requests: Mapping[str, Request], waiting: RequestQueue
     ) -> None:
         """Give back the placeholders of what has arrived. A request preempted in flight may end while it waits."""
-        if self.overlap is None:
+        if self.async_scheduling is None:
             return
         for request_id, token_ids in kept.items():
-            self.overlap.fill_placeholders(requests[request_id], len(token_ids))
+            self.async_scheduling.fill_placeholders(requests[request_id], len(token_ids))
         if self._kv is not None:
             self._kv.cache_late_blocks()
         for request in self._arriving_while_waiting:

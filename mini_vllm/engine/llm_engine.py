@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
 from mini_vllm.engine.admission import require_place, require_servable
-from mini_vllm.engine.drafting import Drafting
+from mini_vllm.engine.drafter import Drafter
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.engine.observers import Observers, StepObserver
 from mini_vllm.engine.output_processor import OutputProcessor
@@ -32,13 +32,13 @@ class LLMEngine:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver] = (),
-        drafting: Drafting | None = None,
+        drafter: Drafter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
         self.runner = runner
-        self.drafting = drafting
+        self.drafter = drafter
         self.tokenizer = tokenizer
         self.observers = Observers(observers)
         self.clock = clock
@@ -157,9 +157,9 @@ class LLMEngine:
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
         ended = [request for request in changed.values() if request.is_finished]
         drafts: dict[str, list[int]] = {}
-        if self.drafting is not None:
-            self.drafting.observe(scheduler_output.scheduled_spec_decode_tokens, runner_output.sampled_token_ids)
-            drafts = self.drafting.propose(kept, self.scheduler.requests)
+        if self.drafter is not None:
+            self.drafter.observe(scheduler_output.scheduled_spec_decode_tokens, runner_output.sampled_token_ids)
+            drafts = self.drafter.propose(kept, self.scheduler.requests)
             self.scheduler.update_draft_token_ids(drafts)
         self.observers.after_update(runner_output.sampled_token_ids, kept, ended, drafts)
         return [processor.output(request_id, now, errors.get(request_id)) for request_id in changed]

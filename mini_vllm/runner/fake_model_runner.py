@@ -42,9 +42,10 @@ class FakeModelRunner:
 
     def _sample(self, scheduled: ScheduledRequest) -> list[int]:
         end, drafts = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens, scheduled.draft_token_ids
+        num_known_tokens = end - len(drafts)
         if not drafts or self.accept_drafts is None:
-            return [self._next_token(scheduled, end)]
-        sampled = [self._next_token(scheduled, num_tokens) for num_tokens in range(end - len(drafts), end + 1)]
+            return [self._next_token(scheduled, num_known_tokens)]
+        sampled = [self._next_token(scheduled, num_tokens) for num_tokens in range(num_known_tokens, end + 1)]
         return self.accept_drafts(drafts, sampled)
 
     def _write(self, scheduled: ScheduledRequest) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.engine.drafting import Drafting
+from mini_vllm.engine.drafter import Drafter
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import InvariantChecker, StepObserver
 from mini_vllm.engine.trace_recorder import TraceRecorder
@@ -13,14 +13,13 @@ from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.seams.open_runner import open_runner
 from mini_vllm.seams.parts import (
+    async_scheduling_for,
     chunk_policy_for,
     kv_cache_manager_for,
-    overlap_for,
     preemption_for,
     prefix_cache_for,
     request_queue_for,
     scheduling_functions_for,
-    speculation_for,
     speculation_functions_for,
 )
 
@@ -35,11 +34,7 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
     if config.max_model_len is None or config.num_gpu_blocks is None:
         raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
     functions = scheduling_functions_for(lineup.scheduler)
-    speculation, overlap = speculation_for(lineup.speculation, config), overlap_for(lineup.overlap, config)
-    ahead = None
-    if speculation is not None or overlap is not None:
-        num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
-        ahead = TokensAhead(speculation, overlap, config.max_model_len, num_drafts)
+    ahead = tokens_ahead_for(config, lineup, config.max_model_len)
 
     def make_parts() -> SchedulerParts:
         prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
@@ -68,6 +63,33 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
     )
 
 
+def tokens_ahead_for(config: EngineConfig, lineup: Lineup, max_model_len: int) -> TokensAhead | None:
+    """Return what phases 7 and 8 add to a scheduler; None if the config asks for neither."""
+    functions, speculative = speculation_functions_for(lineup.speculation, config), config.speculative_config
+    async_scheduling = async_scheduling_for(lineup.async_scheduling, config)
+    if functions is None or speculative is None:
+        return None if async_scheduling is None else TokensAhead(None, async_scheduling, max_model_len, 0)
+    num_drafts = speculative.num_speculative_tokens
+    speculation = functions.make_scheduling(num_drafts, speculative.drafter_has_kv_cache)
+    return TokensAhead(speculation, async_scheduling, max_model_len, num_drafts)
+
+
+def drafter_for(config: EngineConfig, lineup: Lineup) -> Drafter | None:
+    """Return phase 7's drafter for a resolved config; None without drafts."""
+    functions = speculation_functions_for(lineup.speculation, config)
+    if functions is None or config.speculative_config is None or config.max_model_len is None:
+        return None
+    return Drafter(config.speculative_config, functions, config.max_model_len)
+
+
+def require_what_the_engine_can(config: EngineConfig) -> None:
+    """Raise `ValueError` for settings that the scheduler has (`mini-vllm parity`) and the whole engine not yet."""
+    if config.async_scheduling:
+        raise ValueError("async_scheduling must be False: the scheduler can (`mini-vllm parity`), the engine not yet")
+    if config.speculative_config is not None and config.speculative_config.drafter_has_kv_cache:
+        raise ValueError("method must be 'ngram': the scheduler can serve a draft model, but there is none yet")
+
+
 def build_engine(
     config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False, dense: bool = False
 ) -> LLMEngine:
@@ -77,8 +99,7 @@ def build_engine(
     model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
     cache. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
-    if config.async_scheduling:
-        raise ValueError("async_scheduling must be False: the scheduler can (`mini-vllm parity`), the engine not yet")
+    require_what_the_engine_can(config)
     opened = open_runner(config, lineup, model, dense=dense)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
@@ -87,9 +108,4 @@ def build_engine(
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
-    functions, drafting = speculation_functions_for(lineup.speculation, config), None
-    if functions is not None and config.speculative_config is not None and config.max_model_len is not None:
-        if config.speculative_config.drafter_has_kv_cache:
-            raise ValueError("method must be 'ngram': the scheduler can serve a draft model, but there is none yet")
-        drafting = Drafting(config.speculative_config, functions, config.max_model_len)
-    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers, drafting)
+    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers, drafter_for(config, lineup))

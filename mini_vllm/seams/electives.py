@@ -54,8 +54,12 @@ class DraftLength(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpeculationFunctions:
-    """Phase 7 as the drafter and the runner use it."""
+    """Phase 7 as scheduler, drafter and runner use it.
 
+    `make_scheduling` gets the most drafts of a request and whether the drafter has a KV cache of its own.
+    """
+
+    make_scheduling: Callable[[int, bool], Speculation]
     propose_by_lookup: ProposeByLookup
     select_logits_rows: SelectLogitsRows
     accept_drafts: AcceptDrafts

@@ -31,7 +31,7 @@ class Lineup:
     chunking: Impl = "absent"
     runner: Impl = "absent"
     speculation: Impl = "absent"
-    overlap: Impl = "absent"
+    async_scheduling: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
-from mini_vllm.seams.electives import AsyncScheduling, Speculation, SpeculationFunctions
+from mini_vllm.seams.electives import AsyncScheduling, SpeculationFunctions
 from mini_vllm.seams.interfaces import (
     ChunkPolicy,
     Clamp,
@@ -148,30 +148,24 @@ def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPol
     )
 
 
-def speculation_for(impl: Impl, config: EngineConfig) -> Speculation | None:
-    """Return phase 7's scheduling; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
-    speculative = config.speculative_config
-    if speculative is None:
+def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
+    """Return phase 7; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
+    if config.speculative_config is None:
         return None
     if impl == "absent":
         raise ValueError("speculative_config needs phase 7 (speculative decoding), as in LAB_IMPL=solution:1-7")
-    from solutions.phase7_speculative_decoding import SpeculativeScheduling as Ours
-
-    return Ours(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
-
-
-def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
-    """Return phase 7's functions for drafting and verifying; None without drafts."""
-    if config.speculative_config is None:
-        return None
     from solutions import phase7_speculative_decoding as ours
 
     return SpeculationFunctions(
-        ours.propose_by_lookup, ours.select_logits_rows, ours.accept_drafts, ours.AdaptiveDraftLength
+        ours.SpeculativeScheduling,
+        ours.propose_by_lookup,
+        ours.select_logits_rows,
+        ours.accept_drafts,
+        ours.AdaptiveDraftLength,
     )
 
 
-def overlap_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
+def async_scheduling_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
     """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
     if not config.async_scheduling:
         return None

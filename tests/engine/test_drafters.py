@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from solutions.phase7_speculative_decoding import (
     AdaptiveDraftLength,
     accept_drafts,
@@ -66,3 +67,11 @@ def test_rows_and_acceptance_follow_the_drafts() -> None:
     assert accept_drafts((8, 9), [8, 7, 1]) == [8, 7]
     assert accept_drafts((8, 9), [7, 9, 1]) == [7]
     assert accept_drafts((), [7]) == [7]
+
+
+def test_a_runner_that_ignores_drafts_samples_behind_the_last_known_token() -> None:
+    request = Request("A", [4, 5, 6])
+    plain, ignoring = (FakeModelRunner(4, 4) for _ in range(2))
+    undrafted = plain.execute_model([ScheduledRequest(request, 0, 3, [1], needs_token=True)])
+    drafted = ScheduledRequest(request, 0, 5, [1, 2], needs_token=True, draft_token_ids=(7, 8))
+    assert ignoring.execute_model([drafted]) == undrafted

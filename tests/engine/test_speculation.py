@@ -10,7 +10,7 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.build import build_engine, build_scheduler
 from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.workloads import (
     Run,
@@ -62,8 +62,8 @@ def run_seeds(**settings: Any) -> list[tuple[Run, LLMEngine]]:
 )
 def test_drafts_never_change_the_tokens(settings: dict[str, Any]) -> None:
     runs = run_seeds(**settings)
-    accepted = [sum(engine.drafting.num_accepted_per_position) for _, engine in runs if engine.drafting]
-    drafted = [engine.drafting.num_draft_tokens for _, engine in runs if engine.drafting]
+    accepted = [sum(engine.drafter.num_accepted_tokens_per_pos) for _, engine in runs if engine.drafter]
+    drafted = [engine.drafter.num_draft_tokens for _, engine in runs if engine.drafter]
     assert 100 < sum(accepted) < sum(drafted), "some were right and some were wrong"
     if settings.get("num_gpu_blocks") == 12:
         assert sum(run.num_preemptions for run, _ in runs) > 20
@@ -77,8 +77,8 @@ def test_drafts_go_with_every_lineup(phases: str) -> None:
         engine = make_engine(config, f"solution:{phases},solution:7")
         draft_half_right(engine)
         assert run_workload(engine, workload).token_ids == true_tokens(workload)
-        assert engine.drafting is not None
-        assert sum(engine.drafting.num_accepted_per_position) > 0
+        assert engine.drafter is not None
+        assert sum(engine.drafter.num_accepted_tokens_per_pos) > 0
 
 
 def test_right_drafts_are_accepted_up_to_the_first_wrong_one() -> None:
@@ -93,8 +93,8 @@ def test_right_drafts_are_accepted_up_to_the_first_wrong_one() -> None:
         kept = step["sampled"]["A"]
         assert kept[:-1] == share.get("drafts", [])[: len(kept) - 1], "all but the last are accepted drafts"
     assert len(steps) < 15
-    assert engine.drafting is not None
-    assert sum(engine.drafting.num_accepted_per_position) == 20 - len(steps)
+    assert engine.drafter is not None
+    assert sum(engine.drafter.num_accepted_tokens_per_pos) == 20 - len(steps)
 
 
 def test_a_stop_token_among_accepted_drafts_ends_the_request_there() -> None:
@@ -150,8 +150,8 @@ def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
     drain(engine)
     engine.add_request("last", PROMPT, SamplingParams(max_tokens=4))
     drain(engine)
-    assert engine.drafting is not None
-    assert len(engine.drafting._lengths) <= 1
+    assert engine.drafter is not None
+    assert len(engine.drafter._lengths) <= 1
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,31 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str
         SpeculativeConfig(**settings)
 
 
-def test_drafts_without_their_phase_are_refused() -> None:
-    config = EngineConfig(speculative_config=SpeculativeConfig())
-    with pytest.raises(ValueError, match="speculative_config needs phase 7"):
-        build_engine(config, parse_lineup("solution:1-5"))
-    with pytest.raises(ValueError, match="async_scheduling must be False"):
-        build_engine(EngineConfig(async_scheduling=True), parse_lineup("solution:1-5,solution:8"))
+@pytest.mark.parametrize(
+    ("settings", "phases", "message"),
+    [
+        ({"speculative_config": SpeculativeConfig()}, "1-5", "speculative_config needs phase 7"),
+        ({"async_scheduling": True}, "1-7", "async_scheduling needs phase 8"),
+    ],
+)
+def test_an_elective_that_is_absent_is_refused(settings: dict[str, Any], phases: str, message: str) -> None:
+    config = EngineConfig(max_model_len=32, num_gpu_blocks=9, **settings)
+    with pytest.raises(ValueError, match=message):
+        build_scheduler(config, parse_lineup(f"solution:{phases}"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"speculative_config": SpeculativeConfig("draft_model")}, "method must be 'ngram'"),
+        ({"async_scheduling": True}, "async_scheduling must be False"),
+    ],
+)
+def test_what_only_the_scheduler_can_is_refused_by_the_engine(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_engine(EngineConfig(**settings), parse_lineup("solution:1-5,solution:7-8"))
+
+
+def test_an_elective_without_a_starter_is_refused() -> None:
+    with pytest.raises(ValueError, match="has a reference, but no starter yet"):
+        parse_lineup("starter:1-7")

@@ -83,8 +83,8 @@ def half_right_drafts(
 
 def draft_half_right(engine: LLMEngine) -> None:
     """Let an engine with phase 7 guess better than by looking up: the fake model's texts repeat nothing."""
-    if engine.drafting is not None:
-        engine.drafting.functions = replace(engine.drafting.functions, propose_by_lookup=half_right_drafts)
+    if engine.drafter is not None:
+        engine.drafter.functions = replace(engine.drafter.functions, propose_by_lookup=half_right_drafts)
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:

@@ -65,8 +65,8 @@ def answers_of(
     speculative = None if drafter is None else SpeculativeConfig(num_speculative_tokens=5, adaptive=False)
     config = replace(config, speculative_config=speculative, check_invariants=True)
     engine = build_engine(config, parse_lineup("solution:1-7"))
-    if engine.drafting is not None and drafter is not None:
-        engine.drafting.functions = replace(engine.drafting.functions, propose_by_lookup=drafter)
+    if engine.drafter is not None and drafter is not None:
+        engine.drafter.functions = replace(engine.drafter.functions, propose_by_lookup=drafter)
     for number, prompt in enumerate(prompts()):
         engine.add_request(str(number), prompt, params)
     answers: dict[str, list[int]] = {}
@@ -80,9 +80,9 @@ def answers_of(
 def test_greedy_texts_are_those_of_transformers(name: str) -> None:
     answers, engine = answers_of(CONFIGS[name], SamplingParams(max_tokens=MOST_TOKENS), half_right(7, truth()))
     assert answers == truth()
-    assert engine.drafting is not None
-    accepted = engine.drafting.num_accepted_per_position
-    assert 60 < sum(accepted) < engine.drafting.num_draft_tokens
+    assert engine.drafter is not None
+    accepted = engine.drafter.num_accepted_tokens_per_pos
+    assert 60 < sum(accepted) < engine.drafter.num_draft_tokens
     assert accepted[3] > 0
 
 
@@ -93,5 +93,5 @@ def test_a_sampled_text_is_the_same_with_drafts_and_without(temperature: float) 
     drafted, engine = answers_of(CONFIGS["plain"], params, half_right(8, plain))
     assert drafted == plain
     assert plain != truth()
-    assert engine.drafting is not None
-    assert sum(engine.drafting.num_accepted_per_position) > 60
+    assert engine.drafter is not None
+    assert sum(engine.drafter.num_accepted_tokens_per_pos) > 60

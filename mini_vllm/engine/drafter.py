@@ -7,10 +7,10 @@ from mini_vllm.core.request import Request
 from mini_vllm.seams.electives import DraftLength, SpeculationFunctions
 
 
-class Drafting:
+class Drafter:
     """Proposes tokens by looking up the newest ones in the request's own text (vLLM: `NgramProposer`).
 
-    Counts what becomes of the drafts: `num_accepted_per_position[i]` is how often draft i was accepted.
+    Counts what becomes of the drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
     """
 
     def __init__(self, config: SpeculativeConfig, functions: SpeculationFunctions, max_model_len: int) -> None:
@@ -19,7 +19,7 @@ class Drafting:
         self.max_model_len = max_model_len
         self.num_drafts = 0
         self.num_draft_tokens = 0
-        self.num_accepted_per_position = [0] * config.num_speculative_tokens
+        self.num_accepted_tokens_per_pos = [0] * config.num_speculative_tokens
         self._lengths: dict[str, DraftLength] = {}
 
     def observe(self, drafts: Mapping[str, Sequence[int]], sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
@@ -31,7 +31,7 @@ class Drafting:
             self.num_drafts += 1
             self.num_draft_tokens += len(draft_token_ids)
             for position in range(num_accepted):
-                self.num_accepted_per_position[position] += 1
+                self.num_accepted_tokens_per_pos[position] += 1
             if length := self._lengths.get(request_id):
                 length.observe(len(draft_token_ids), num_accepted)
 
