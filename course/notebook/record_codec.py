@@ -48,7 +48,13 @@ def to_json(value: object) -> Any:
     name, value = type(value).__name__, lean(value)
     if name not in BY_NAME or not is_dataclass(value):
         raise TypeError(f"a {name} is not recorded; recorded are {', '.join(BY_NAME)} and plain values")
-    return {TAG: name} | {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    return {TAG: name} | {field: to_json(item) for field, item in chosen_fields(value).items()}
+
+
+def chosen_fields(value: Any) -> dict[str, Any]:
+    """Return a dataclass's fields by name, without those at their default: a new one changes no record."""
+    found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+    return {name: now for name, (now, default) in found.items() if now != default}
 
 
 def lean(value: object) -> object:

@@ -8,14 +8,14 @@ import hashlib
 import json
 import lzma
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, fields, is_dataclass
+from dataclasses import astuple, dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, Remark
-from course.notebook.record_codec import from_json
+from course.notebook.record_codec import chosen_fields, from_json
 from course.notebook.recorded_mark import mark_of
 from mini_vllm.seams.lineup import CHECKOUT, Lineup
 
@@ -48,10 +48,8 @@ def _plain(value: object) -> str:
         return _plain([part for item in value.items() for part in item])
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_plain, value))}]"
-    if is_dataclass(value):
-        chosen = {field.name: getattr(value, field.name) for field in fields(value)}
-        defaults = {field.name: field.default for field in fields(value)}
-        return type(value).__name__ + _plain({name: chosen[name] for name in chosen if chosen[name] != defaults[name]})
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__ + _plain(chosen_fields(value))
     return repr(value)
 
 

@@ -66,11 +66,12 @@ def test_a_key_depends_on_the_phases_and_not_on_whose_code_it_is() -> None:
     assert keys[3] != keys[0]
 
 
-def test_a_setting_that_the_course_gets_later_renames_no_record() -> None:
+def test_a_setting_that_the_course_gets_later_changes_no_record() -> None:
     later = make_dataclass("EngineConfig", [("later", int, field(default=3))], bases=(EngineConfig,), frozen=True)
     config = {"num_gpu_blocks": 9}
     assert key_of(play_workload, (later(**config),)) == key_of(play_workload, (EngineConfig(num_gpu_blocks=9),))
     assert key_of(play_workload, (later(**config, later=4),)) != key_of(play_workload, (later(**config),))
+    assert to_json(parse_lineup("solution:1")) == {"!": "Lineup", "scheduler": "solution"}
     six, eight = parse_lineup("solution:1-5"), parse_lineup("solution:1-5,solution:7")
     assert key_of(play_workload, (six,)) != key_of(play_workload, (eight,))
 
