@@ -17,6 +17,7 @@ PROMPT = list(range(9))
 REQUESTS = {
     "length": SamplingParams(max_tokens=2),
     "stop": SamplingParams(max_tokens=8, stop=("a", "e", "i", "o", "u")),
+    "token": SamplingParams(max_tokens=8, stop_token_ids=tuple(b"aeiou")),
     "victim": SamplingParams(max_tokens=6),
 }
 NUM_STEPS = 6
