@@ -1,11 +1,14 @@
-"""The sentences of a step: where a victim waits."""
+"""The sentences of a step: where a victim waits, and that all of it is shown."""
 
 from dataclasses import replace
 
 import pytest
 
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.traces.recording import Recording
 from course.traces.sentences import describe_step, is_in_front
+from course.views.parts import WIDTHS, sentence_lines
+from course.views.time_machine.machine import states
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.config import Policy
 from mini_vllm.core.step_record import StepRecord
@@ -35,3 +38,12 @@ def names_the_place(recording: Recording, record: StepRecord) -> bool:
     sentence = describe_step(recording.state(record["step"]))
     assert ("at the front of the queue" if in_front else "at its place in the queue") in sentence
     return in_front
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_sentence_of_the_recordings_is_cut(width: float) -> None:
+    for scenario in read_scenarios(PUBLIC_TRACES / "named.jsonl"):
+        if not scenario.electives:
+            for state in states(Recording.of_scenario(scenario)):
+                sentence = describe_step(state)
+                assert " ".join(sentence_lines(sentence, width)) == sentence, scenario.name
