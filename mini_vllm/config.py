@@ -5,6 +5,7 @@ from typing import Literal
 
 Policy = Literal["fcfs", "priority"]
 DraftMethod = Literal["ngram", "draft_model"]
+DraftSampleMethod = Literal["greedy", "probabilistic"]
 
 
 def require_at_least(settings: object, least: int, *names: str) -> None:
@@ -20,15 +21,19 @@ class SpeculativeConfig:
     """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model of its own.
 
     A request gets at most `num_speculative_tokens` drafts per step. `prompt_lookup_min` and `prompt_lookup_max` are
-    the lengths of what `ngram` looks up, in tokens. With `adaptive` a request gets fewer drafts, or none for a while,
-    if they are not accepted (vLLM 0.13.0 has no such setting). No request gets any while more than
-    `disable_by_batch_size` requests decode (None: however many).
+    the lengths of what `ngram` looks up, in tokens. `model` is the draft model, a directory or hub name; None is the
+    small one that comes with the course. Its drafts for requests with a temperature are `greedy`, which leaves every
+    text as it is without drafts, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a
+    request gets fewer drafts, or none for a while, if they are not accepted (vLLM 0.13.0 has no such setting). No
+    request gets any while more than `disable_by_batch_size` requests decode (None: however many).
 
     Raises `ValueError` naming the setting and the legal range.
     """
 
     method: DraftMethod = "ngram"
     num_speculative_tokens: int = 4
+    model: str | None = None
+    draft_sample_method: DraftSampleMethod = "greedy"
     prompt_lookup_min: int = 1
     prompt_lookup_max: int = 3
     adaptive: bool = True
@@ -37,6 +42,10 @@ class SpeculativeConfig:
     def __post_init__(self) -> None:
         if self.method not in ("ngram", "draft_model"):
             raise ValueError(f"method must be 'ngram' or 'draft_model', got {self.method!r}")
+        if self.draft_sample_method not in ("greedy", "probabilistic"):
+            raise ValueError(
+                f"draft_sample_method must be 'greedy' or 'probabilistic', got {self.draft_sample_method!r}"
+            )
         require_at_least(self, 1, "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max")
         require_at_least(self, 1, "disable_by_batch_size")
         if self.prompt_lookup_min > self.prompt_lookup_max:

@@ -5,9 +5,13 @@ vLLM: `NgramProposer` in `v1/spec_decode/ngram_proposer.py`, the drafts in `Sche
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def propose_by_lookup(
@@ -35,36 +39,6 @@ def _next_index(token_ids: list[int], token_id: int, start: int, stop: int) -> i
         return token_ids.index(token_id, start, stop)
     except ValueError:
         return -1
-
-
-class AdaptiveDraftLength:
-    """How many drafts a request gets next: `most`, or none for a while if its drafts bring too little.
-
-    The mean counts accepted drafts per step, the newest step by a quarter. Below half a token it pauses for 1 step, the
-    next times for 2, 4, ... up to 32, until the mean is half a token again.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.mean_accepted = 1.0  # in favour of trying: nothing is known of the text yet
-        self.pause = 0
-        self.next_pause = 1
-
-    def next_length(self) -> int:
-        """Return the most drafts for the next step, 0 in a pause. Called once for each step."""
-        if self.pause > 0:
-            self.pause -= 1
-            return 0
-        return self.most
-
-    def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
-        """Note how many of the drafts of a step were accepted. There was at least one draft."""
-        self.mean_accepted += (num_accepted_tokens - self.mean_accepted) / 4
-        if self.mean_accepted >= 0.5:
-            self.next_pause = 1
-        else:
-            # A text that cannot be guessed often stays so: each try in vain doubles the time to the next one.
-            self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, 32)
 
 
 class SpeculativeScheduling:
@@ -133,3 +107,32 @@ def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[in
         if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
             break
     return kept
+
+
+def rejection_sample(
+    draft_token_ids: Sequence[int],
+    draft_probs: "Tensor",
+    target_probs: "Tensor",
+    draws: Sequence[tuple[float, float]],
+) -> list[int]:
+    """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
+
+    Draft i is kept with probability min(1, target / draft). The first one that is not kept is replaced by a token drawn
+    from what the target has more than the drafter, and ends the list; behind k kept drafts comes a token of the last
+    row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
+    `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
+    """
+    for row, token_id in enumerate(draft_token_ids):
+        keep, choose = draws[row]
+        if keep * draft_probs[row, token_id] >= target_probs[row, token_id]:
+            surplus = (target_probs[row] - draft_probs[row]).clamp(min=0)
+            # Rounding can leave nothing of two distributions that are the same.
+            weights = surplus if surplus.any() else target_probs[row]
+            return [*draft_token_ids[:row], _token_at(choose, weights)]
+    return [*draft_token_ids, _token_at(draws[len(draft_token_ids)][1], target_probs[len(draft_token_ids)])]
+
+
+def _token_at(draw: float, weights: "Tensor") -> int:
+    """Return the first token at which the sum of the weights exceeds this share of their total."""
+    sums = weights.double().cumsum(dim=-1)
+    return int((sums > draw * sums[-1]).int().argmax())

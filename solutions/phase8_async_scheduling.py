@@ -1,9 +1,14 @@
 """Phase 8, reference: planning a step while the one before it is still being computed.
 
-vLLM: `AsyncScheduler` in `v1/core/sched/async_scheduler.py`, and `step_with_batch_queue` in `v1/engine/core.py`.
+vLLM: `AsyncScheduler` in `v1/core/sched/async_scheduler.py`, and `_update_states` and `_prepare_input_ids` in
+`v1/worker/gpu_model_runner.py`.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
 
 
 class PlaceholderScheduling:
@@ -33,3 +38,22 @@ class PlaceholderScheduling:
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
         """Give back the placeholders of tokens that have arrived."""
         request.num_output_placeholders -= num_tokens
+
+
+def correct_share(
+    scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
+) -> ScheduledRequest:
+    """Return a request's share of a step that was planned ahead as it has to be computed, and change nothing.
+
+    The plan took the drafts of the step before for accepted, so the share begins `num_rejected_tokens` earlier. Its
+    stand-ins become `draft_token_ids`, the drafts that were proposed since: the first of them if the plan has fewer
+    places, and a shorter share if it has more.
+    """
+    drafts = list(draft_token_ids[: len(scheduled.draft_token_ids)])
+    num_without_drafts = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids)
+    return replace(
+        scheduled,
+        num_computed_tokens=scheduled.num_computed_tokens - num_rejected_tokens,
+        num_scheduled_tokens=num_without_drafts + len(drafts),
+        draft_token_ids=drafts,
+    )

@@ -83,6 +83,9 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(num_held == 0, f"{name} waits but holds {num_held} blocks")
         return
+    if isinstance(kv, SlotReservation):
+        # Stand-ins for drafts may be planned behind the last possible token; there is never a draft there.
+        computed = min(computed, request.max_total_tokens(scheduler.max_model_len) - 1)
     num_needed = cdiv(computed, kv.block_size)
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     if not isinstance(kv, SlotReservation):

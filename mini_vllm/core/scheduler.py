@@ -1,5 +1,6 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -53,8 +54,8 @@ class Scheduler:
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
-        self._in_flight: list[ScheduledRequest] | None = None
-        self._half_updated: list[ScheduledRequest] = []
+        self._in_flight: deque[list[ScheduledRequest]] = deque()
+        self._half_updated: dict[str, int] = {}
         self._make_parts = make_parts
         self._use(make_parts())
 
@@ -97,14 +98,17 @@ class Scheduler:
             needs_token = self.chunks.should_sample(request, end - num_unknown)
             table = self.kv.block_ids(request_id)
             batch.append(ScheduledRequest(request, end - num_tokens, num_tokens, table, needs_token, drafts))
-        self._in_flight = batch
+        self._in_flight.append(batch)
         return batch
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
     ) -> dict[str, list[int]]:
-        """Apply the sampled tokens; return the accepted tokens by request id."""
-        self._half_updated, self._in_flight = self._in_flight or [], None
+        """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id."""
+        requests = self.requests
+        self._half_updated = {name: requests[name].num_tokens for name in sampled_token_ids if name in requests}
+        if self._in_flight:
+            self._in_flight.popleft()
         if self.ahead is not None:
             self.ahead.before_update(scheduler_output, sampled_token_ids, self.requests)
         kept = self.functions.update_from_output(
@@ -120,7 +124,7 @@ class Scheduler:
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
-        self._half_updated = []
+        self._half_updated = {}
         return kept
 
     def update_draft_token_ids(self, drafts: Mapping[str, list[int]]) -> None:
@@ -150,11 +154,10 @@ class Scheduler:
 
     def recover(self) -> None:
         """Undo a step that raised: gently if only the forward pass failed, else by a restart."""
-        batch, self._in_flight = self._in_flight, None
-        if batch is None:
-            self.restart()
+        if self._in_flight:
+            self._roll_back(self._in_flight.pop())
         else:
-            self._roll_back(batch)
+            self.restart()
 
     def restart(self) -> None:
         """Send every unfinished request back to wait, in order of arrival, over new and empty parts.
@@ -163,13 +166,11 @@ class Scheduler:
         has to be right, and computing a request again from its first token always gives the right text. Tokens of
         a half-applied update are dropped, too: their requests sample them again.
         """
-        self._in_flight = None
-        for scheduled in self._half_updated:
-            # It samples when all its tokens are computed, so those behind them are new.
-            if scheduled.needs_token and scheduled.request.request_id in self.requests:
-                num_computed_tokens = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
-                del scheduled.request.all_token_ids[num_computed_tokens - len(scheduled.draft_token_ids) :]
-        self._half_updated = []
+        self._in_flight.clear()
+        for request_id, num_tokens in self._half_updated.items():
+            if request_id in self.requests:
+                del self.requests[request_id].all_token_ids[num_tokens:]
+        self._half_updated = {}
         self.running.clear()
         self._use(self._make_parts())
         for request in self.requests.values():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mini_vllm.core.request import Request
 
@@ -39,7 +40,8 @@ class ScheduledRequest:
 
     Computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
     `request.all_token_ids`, in the slots that `block_ids` gives them. `draft_token_ids` are the last of them: they
-    are not in `all_token_ids`.
+    are not in `all_token_ids`. `draft_probs` [drafts, vocab] is a tensor with the distributions that they were drawn
+    from, None if nothing was drawn.
     """
 
     request: Request
@@ -48,6 +50,7 @@ class ScheduledRequest:
     block_ids: list[int]
     needs_token: bool
     draft_token_ids: Sequence[int] = ()
+    draft_probs: Any = None
 
     def with_drafts(self) -> "ScheduledRequest":
         """Return the share with its drafts in `request.all_token_ids`, those of a copy: what a forward pass reads."""
@@ -60,7 +63,11 @@ class ScheduledRequest:
 
 @dataclass(slots=True)
 class ModelRunnerOutput:
-    """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits."""
+    """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
+
+    `draft_token_ids` are guesses of the tokens that follow, for the next step.
+    """
 
     sampled_token_ids: dict[str, list[int]]
     errors: dict[str, str] = field(default_factory=dict)
+    draft_token_ids: dict[str, list[int]] = field(default_factory=dict)

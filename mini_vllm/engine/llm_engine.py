@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
 from mini_vllm.engine.admission import require_place, require_servable
-from mini_vllm.engine.drafter import Drafter
+from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.engine.observers import Observers, StepObserver
 from mini_vllm.engine.output_processor import OutputProcessor
@@ -32,13 +32,13 @@ class LLMEngine:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver] = (),
-        drafter: Drafter | None = None,
+        draft_statistics: DraftStatistics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
         self.runner = runner
-        self.drafter = drafter
+        self.draft_statistics = draft_statistics
         self.tokenizer = tokenizer
         self.observers = Observers(observers)
         self.clock = clock
@@ -88,7 +88,7 @@ class LLMEngine:
         require_servable(request, self.scheduler.max_model_len, self.runner.vocab_size, self.scheduler.kv)
         require_place(self.config.max_num_waiting, len(self.scheduler.waiting))
         try:
-            with self._undoing(self.scheduler.restart):
+            with self._undoing(self._restart):
                 self.scheduler.add_request(request)
                 self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
                 self.observers.request_added(request_id)
@@ -98,7 +98,7 @@ class LLMEngine:
 
     def abort_request(self, request_id: str) -> RequestOutput | None:
         """End a request early; return its last output. None if no request with this id still has one to come."""
-        with self._undoing(self.scheduler.restart):
+        with self._undoing(self._restart):
             if request_id not in self.processor.states:
                 return None
             if self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED) is not None:
@@ -129,7 +129,7 @@ class LLMEngine:
         scheduler_output = self.scheduler.schedule()
         self.observers.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
-        if idle and self.scheduler.has_unfinished_requests():
+        if idle and self._is_stalled():
             raise StalledError.of(self.scheduler)
         return scheduler_output
 
@@ -156,11 +156,11 @@ class LLMEngine:
             # None of its K and V count as computed: they may be as unusable as its logits.
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
         ended = [request for request in changed.values() if request.is_finished]
-        drafts: dict[str, list[int]] = {}
-        if self.drafter is not None:
-            self.drafter.observe(scheduler_output.scheduled_spec_decode_tokens, runner_output.sampled_token_ids)
-            drafts = self.drafter.propose(kept, self.scheduler.requests)
-            self.scheduler.update_draft_token_ids(drafts)
+        if self.draft_statistics is not None:
+            verified = scheduler_output.scheduled_spec_decode_tokens
+            self.draft_statistics.observe(verified, runner_output.sampled_token_ids)
+        drafts = {i: tokens for i, tokens in runner_output.draft_token_ids.items() if i in self.scheduler.requests}
+        self.scheduler.update_draft_token_ids(drafts)
         self.observers.after_update(runner_output.sampled_token_ids, kept, ended, drafts)
         return [processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
@@ -188,4 +188,10 @@ class LLMEngine:
     def _discard(self, request_id: str) -> None:
         self.processor.states.pop(request_id, None)
         if self.scheduler.requests.pop(request_id, None) is not None:
-            self.scheduler.restart()
+            self._restart()
+
+    def _is_stalled(self) -> bool:
+        return self.scheduler.has_unfinished_requests()
+
+    def _restart(self) -> None:
+        self.scheduler.restart()

@@ -24,6 +24,9 @@ class StepObserver:
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """The step is planned."""
 
+    def step_started(self) -> None:
+        """The step is being computed, and there is no step before it whose tokens could be applied."""
+
     def after_update(
         self,
         sampled_token_ids: dict[str, list[int]],
@@ -31,9 +34,9 @@ class StepObserver:
         ended: Sequence[Request],
         drafts: Mapping[str, list[int]],
     ) -> None:
-        """The step's tokens were applied, stop strings included. `ended` are the requests that it finished.
+        """The tokens of the oldest step in flight were applied, stop strings included.
 
-        `drafts` are those that the requests got for their next step.
+        `ended` are the requests that it finished, `drafts` those that the requests got for their next step.
         """
 
     def step_undone(self) -> None:
@@ -61,6 +64,10 @@ class Observers(StepObserver):
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
+
+    def step_started(self) -> None:
+        for observer in self.observers:
+            observer.step_started()
 
     def after_update(
         self,

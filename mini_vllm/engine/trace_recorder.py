@@ -1,5 +1,6 @@
 """Records what an engine decides, step by step."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from mini_vllm.core.request import Request, RequestStatus
@@ -20,7 +21,8 @@ class TraceRecorder(StepObserver):
         self.scheduler = scheduler
         self.evicted = evicted
         self.steps: list[StepRecord] = []
-        self._num_settled = 0
+        self._in_flight: deque[StepRecord] = deque()
+        self._num_ended = 0
         self._added: list[str] = []
         self._aborted: list[str] = []
         self._finished: set[str] = set()
@@ -56,7 +58,7 @@ class TraceRecorder(StepObserver):
                 free_after_schedule=kv.num_free_blocks,
                 sampled={},
                 aborted_before_update=[],
-                update_of=len(self.steps),
+                update_of=None,
                 output=[],
                 finished=[],
                 drafts_given={},
@@ -66,15 +68,22 @@ class TraceRecorder(StepObserver):
                 detail={"shared": {str(b): n for b, n in sorted(kv.ref_counts().items()) if n > 1}},
             )
         )
+        self._in_flight.append(self.steps[-1])
         self._added, self._aborted = [], []
 
     def step_undone(self) -> None:
         self._unsent |= self._finished
-        for record in self.steps[self._num_settled :]:
+        for record in self.steps[self._num_ended :]:
             # An interrupt right behind `append` has left the very lists of the record in place.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
-        del self.steps[self._num_settled :]
+        del self.steps[self._num_ended :]
+        for record in self._in_flight:  # the plan counts as not taken, but the tokens applied behind it do
+            record["scheduled"], record["total"], record["preempted"], record["evicted"] = [], 0, [], []
+        self._in_flight.clear()
+
+    def step_started(self) -> None:
+        self._end_step()
 
     def after_update(
         self,
@@ -83,13 +92,19 @@ class TraceRecorder(StepObserver):
         ended: Sequence[Request],
         drafts: Mapping[str, list[int]],
     ) -> None:
-        self._num_settled, self._finished = len(self.steps), set()
-        kv, record = self.scheduler.kv, self.steps[-1]
-        record["sampled"] = dict(sampled_token_ids)
-        record["aborted_before_update"], self._aborted = self._aborted, []
+        applied, record = self._in_flight.popleft(), self.steps[-1]
+        applied["sampled"] = dict(sampled_token_ids)
+        record["update_of"] = applied["step"]
         record["output"] = list(kept.items())
         record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in ended]
         record["drafts_given"] = dict(drafts)
+        self._end_step()
+
+    def _end_step(self) -> None:
+        """Record the state behind a step."""
+        self._num_ended, self._finished = len(self.steps), set()
+        kv, record = self.scheduler.kv, self.steps[-1]
+        record["aborted_before_update"], self._aborted = self._aborted, []
         record["free_after_update"] = kv.num_free_blocks
         record["running_after"] = [
             (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders)

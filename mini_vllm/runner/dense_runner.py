@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.paged_model_runner import draw
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.runner.probabilities import probabilities
 
 
 class DenseModelRunner:
@@ -41,20 +40,9 @@ class DenseModelRunner:
             return
         params = request.sampling_params
         if params.temperature:
-            probabilities = warpers(params)(token_ids, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]
-            sums = probabilities[0].cumsum(dim=-1)
+            sums = probabilities(logits, params)[0].cumsum(dim=-1)
             # By the last sum, which rounding may leave below 1: then it is 1, and every draw lies below it.
             token_id = int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
         else:
             token_id = int(logits.argmax())
         output.sampled_token_ids[request.request_id] = [token_id]
-
-
-def warpers(params: SamplingParams) -> LogitsProcessorList:
-    """Return transformers' own temperature, top-k and top-p."""
-    chosen = LogitsProcessorList([TemperatureLogitsWarper(params.temperature)])
-    if params.top_k:
-        chosen.append(TopKLogitsWarper(params.top_k))
-    if params.top_p < 1:
-        chosen.append(TopPLogitsWarper(params.top_p))
-    return chosen

@@ -1,6 +1,7 @@
 """Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import Message
 from mini_vllm.runner.contract import check_attention_contract
 from mini_vllm.runner.host import keep_freed_memory, use_one_thread_if_small
 from mini_vllm.runner.packed_linear import pack_linear_layers
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
+EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,27 @@ def load_model(
     `prepack_weights` makes it faster on a CPU; it can then no longer be saved or trained.
     Raises `ValueError` if it cannot be found, or if the paged cache does not support its attention.
     """
-    name = str(name_or_path or EMBEDDED_MODEL)
-    if name_or_path is None:
+    with _found(str(name_or_path or EMBEDDED_MODEL)) as name:
+        loaded = _load_weights(name, dtype, prepack_weights=prepack_weights)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    use_one_thread_if_small(loaded.model)
+    keep_freed_memory()
+    return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
+
+
+def load_draft_model(config: EngineConfig) -> LoadedModel:
+    """Load the model that proposes drafts; it reads the target's tokens. Raises `ValueError` as `load_model`."""
+    assert config.speculative_config is not None
+    with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
+        return _load_weights(name, config.dtype, prepack_weights=config.prepack_weights)
+
+
+@contextmanager
+def _found(name: str) -> Iterator[str]:
+    if Path(name).is_relative_to(EMBEDDED_MODEL):
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        require_decoder(AutoConfig.from_pretrained(name))
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        yield name
     except OSError as error:
         raise ValueError(
             f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
@@ -88,12 +105,15 @@ def load_model(
         ) from error
     finally:
         logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-    use_one_thread_if_small(model)
-    keep_freed_memory()
+
+
+def _load_weights(name: str, dtype: str, *, prepack_weights: bool) -> LoadedModel:
+    require_decoder(AutoConfig.from_pretrained(name))
+    model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
     loaded = describe_model(model.to(pick_device()).eval())
     if prepack_weights:
         pack_linear_layers(loaded.model)
-    return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
+    return loaded
 
 
 def describe_model(model: Any) -> LoadedModel:

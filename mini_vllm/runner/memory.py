@@ -21,18 +21,24 @@ def memory_of(device: torch.device) -> tuple[int, int]:
     return memory.total, memory.available
 
 
-def size_kv_cache(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
+def size_kv_cache(
+    config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps, draft_model: LoadedModel | None = None
+) -> int:
     """Return the number of blocks, null block included: what fits, but no more than could ever be used.
 
     On a GPU the largest step runs once, and the memory it needs besides the weights stays free. On a CPU the cache
     is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
     limits. With tensor parallelism `loaded` is one rank's share: each GPU holds its own K/V heads, but the CPU's
-    memory holds those of all ranks.
+    memory holds those of all ranks. A `draft_model` has K and V of its own in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
-    num_kv_heads = loaded.num_kv_heads * (config.tensor_parallel_size if loaded.device.type == "cpu" else 1)
-    block_bytes = steps.kv_block_bytes(
-        loaded.num_layers, config.block_size, num_kv_heads, loaded.head_dim, bytes_per_number
+    num_ranks = config.tensor_parallel_size if loaded.device.type == "cpu" else 1
+    block_bytes = sum(
+        steps.kv_block_bytes(
+            model.num_layers, config.block_size, num_ranks * model.num_kv_heads, model.head_dim, bytes_per_number
+        )
+        for model in (loaded, draft_model)
+        if model is not None
     )
     longest = config.max_model_len or loaded.max_model_len
     num_useful = config.max_num_seqs * cdiv(longest, config.block_size) + 1

@@ -1,17 +1,17 @@
 """The paged model runner: one forward pass for all requests of a step, over a KV cache in blocks."""
 
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.electives import SpeculationFunctions
 
 
 def draw(request: Request, num_drafts: int = 0) -> float:
@@ -19,18 +19,38 @@ def draw(request: Request, num_drafts: int = 0) -> float:
 
     It depends on the seed and the token's place in the answer only. So a token is the same with drafts and without.
     """
-    return random.Random(f"{request.seed}:{request.num_output_tokens + num_drafts}").random()
+    return draw_twice(request, num_drafts)[0]
+
+
+def draw_twice(request: Request, num_drafts: int) -> tuple[float, float]:
+    """Return the number of `draw`, and a second one for the same place."""
+    numbers = random.Random(f"{request.seed}:{request.num_output_tokens + num_drafts}")
+    return numbers.random(), numbers.random()
+
+
+class Verify(Protocol):
+    """Phase 7: which of the sampled tokens are kept."""
+
+    def __call__(
+        self,
+        rows: Sequence[tuple[ScheduledRequest, int]],
+        logits: Tensor,
+        sampled_token_ids: Mapping[str, Sequence[int]],
+    ) -> dict[str, list[int]]:
+        """Return the tokens of the requests with drafts; see `PagedModelRunner.sample` for rows and logits."""
+        ...
 
 
 class PagedModelRunner:
-    """A `ModelRunner` for any transformers decoder with full attention in all layers."""
+    """A `ModelRunner` for any transformers decoder with full attention in all layers.
 
-    def __init__(self, model: ForwardPass, steps: RunnerSteps, speculation: SpeculationFunctions | None = None) -> None:
+    With drafts there are several rows of logits for a request, and `verify` decides which of their tokens count.
+    """
+
+    def __init__(self, model: ForwardPass, steps: RunnerSteps, verify: Verify | None = None) -> None:
         self.model = model
         self.steps = steps
-        self.accept_drafts = None if speculation is None else speculation.accept_drafts
-        if speculation is not None:
-            self.steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
+        self.verify = verify
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
@@ -51,12 +71,15 @@ class PagedModelRunner:
             }
             kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in errors]
             rows, logits = [rows[index] for index in kept], logits[kept]
+        sampled: dict[str, list[int]] = {}
+        for (one, _), token_id in zip(rows, self.sample(rows, logits), strict=True):
+            sampled.setdefault(one.request.request_id, []).append(token_id)
+        if self.verify is not None:
+            sampled |= self.verify(rows, logits, sampled)
+        return ModelRunnerOutput(sampled, errors)
+
+    def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
+        """Return a token for each row of logits [S, vocab]: the one behind a request's first k drafts."""
         params = [one.request.sampling_params for one, _ in rows]
         draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]
-        sampled: dict[str, list[int]] = {}
-        for (one, _), token_id in zip(rows, self.steps.sample(logits, params, draws), strict=True):
-            sampled.setdefault(one.request.request_id, []).append(token_id)
-        if self.accept_drafts is not None:
-            drafts = {one.request.request_id: one.draft_token_ids for one, k in rows if k > 0}
-            sampled |= {name: self.accept_drafts(drafts[name], sampled[name]) for name in drafts}
-        return ModelRunnerOutput(sampled, errors)
+        return self.steps.sample(logits, params, draws)

@@ -5,15 +5,18 @@ from collections.abc import Callable
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.engine.drafter import Drafter
+from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import InvariantChecker, StepObserver
+from mini_vllm.engine.overlapping_engine import OverlappingEngine
+from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.seams.open_drafts import with_drafts
 from mini_vllm.seams.open_runner import open_runner
 from mini_vllm.seams.parts import (
-    async_scheduling_for,
+    async_functions_for,
     chunk_policy_for,
     kv_cache_manager_for,
     preemption_for,
@@ -66,28 +69,17 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
 def tokens_ahead_for(config: EngineConfig, lineup: Lineup, max_model_len: int) -> TokensAhead | None:
     """Return what phases 7 and 8 add to a scheduler; None if the config asks for neither."""
     functions, speculative = speculation_functions_for(lineup.speculation, config), config.speculative_config
-    async_scheduling = async_scheduling_for(lineup.async_scheduling, config)
-    if functions is None or speculative is None:
-        return None if async_scheduling is None else TokensAhead(None, async_scheduling, max_model_len, 0)
-    num_drafts = speculative.num_speculative_tokens
-    speculation = functions.make_scheduling(num_drafts, speculative.drafter_has_kv_cache)
-    return TokensAhead(speculation, async_scheduling, max_model_len, num_drafts)
-
-
-def drafter_for(config: EngineConfig, lineup: Lineup) -> Drafter | None:
-    """Return phase 7's drafter for a resolved config; None without drafts."""
-    functions = speculation_functions_for(lineup.speculation, config)
-    if functions is None or config.speculative_config is None or config.max_model_len is None:
+    async_functions = async_functions_for(lineup.async_scheduling, config)
+    if functions is None and async_functions is None:
         return None
-    return Drafter(config.speculative_config, functions, config.max_model_len)
-
-
-def require_what_the_engine_can(config: EngineConfig) -> None:
-    """Raise `ValueError` for settings that the scheduler has (`mini-vllm parity`) and the whole engine not yet."""
-    if config.async_scheduling:
-        raise ValueError("async_scheduling must be False: the scheduler can (`mini-vllm parity`), the engine not yet")
-    if config.speculative_config is not None and config.speculative_config.drafter_has_kv_cache:
-        raise ValueError("method must be 'ngram': the scheduler can serve a draft model, but there is none yet")
+    num_drafts = speculative.num_speculative_tokens if speculative else 0
+    has_kv_cache = speculative is not None and speculative.drafter_has_kv_cache
+    return TokensAhead(
+        None if functions is None else functions.make_scheduling(num_drafts, has_kv_cache),
+        None if async_functions is None else async_functions.make_scheduling(num_drafts),
+        max_model_len,
+        num_drafts,
+    )
 
 
 def build_engine(
@@ -99,13 +91,21 @@ def build_engine(
     model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
     cache. `record` keeps a trace of every step (`engine.recorder.steps`).
     """
-    require_what_the_engine_can(config)
     opened = open_runner(config, lineup, model, dense=dense)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
     scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
-    runner = opened.with_cache(scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size)
+    cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
+    runner = opened.with_cache(*cache_size)
+    speculation, statistics = speculation_functions_for(lineup.speculation, config), None
+    if speculation is not None and config.speculative_config is not None:
+        runner = with_drafts(runner, config, speculation, opened.draft_model_with_cache, *cache_size)
+        statistics = DraftStatistics(config.speculative_config.num_speculative_tokens)
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
-    return LLMEngine(config, scheduler, runner, opened.tokenizer, observers, drafter_for(config, lineup))
+    parts = (config, scheduler, runner, opened.tokenizer, observers, statistics)
+    async_functions = async_functions_for(lineup.async_scheduling, config)
+    if async_functions is None:
+        return LLMEngine(*parts)
+    return OverlappingEngine(*parts, runner_thread=RunnerThread(async_functions.correct_share))

@@ -5,9 +5,10 @@ Without them the engine has None in their place.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.seams.interfaces import SelectLogitsRows
 
 
@@ -45,16 +46,19 @@ class AcceptDrafts(Protocol):
     def __call__(self, draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]: ...
 
 
-class DraftLength(Protocol):
-    """Phase 7: how many drafts one request gets."""
+class RejectionSample(Protocol):
+    """Phase 7: which drafts are kept that were drawn at random, and what stands in place of the first other one."""
 
-    def next_length(self) -> int: ...
-    def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None: ...
+    def __call__(
+        self, draft_token_ids: Sequence[int], draft_probs: Any, target_probs: Any, draws: Sequence[tuple[float, float]]
+    ) -> list[int]:
+        """`draft_probs` and `target_probs` are tensors [k, vocab] and [k + 1, vocab]; only the runner imports torch."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationFunctions:
-    """Phase 7 as scheduler, drafter and runner use it.
+    """Phase 7 as scheduler, proposer and runner use it.
 
     `make_scheduling` gets the most drafts of a request and whether the drafter has a KV cache of its own.
     """
@@ -63,7 +67,7 @@ class SpeculationFunctions:
     propose_by_lookup: ProposeByLookup
     select_logits_rows: SelectLogitsRows
     accept_drafts: AcceptDrafts
-    make_draft_length: Callable[[int], DraftLength]
+    rejection_sample: RejectionSample
 
 
 class AsyncScheduling(Protocol):
@@ -80,3 +84,19 @@ class AsyncScheduling(Protocol):
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
         """Give back the placeholders of tokens that have arrived."""
         ...
+
+
+class CorrectShare(Protocol):
+    """Phase 8: what the runner makes of a plan once the step before it is done."""
+
+    def __call__(
+        self, scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
+    ) -> ScheduledRequest: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncFunctions:
+    """Phase 8 as scheduler and runner use it. `make_scheduling` gets the most drafts of a request."""
+
+    make_scheduling: Callable[[int], AsyncScheduling]
+    correct_share: CorrectShare

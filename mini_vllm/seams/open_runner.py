@@ -1,7 +1,7 @@
 """The runner of a lineup: phase 6 on a model, or what stands in for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
@@ -14,19 +14,22 @@ from mini_vllm.seams.parts import speculation_functions_for
 FAKE_MODEL_LEN = 2048
 NUM_BLOCKS_WITHOUT_CACHE = 1024
 
+WithCache = Callable[[int, int], ModelRunner]
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedRunner:
     """A runner whose KV cache is still to be made, because its size depends on the whole engine.
 
     `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)`
-    returns the runner.
+    returns the runner, `draft_model_with_cache` that of the draft model, if the config asks for one.
     """
 
     tokenizer: Tokenizer
     max_model_len: int
     num_gpu_blocks: int
-    with_cache: Callable[[int, int], ModelRunner]
+    with_cache: WithCache
+    draft_model_with_cache: WithCache
 
 
 def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool) -> OpenedRunner:
@@ -48,12 +51,13 @@ def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
         FAKE_MODEL_LEN,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS, accept_drafts),
+        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS),
     )
 
 
 def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
     from mini_vllm.runner.dense_runner import DenseModelRunner
-    from mini_vllm.runner.loading import load_model
+    from mini_vllm.runner.loading import load_draft_model, load_model
 
     loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
     return OpenedRunner(
@@ -61,21 +65,31 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
         loaded.max_model_len,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: DenseModelRunner(loaded),
+        lambda num_blocks, block_size: DenseModelRunner(load_draft_model(config)),
     )
 
 
 def _paged(
     config: EngineConfig, lineup: Lineup, model: str | None, speculation: SpeculationFunctions | None
 ) -> OpenedRunner:
-    from mini_vllm.runner.opening import open_model
+    from mini_vllm.runner.drafts.random_drafts import RandomDraftRunner
+    from mini_vllm.runner.drafts.verify import AcceptanceOfDrafts
+    from mini_vllm.runner.opening import draft_model_with_cache, open_model
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
     opened = open_model(model, config, lineup.runner)
+    steps, verify = opened.steps, None
+    if speculation is not None:
+        verify = AcceptanceOfDrafts(speculation)
+        steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
+    draws = config.speculative_config is not None and config.speculative_config.draft_sample_method == "probabilistic"
+    draft_runner = RandomDraftRunner if draws else PagedModelRunner
     return OpenedRunner(
         opened.tokenizer,
         opened.max_model_len,
         opened.num_gpu_blocks,
-        lambda num_blocks, block_size: PagedModelRunner(
-            opened.with_cache(num_blocks, block_size), opened.steps, speculation
+        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), steps, verify),
+        lambda num_blocks, block_size: draft_runner(
+            draft_model_with_cache(opened, num_blocks, block_size), opened.steps
         ),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
-from mini_vllm.seams.electives import AsyncScheduling, SpeculationFunctions
+from mini_vllm.seams.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.seams.interfaces import (
     ChunkPolicy,
     Clamp,
@@ -153,7 +153,18 @@ def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFu
     if config.speculative_config is None:
         return None
     if impl == "absent":
-        raise ValueError("speculative_config needs phase 7 (speculative decoding), as in LAB_IMPL=solution:1-7")
+        whose = "solution" if solutions_exist() else "starter"
+        raise ValueError(f"speculative_config needs phase 7 (speculative decoding), as in LAB_IMPL={whose}:1-7")
+    if impl == "starter":
+        from labs.phase7_speculative_decoding import starter as yours
+
+        return SpeculationFunctions(
+            yours.SpeculativeScheduling,
+            yours.propose_by_lookup,
+            yours.select_logits_rows,
+            yours.accept_drafts,
+            yours.rejection_sample,
+        )
     from solutions import phase7_speculative_decoding as ours
 
     return SpeculationFunctions(
@@ -161,20 +172,24 @@ def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFu
         ours.propose_by_lookup,
         ours.select_logits_rows,
         ours.accept_drafts,
-        ours.AdaptiveDraftLength,
+        ours.rejection_sample,
     )
 
 
-def async_scheduling_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
+def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
     """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
     if not config.async_scheduling:
         return None
     if impl == "absent":
-        raise ValueError("async_scheduling needs phase 8 (asynchronous scheduling), as in LAB_IMPL=solution:1-8")
-    from solutions.phase8_async_scheduling import PlaceholderScheduling as Ours
+        whose = "solution" if solutions_exist() else "starter"
+        raise ValueError(f"async_scheduling needs phase 8 (asynchronous scheduling), as in LAB_IMPL={whose}:1-8")
+    if impl == "starter":
+        from labs.phase8_async_scheduling import starter as yours
 
-    speculative = config.speculative_config
-    return Ours(speculative.num_speculative_tokens if speculative else 0)
+        return AsyncFunctions(yours.PlaceholderScheduling, yours.correct_share)
+    from solutions import phase8_async_scheduling as ours
+
+    return AsyncFunctions(ours.PlaceholderScheduling, ours.correct_share)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

@@ -16,6 +16,14 @@ several notes are of one kind:
 A step takes 0.65 s. S1 and S2 of the embedded model multiplied in bfloat16, which is slow on CPUs without hardware
 for it; the rest is in float32. Of 40 answers from four notes 20 were right after S2, 34 after S3, 36 after S6 and S7.
 
+`--draft-of` makes the model that drafts for another one: one layer with its tokenizer and its heads, so that a block
+of its cache has the shape of one layer of the other's. It learns from the other's greedy answers to the same chats:
+
+    DRAFT --draft-of mini_vllm/embedded_model --seed 11 --notes-share 0.2 --steps 3600 --peak-rate 1e-2 \
+        --characters 2400000
+
+On one core the answers take 5 minutes and a step 0.3 s. One layer copies badly.
+
 Writes a `save_pretrained` directory: config, bfloat16 weights, tokenizer with chat template, and a
 README with seed, loss and hash. Nothing is downloaded; the text comes from `corpus.py`.
 """
@@ -32,10 +40,25 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from tools.tiny_model.corpus import LOOKING_UP, Mixture, corpus
+from mini_vllm import LLM, SamplingParams
+from tools.tiny_model.corpus import LOOKING_UP, Document, Mixture, corpus
 from tools.tiny_model.rows import CONTEXT, Encoded, batches, encode, make_tokenizer
 
 VALIDATION_SEED = 2
+EMBEDDED = """# The embedded model
+
+A Llama that fits in a repository. It tells short stories and knows a small world; it is here to be
+served, not to be right. It was trained on text written by `tools/tiny_model` and on nothing else;
+that is where the whole recipe stands. `python -m tools.tiny_model.evaluate --write` makes the last
+table.
+"""
+DRAFT = """# The draft model
+
+A Llama of one layer that guesses what the embedded model will say, for speculative decoding. It has the
+embedded model's tokenizer, heads and context, and learnt from its greedy answers to the chats that
+`tools/tiny_model` writes; on its own it is of little use. `python -m tools.tiny_model.acceptance --write`
+makes the last table, on chats of `bench/speculative.py`: a guess is right if all before it were, too.
+"""
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -57,6 +80,24 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+
+
+def make_draft(target: Path) -> LlamaForCausalLM:
+    """Return an untrained Llama like the one in `target`, with one layer of half the width."""
+    config = LlamaConfig.from_pretrained(target, num_hidden_layers=1, hidden_size=128, dtype=torch.float32)
+    return LlamaForCausalLM(config)
+
+
+def answered(documents: Iterable[Document], target: Path) -> list[Document]:
+    """Return the documents; in the chats every answer is now the greedy one of the model in `target`."""
+    llm, made = LLM(str(target)), list(documents)
+    chats = [document.messages for document in made if document.messages]
+    for turn in range(1, max(map(len, chats))):
+        asked = [chat for chat in chats if turn < len(chat) and chat[turn]["role"] == "assistant"]
+        outputs = llm.chat([chat[:turn] for chat in asked], SamplingParams(max_tokens=160))
+        for chat, output in zip(asked, outputs, strict=True):
+            chat[turn]["content"] = output.outputs[0].text
+    return made
 
 
 def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -92,8 +133,8 @@ def train(
             print(f"step {step}/{steps}  loss {loss.item():.3f}  {time.monotonic() - started:.0f} s", flush=True)
 
 
-def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, loss: float, made_by: str) -> None:
-    """Write weights, tokenizer and the README with the recipe."""
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, about: str, loss: float) -> None:
+    """Write the weights and the README: what the model is, and how it was made."""
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=[tokenizer.eos_token_id, tokenizer.bos_token_id],
@@ -101,19 +142,14 @@ def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path,
         do_sample=False,
     )
     model.bfloat16().save_pretrained(out)
-    tokenizer.save_pretrained(out)
     weights = out / "model.safetensors"
     weights.chmod(0o644)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     parameters = sum(p.numel() for p in model.parameters())
     (out / "README.md").write_text(
-        "# The embedded model\n\n"
-        "A Llama that fits in a repository. It tells short stories and knows a small world; it is here to be\n"
-        "served, not to be right. It was trained on text written by `tools/tiny_model` and on nothing else;\n"
-        "that is where the whole recipe stands. `python -m tools.tiny_model.evaluate --write` makes the last\n"
-        "table.\n\n"
+        f"{about}\n"
         "| | |\n|---|---|\n"
-        f"| last run | `python -m tools.tiny_model.train {made_by}` |\n"
+        f"| last run | `python -m tools.tiny_model.train {' '.join(sys.argv[1:])}` |\n"
         f"| parameters | {parameters:,} |\n"
         f"| seed of the held-out text | {VALIDATION_SEED} |\n"
         f"| validation loss | {loss:.3f} nats per token, assistant turns and stories only |\n"
@@ -126,6 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--init", type=Path, help="start from this model and its tokenizer")
+    parser.add_argument("--draft-of", type=Path, help="make the model that drafts for this one")
     parser.add_argument("--seed", type=int, default=1, help="of the text and of the first weights")
     parser.add_argument("--notes-share", type=float, default=0.5, help="share of the chats that are about notes")
     parser.add_argument("--looking-up", action="store_true", help="few notes, many questions; rows of whole documents")
@@ -141,18 +178,28 @@ def main() -> None:
     mixture = LOOKING_UP if arguments.looking_up else Mixture(arguments.notes_share)
     mixture = replace(mixture, about_share=arguments.about_share, one_kind_share=arguments.one_kind_share)
     torch.manual_seed(arguments.seed)
-    if arguments.init:
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.init)
-        model = LlamaForCausalLM.from_pretrained(arguments.init, dtype=torch.float32)
+    text: Iterable[Document] = corpus(arguments.seed, arguments.characters, mixture)
+    held_out: Iterable[Document] = corpus(VALIDATION_SEED, 200_000)
+    source = arguments.draft_of or arguments.init
+    if source:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(source)
     else:
         tokenizer = make_tokenizer(corpus(arguments.seed, arguments.characters // 4))
-        model = make_model(tokenizer)
-    data = encode(corpus(arguments.seed, arguments.characters, mixture), tokenizer)
+    if arguments.init:
+        model = LlamaForCausalLM.from_pretrained(arguments.init, dtype=torch.float32)
+    else:
+        model = make_draft(source) if source else make_model(tokenizer)
+    if arguments.draft_of:
+        text, held_out = answered(text, source), answered(held_out, source)
+    data = encode(text, tokenizer)
     print(f"{len(data.ids):,} training tokens, {data.weights.float().mean():.0%} of them carry loss", flush=True)
-    windows = batches(data, arguments.steps, arguments.length, whole_documents=arguments.looking_up)
+    whole_documents = arguments.looking_up or bool(arguments.draft_of)
+    windows = batches(data, arguments.steps, arguments.length, whole_documents=whole_documents)
     train(model, windows, arguments.steps, arguments.peak_rate)
-    loss = validation_loss(model, encode(corpus(VALIDATION_SEED, 200_000), tokenizer))
-    save(model, tokenizer, arguments.out, loss, " ".join(sys.argv[1:]))
+    loss = validation_loss(model, encode(held_out, tokenizer))
+    save(model, tokenizer, arguments.out, DRAFT if arguments.draft_of else EMBEDDED, loss)
+    if not arguments.draft_of:
+        tokenizer.save_pretrained(arguments.out)
     print(f"validation loss {loss:.3f}; written to {arguments.out}")
 
 

@@ -45,7 +45,9 @@ class TensorParallelModel:
 
 
 class SplitModel:
-    """A model whose shares are loaded, without its KV cache."""
+    """A model whose shares are loaded, without its KV cache. It has no draft model."""
+
+    draft_model: LoadedModel | None = None
 
     def __init__(self, model: str | None, config: EngineConfig, impl: Impl, steps: RunnerSteps) -> None:
         """Load `model` on `config.tensor_parallel_size` ranks; phase 6 is `steps`, which the workers import by `impl`.

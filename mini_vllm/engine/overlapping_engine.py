@@ -1,0 +1,86 @@
+"""The asynchronous engine: it plans the next step, and writes the text of the last one, while a step is computed.
+
+    engine   plan t + 1 | wait for t | apply t, text | plan t + 2 | wait for t + 1 | ...
+    runner   compute t ..............| compute t + 1 .............................| ...
+
+vLLM: `step_with_batch_queue` in `v1/engine/core.py`.
+"""
+
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.outputs import RequestOutput
+
+
+@dataclass(frozen=True, slots=True)
+class StepInFlight:
+    """A step that was planned, and its result when it is there."""
+
+    scheduler_output: SchedulerOutput
+    batch: list[ScheduledRequest]
+    result: Future[ModelRunnerOutput]
+
+
+class OverlappingEngine(LLMEngine):
+    """An `LLMEngine` that is one step ahead of its runner. Needs phase 8."""
+
+    def __init__(self, *parts: Any, runner_thread: RunnerThread, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        self.runner_thread = runner_thread
+        self._in_flight: deque[StepInFlight] = deque()
+
+    def has_unfinished_requests(self) -> bool:
+        return super().has_unfinished_requests() or any(step.batch for step in self._in_flight)
+
+    def step(self) -> list[RequestOutput]:
+        """Plan a step and start it, then apply the step before; return the outputs of that one.
+
+        So the first call returns none. Raises what the runner raised in the step that is applied, and then no step
+        in flight counts as taken.
+        """
+        with self._undoing(self._restart):
+            self._start()
+            if len(self._in_flight) > 1:
+                return self._finish()
+            self.observers.step_started()
+            return []
+
+    def _start(self) -> None:
+        scheduler_output = self._plan()
+        self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())
+        batch = self.scheduler.batch(scheduler_output)
+        self._in_flight.append(StepInFlight(scheduler_output, batch, self.runner_thread.start(self.runner, batch)))
+
+    def _finish(self) -> list[RequestOutput]:
+        step = self._in_flight[0]
+        result = step.result.result()
+        # Others have ended since the step was planned, and perhaps begun again under the same name.
+        living = {
+            one.request.request_id
+            for one in step.batch
+            if self.scheduler.requests.get(one.request.request_id) is one.request
+        }
+        # The drafts stay with the runner: the scheduler has planned stand-ins for them.
+        runner_output = ModelRunnerOutput(
+            {name: tokens for name, tokens in result.sampled_token_ids.items() if name in living},
+            {name: error for name, error in result.errors.items() if name in living},
+        )
+        kept = self.scheduler.update_from_output(step.scheduler_output, runner_output.sampled_token_ids)
+        outputs = self._answer(kept, runner_output, step.scheduler_output)
+        self._in_flight.popleft()
+        return outputs
+
+    def _is_stalled(self) -> bool:
+        return super()._is_stalled() and not any(step.batch for step in self._in_flight)
+
+    def _restart(self) -> None:
+        for step in self._in_flight:
+            step.result.cancel()
+        self._in_flight.clear()
+        self.runner_thread.forget()
+        super()._restart()

@@ -1,0 +1,86 @@
+"""The runner's thread: it computes one step while the engine plans the next one."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.engine.runner_answer import require_answer
+from mini_vllm.seams.electives import CorrectShare
+from mini_vllm.seams.interfaces import ModelRunner
+
+
+class TokensInFlight:
+    """The runner's own copies of the requests, with the tokens that the scheduler does not know yet.
+
+    A step is planned before the one before it is done; what that one sampled and rejected is put in here, on its way
+    from step to step, without a visit to the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    """
+
+    def __init__(self, correct_share: CorrectShare) -> None:
+        self.correct_share = correct_share
+        self._copies: dict[Request, Request] = {}
+        self._num_rejected: dict[str, int] = {}
+        self._failed: frozenset[str] = frozenset()
+
+    def hand_over(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
+        """Return a batch of which nothing changes while it is computed. Called by the engine's thread."""
+        if len(self._copies) > 2 * len(batch) + 64:
+            self._copies = {request: own for request, own in self._copies.items() if not request.is_finished}
+        return [replace(one, request=self._own(one.request), block_ids=list(one.block_ids)) for one in batch]
+
+    def execute_model(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        """Compute a batch that was handed over. Called by the runner's thread, for one batch after the other.
+
+        Raises `RunnerError` if the output does not match the batch.
+        """
+        planned = [one for one in batch if not self._has_ended(one.request)]
+        corrected = [self._correct(one) for one in planned]
+        output = runner.execute_model(corrected) if corrected else ModelRunnerOutput({})
+        require_answer(corrected, output, runner.vocab_size)
+        self._num_rejected = {}
+        for scheduled in planned:
+            request = scheduled.request
+            if sampled := output.sampled_token_ids.get(request.request_id):
+                request.all_token_ids += sampled
+                request.spec_token_ids = output.draft_token_ids.get(request.request_id, [])
+                self._num_rejected[request.request_id] = len(scheduled.draft_token_ids) - (len(sampled) - 1)
+        self._failed = frozenset(output.errors)
+        return output
+
+    def _has_ended(self, request: Request) -> bool:
+        """Return whether the step before has ended a request whose next step was planned already."""
+        is_over = request.num_output_tokens >= request.sampling_params.max_tokens
+        return is_over or request.request_id in self._failed
+
+    def _own(self, request: Request) -> Request:
+        if request not in self._copies:
+            self._copies[request] = own = copy(request)
+            own.all_token_ids = list(request.all_token_ids)
+        return self._copies[request]
+
+    def _correct(self, scheduled: ScheduledRequest) -> ScheduledRequest:
+        num_rejected = self._num_rejected.get(scheduled.request.request_id, 0)
+        if not scheduled.draft_token_ids and not num_rejected:
+            return scheduled
+        return self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
+
+
+class RunnerThread:
+    """Computes steps in a thread of its own, one after the other. The thread ends with this object."""
+
+    def __init__(self, correct_share: CorrectShare) -> None:
+        self.correct_share = correct_share
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mini-vllm-runner")
+        self._tokens = TokensInFlight(correct_share)
+
+    def start(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> Future[ModelRunnerOutput]:
+        """Compute a batch behind those that were started before. The future raises what the runner raises."""
+        tokens = self._tokens
+        return self._executor.submit(tokens.execute_model, runner, tokens.hand_over(batch))
+
+    def forget(self) -> None:
+        """Begin anew: steps that were started before have no part in those to come."""
+        self._tokens = TokensInFlight(self.correct_share)

@@ -1,0 +1,97 @@
+"""Drafts from a small model with the same vocabulary. (vLLM: `propose` in `v1/spec_decode/eagle.py`.)"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.interfaces import ModelRunner
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class DraftModel:
+    """A `Proposer` that runs a model of its own over the same block tables: a slot holds K and V of both models.
+
+    Its first pass computes what the target has computed, and the sampled token; each further pass computes the
+    newest draft. A wrong or missing K or V here costs an accepted draft and never a right token.
+    """
+
+    cost_of_a_draft = 0.4
+    """Measured with the embedded model and its draft model; a larger target makes it smaller."""
+
+    def __init__(self, runner: ModelRunner, block_size: int) -> None:
+        self.runner = runner
+        self.block_size = block_size
+        self.draft_probs: dict[str, Any] = {}
+        self._num_computed_tokens: dict[str, int] = {}
+
+    def propose(
+        self,
+        batch: Sequence[ScheduledRequest],
+        sampled_token_ids: Mapping[str, Sequence[int]],
+        num_drafts: Mapping[str, int],
+    ) -> dict[str, list[int]]:
+        """Return drafts by request id; see `Proposer`."""
+        if len(self._num_computed_tokens) > 2 * len(batch) + 64:
+            self._forget_all_but({scheduled.request.request_id for scheduled in batch})
+        shares, most = [], {}
+        for scheduled in batch:
+            request_id = scheduled.request.request_id
+            sampled = sampled_token_ids.get(request_id, ())
+            share = self._share(scheduled, sampled)
+            # Computing draft i takes the slot of the token before it.
+            num_slots = len(scheduled.block_ids) * self.block_size
+            most[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
+            share.needs_token = bool(sampled) and most[request_id] > 0
+            if sampled and not share.needs_token:
+                share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
+            # Others may share the blocks of a prompt. A decode that gets no drafts can catch up later.
+            is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
+            is_computed = share.needs_token or is_prompt
+            if is_computed:
+                shares.append(share)
+            self._num_computed_tokens[request_id] = share.num_computed_tokens + is_computed * share.num_scheduled_tokens
+        return self._draft(shares, most)
+
+    def own_copy(self, request: Request) -> Request:
+        """Return a copy of a request as this model reads it: greedy."""
+        own = copy(request)
+        own.sampling_params = GREEDY
+        return own
+
+    def _forget_all_but(self, request_ids: set[str]) -> None:
+        """Forget how far ended requests were; a living one that is not in this step loses a few good guesses."""
+        known = self._num_computed_tokens
+        self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
+
+    def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
+        """Return what this model has to compute of a request, up to the sampled token or as far as the target."""
+        request = self.own_copy(scheduled.request)
+        request.all_token_ids = [*request.all_token_ids, *sampled]
+        # Behind the target after a pause, before it after a preemption.
+        known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
+        first = min(scheduled.num_computed_tokens, known)
+        end = request.num_tokens if sampled else scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
+        return ScheduledRequest(request, first, end - first, scheduled.block_ids, needs_token=False)
+
+    def _draft(self, shares: list[ScheduledRequest], most: Mapping[str, int]) -> dict[str, list[int]]:
+        """Run passes until every request has its drafts. A request whose logits are unusable gets no more."""
+        drafts: dict[str, list[int]] = {}
+        while shares:
+            guessed = self.runner.execute_model(shares).sampled_token_ids
+            unfinished = []
+            for share in shares:
+                request = share.request
+                if request.request_id in guessed:
+                    drafts.setdefault(request.request_id, []).extend(guessed[request.request_id])
+                    if len(drafts[request.request_id]) < most[request.request_id]:
+                        request.all_token_ids += guessed[request.request_id]
+                        unfinished.append(
+                            replace(share, num_computed_tokens=request.num_tokens - 1, num_scheduled_tokens=1)
+                        )
+            shares = unfinished
+        return drafts

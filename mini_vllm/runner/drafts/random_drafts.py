@@ -1,0 +1,62 @@
+"""Drafts that are drawn at random, as the target draws its tokens: what it says often is proposed often."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.drafts.draft_model import DraftModel
+from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
+from mini_vllm.runner.probabilities import probabilities
+
+
+class RandomDraftRunner(PagedModelRunner):
+    """The runner of a draft model that keeps the distribution of each draft. Greedy requests get greedy drafts."""
+
+    drawn_from: dict[str, list[Tensor]]
+    """The distribution [vocab] of each draft since it was emptied, by request id."""
+
+    def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
+        """Return a draft for each row of logits [S, vocab]."""
+        return [self._draft(one, logits[[index]]) for index, (one, _) in enumerate(rows)]
+
+    def _draft(self, scheduled: ScheduledRequest, logits: Tensor) -> int:
+        request = scheduled.request
+        if not request.sampling_params.temperature:
+            return int(logits.argmax())
+        probs = probabilities(logits, request.sampling_params)[0]
+        self.drawn_from.setdefault(request.request_id, []).append(probs)
+        sums = probs.cumsum(dim=-1)
+        return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
+
+
+class RandomDraftModel(DraftModel):
+    """A `DraftModel` whose drafts are drawn by each request's own settings; the target accepts by rejection sampling.
+
+    More of them are accepted than of greedy drafts. The text is another one than without drafts, of the same
+    distribution.
+    """
+
+    def __init__(self, runner: RandomDraftRunner, block_size: int) -> None:
+        super().__init__(runner, block_size)
+        self.random_runner = runner
+
+    def propose(
+        self,
+        batch: Sequence[ScheduledRequest],
+        sampled_token_ids: Mapping[str, Sequence[int]],
+        num_drafts: Mapping[str, int],
+    ) -> dict[str, list[int]]:
+        """Return drafts by request id, and keep what they were drawn from in `draft_probs`."""
+        self.random_runner.drawn_from = {}
+        drafts = super().propose(batch, sampled_token_ids, num_drafts)
+        self.draft_probs = {name: torch.stack(rows) for name, rows in self.random_runner.drawn_from.items()}
+        return drafts
+
+    def own_copy(self, request: Request) -> Request:
+        """Return a copy of a request whose draws are independent of the target's."""
+        own = super().own_copy(request)
+        own.sampling_params, own.seed = request.sampling_params, -1 - request.seed
+        return own
