@@ -20,15 +20,20 @@ from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, limited_mem
 from course.labtest.reports import phase_of, retell, tell_what_is_missing
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
 from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
-from course.starter_status import starter_path
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, lineup_from_env
+from course.starter_status import starter_path, touched_functions
+from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
 
 TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
-FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(PHASE_NAMES, 1))
+FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(ALL_NAMES, 1))
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
-    """Import the code that the lineup names for a phase; a test of an absent phase is skipped."""
+    """Import the code that the lineup names for a phase; a test of an absent phase is skipped.
+
+    `starter` and `solution` alone name the electives too here: their tests need no engine.
+    """
+    if phase > len(PHASE_NAMES) and str(lineup) in ("starter", "solution"):
+        lineup = parse_lineup(f"{lineup}:1-{phase}")
     match lineup[phase]:
         case "starter":
             return import_starter(phase)
@@ -63,12 +68,35 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
+    leave_out_untouched_electives(config, items)
     asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
     if asked or not config.pluginmanager.hasplugin("timeout"):
         return
     for item in items:
         if phase := phase_of(item.nodeid):
             item.add_marker(pytest.mark.timeout(seconds_for(phase)))
+
+
+def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `LAB_IMPL=starter` leave out electives that are not begun, unless the command names them."""
+    words = " ".join(config.invocation_params.args)
+    quiet = {
+        phase
+        for phase in range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
+        if f"phase{phase}" not in words and f"task{phase}" not in words and is_untouched(phase)
+    }
+    left_out = [item for item in items if phase_of(item.nodeid) in quiet]
+    if left_out and str(lineup_from_env()) == "starter":
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def is_untouched(phase: int) -> bool:
+    """Return whether a starter is as it came."""
+    try:
+        return not touched_functions(phase)
+    except (OSError, SyntaxError, ValueError):
+        return False
 
 
 time_limit_key = pytest.StashKey[TimeLimit]()
@@ -191,3 +219,13 @@ def phase5(lineup: Lineup) -> ModuleType:
 @pytest.fixture(scope="session")
 def phase6(lineup: Lineup) -> ModuleType:
     return phase_module(6, lineup)
+
+
+@pytest.fixture(scope="session")
+def phase7(lineup: Lineup) -> ModuleType:
+    return phase_module(7, lineup)
+
+
+@pytest.fixture(scope="session")
+def phase8(lineup: Lineup) -> ModuleType:
+    return phase_module(8, lineup)

@@ -24,21 +24,34 @@ def oracle_check(phase: int, stop: threading.Event) -> Check:
     """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
     if phase == RUNNER_PHASE or not solutions_exist():
         return NOT_CHECKED
-    reference = parse_lineup("solution:1-5")
+    reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
     return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
 
 
 def stack_check(phase: int, stop: threading.Event) -> Check:
-    """Run the learner's phases up to `phase` together, on the fake model, or on the real model with phase 6."""
-    return check_lineup(parse_lineup(f"starter:1-{phase}"), phase, stop)
+    """Run the learner's phases up to `phase` together, on the fake model, or on the real model with phase 6.
+
+    An elective runs with phases 1 to 5.
+    """
+    return check_lineup(stack_of("starter", phase), phase, stop)
+
+
+def phases_of_stack(phase: int) -> list[int]:
+    """Return the phases that run together when `phase` is checked, itself last."""
+    return [*range(1, min(phase, RUNNER_PHASE)), phase]
+
+
+def stack_of(impl: str, phase: int) -> Lineup:
+    """Return the lineup of these phases."""
+    return parse_lineup(",".join(f"{impl}:{number}" for number in phases_of_stack(phase)))
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
     """Return the phases that fix a stack when the reference's code replaces them one at a time. Needs `solutions/`."""
-    mine = parse_lineup(f"starter:1-{phase}")
+    mine = stack_of("starter", phase)
     return [
         number
-        for number in range(1, phase + 1)
+        for number in phases_of_stack(phase)
         if check_lineup(with_phase(mine, number, "solution"), phase, stop).status == "passed"
     ]
 
@@ -52,7 +65,7 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
         if not MODEL_FILE.exists():
             return replace(NOT_CHECKED, message="The embedded model is missing.")
         return run_job("model", mine, None, stop)
-    return run_job("stack", mine, parse_lineup(f"solution:1-{phase}") if solutions_exist() else None, stop)
+    return run_job("stack", mine, stack_of("solution", phase) if solutions_exist() else None, stop)
 
 
 def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> Check:

@@ -11,7 +11,7 @@ from course.sandbox.explain import explain, is_not_written
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.config import EngineConfig
+from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
@@ -48,7 +48,8 @@ def stack_failure(mine: Lineup, reference: Lineup | None) -> Failure | None:
 def oracle_failure(mine: Lineup, reference: Lineup) -> Failure | None:
     """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
     for seed in SEEDS:
-        divergence = first_divergence(make_workload(seed, NUM_REQUESTS), settings_for(seed), mine, reference)
+        config = with_electives(settings_for(seed), mine)
+        divergence = first_divergence(make_workload(seed, NUM_REQUESTS), config, mine, reference)
         if divergence is not None:
             return divergence_failure(seed, divergence)
     return None
@@ -96,7 +97,13 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
     config = settings_for(seed)
     if lineup.preemption == "absent":
         config = replace(config, policy="fcfs")  # the priority queue is part of phase 3
-    return make_possible(config, lineup)[0]
+    return make_possible(with_electives(config, lineup), lineup)[0]
+
+
+def with_electives(config: EngineConfig, lineup: Lineup) -> EngineConfig:
+    """Return settings that use the electives of a lineup: drafts from prompt lookup, asynchronous scheduling."""
+    drafts = None if lineup.speculation == "absent" else SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
+    return replace(config, speculative_config=drafts, async_scheduling=lineup.async_scheduling != "absent")
 
 
 def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import monotonic
 
-from course.grading.checks import find_culprits, oracle_check, stack_check
-from course.grading.plan import PlannedPhase, load_plan
+from course.grading.checks import find_culprits, oracle_check, phases_of_stack, stack_check
+from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.grading.testrun import can_fork, run_tests
 from mini_vllm.seams.parts import solutions_exist
@@ -28,7 +28,7 @@ class Grader:
     def grade(self, numbers: Sequence[int]) -> Grade:
         """Grade the phases with these numbers. No worker is left when it returns or raises."""
         start = monotonic()
-        plan = [phase for phase in load_plan() if phase.number in numbers]
+        plan = [phase for phase in load_whole_plan() if phase.number in numbers]
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
             try:
                 # The last phase takes longest (torch), so it is started first.
@@ -75,7 +75,7 @@ class Grader:
 
     def first_failing_stack(self, number: int, stacks: dict[int, Check]) -> int:
         """Return the first phase whose own stack fails: the stacks before it work."""
-        for earlier in range(1, number):
+        for earlier in phases_of_stack(number)[:-1]:
             if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
                 return earlier
         return number

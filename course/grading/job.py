@@ -5,7 +5,7 @@ from typing import Any
 
 from course.grading.engine_checks import Failure, model_failure, oracle_failure, stack_failure
 from course.grading.events import send_event
-from course.grading.plan import PlannedPhase, load_plan
+from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
 from course.grading.worker import LIMITS
 from course.sandbox.channel import take_stdio
@@ -38,7 +38,7 @@ def main() -> None:
 def do(order: dict[str, Any]) -> Failure | None:
     """Run the check that the order names."""
     mine = parse_lineup(order["mine"])
-    for phase in load_plan():
+    for phase in load_whole_plan():
         if mine[phase.number] == "starter" and (complaint := complaint_about_starter(phase)):
             return Failure(complaint)
     reference = parse_lineup(order["reference"]) if order["reference"] else None

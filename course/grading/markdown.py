@@ -6,7 +6,7 @@ from html import escape
 from course.grading.next_step import next_step
 from course.grading.reports import clean
 from course.grading.results import Grade, PhaseGrade
-from course.grading.view import WORDS, number
+from course.grading.view import WORDS, number, point_lines
 
 MOST_CHARACTERS = 4000
 
@@ -15,7 +15,7 @@ def as_markdown(grade: Grade) -> str:
     """Return the page. What a learner's file says stands in preformatted text, where nothing of it is markup."""
     what, command = next_step(grade)
     lines = [
-        f"## {number(grade.points)} of {grade.max_points} points",
+        f"## {'; '.join(line.removesuffix(', 10 a task') for line in point_lines(grade))}",
         "",
         "| Phase | Tasks | Points | Alone | Stack |",
         "|---|---|---|---|---|",

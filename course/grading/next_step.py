@@ -13,15 +13,15 @@ def next_step(grade: Grade) -> tuple[str, str]:
     for phase in grade.phases:
         if step := step_in_phase(phase):
             return step
-    if len(grade.phases) < len(PHASE_NAMES):
+    if len(grade.course) < len(PHASE_NAMES):
         return "all that was graded is done. The other phases:", "mini-vllm grade"
     return f"all six phases are done. Now use your engine: {NOTEBOOKS}", "make lab"
 
 
 def beside_next_step(grade: Grade) -> str:
     """Return what the learner can do besides phase 6, once phases 1 to 5 are finished; empty before and after."""
-    unfinished = [phase.plan.number for phase in grade.phases if step_in_phase(phase)]
-    if len(grade.phases) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
+    unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
+    if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: make lab"
     return ""
 
@@ -37,7 +37,10 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
                 grade.plan, task.plan
             )
     if grade.oracle.status == "failed":
-        return f"Phase {number}: the first difference from the reference", f"mini-vllm oracle --phase {number}"
+        command = f"mini-vllm oracle --phase {number}"
+        if grade.plan.is_elective:
+            command = f"mini-vllm parity --lineup solution:1-5,starter:{number}"
+        return f"Phase {number}: the first difference from the reference", command
     if grade.stack.status == "failed":
         return stack_step(grade)
     return None
@@ -47,6 +50,8 @@ def stack_step(grade: PhaseGrade) -> tuple[str, str]:
     """Return the next step for a phase that passes alone and fails in the stack."""
     number, culprits = grade.plan.number, grade.stack.culprits or [grade.plan.number]
     what = f"Phase {culprits[0]}: make it work together with the others (up to phase {number})"
+    if grade.plan.is_elective:
+        return what.replace("(up to", "(1 to 5 and"), f"mini-vllm parity --lineup starter:1-5,starter:{number}"
     if number < 6 and solutions_exist():
         return what, f"mini-vllm oracle --phase {'1' if number == 1 else f'1-{number}'}"
     return what, f"mini-vllm trace --lineup starter:1-{number}" if number < 6 else ""

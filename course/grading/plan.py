@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.seams.parts import solutions_exist
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
@@ -46,7 +46,12 @@ class PlannedPhase:
 
     @property
     def name(self) -> str:
-        return PHASE_NAMES[self.number - 1]
+        return ALL_NAMES[self.number - 1]
+
+    @property
+    def is_elective(self) -> bool:
+        """Whether the phase does not count for the course."""
+        return self.number > len(PHASE_NAMES)
 
     @property
     def points(self) -> int:
@@ -73,7 +78,12 @@ class PlannedPhase:
 
 
 def load_plan() -> list[PlannedPhase]:
-    """Return the plan in `plan.json`."""
+    """Return the plan of the course: phases 1 to 6."""
+    return [phase for phase in load_whole_plan() if not phase.is_elective]
+
+
+def load_whole_plan() -> list[PlannedPhase]:
+    """Return the plan in `plan.json`, electives too."""
     phases = json.loads(PLAN_FILE.read_text(encoding="utf-8"))["phases"]
     return [PlannedPhase(**(phase | {"tasks": [PlannedTask(**task) for task in phase["tasks"]]})) for phase in phases]
 
@@ -90,7 +100,8 @@ def make_plan() -> list[PlannedPhase]:
             raise ValueError(f"{test_id} must have the marker of one task of its phase, it has {markers}")
         tests[folder, int(tasks[0][2])].append(f"test_{test}")
     phases = []
-    for number, folder in enumerate(sorted({folder for folder, _ in tests}), start=1):
+    for folder in sorted({folder for folder, _ in tests}):
+        number = int(folder.removeprefix("labs/phase")[0])
         mine = sorted(task for place, task in tests if place == folder)
         planned = [PlannedTask(task, POINTS_PER_TASK, tests[folder, task]) for task in mine]
         phases.append(PlannedPhase(number, folder, planned, public_names(folder)))

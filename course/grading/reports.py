@@ -14,12 +14,15 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def as_json(grade: Grade) -> dict[str, Any]:
     """Return the grade as an object for `json.dumps`."""
     what, command = next_step(grade)
+    points = {"total": round(grade.elective_points, 2), "max": grade.max_elective_points}
+    electives = {"electives": points} if grade.electives else {}
     return {
         "schema": SCHEMA,
         "lineup": "starter",
         "phases": [phase_as_json(phase) for phase in grade.phases],
         "total": round(grade.points, 2),
         "max": grade.max_points,
+        **electives,
         "next": {"what": what, "command": command},
         "seconds": round(grade.seconds, 2),
     }

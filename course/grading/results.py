@@ -109,18 +109,35 @@ class PhaseGrade:
 
 @dataclass(frozen=True)
 class Grade:
-    """All phases that were graded."""
+    """All phases that were graded. The points of electives are counted apart."""
 
     phases: list[PhaseGrade]
     seconds: float = 0.0
 
     @property
+    def course(self) -> list[PhaseGrade]:
+        """The phases that count for the course."""
+        return [phase for phase in self.phases if not phase.plan.is_elective]
+
+    @property
+    def electives(self) -> list[PhaseGrade]:
+        return [phase for phase in self.phases if phase.plan.is_elective]
+
+    @property
     def points(self) -> float:
-        return sum(phase.points for phase in self.phases)
+        return sum(phase.points for phase in self.course)
 
     @property
     def max_points(self) -> int:
-        return sum(phase.plan.points for phase in self.phases)
+        return sum(phase.plan.points for phase in self.course)
+
+    @property
+    def elective_points(self) -> float:
+        return sum(phase.points for phase in self.electives)
+
+    @property
+    def max_elective_points(self) -> int:
+        return sum(phase.plan.points for phase in self.electives)
 
     @property
     def has_errors(self) -> bool:

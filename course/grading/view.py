@@ -25,7 +25,8 @@ def show_grade(console: Console, grade: Grade) -> None:
     """Print everything."""
     console.print(summary(grade))
     console.print()
-    console.print(f"{number(grade.points)} of {grade.max_points} points, 10 a task", style="bold")
+    for line in point_lines(grade):
+        console.print(line, style="bold")
     console.print("- nothing yet   alone: the phase by itself   stack: phases up to it", style="dim")
     for phase in grade.phases:
         show_verdict(console, phase)
@@ -36,11 +37,21 @@ def show_grade(console: Console, grade: Grade) -> None:
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
+    if grade.course and not grade.electives:
+        console.print("electives (phases 7 and 8) are graded once they are begun", style="dim")
     console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
     if command:
         console.print(f"      {command}", style="bold", markup=False, soft_wrap=True)
     if also := beside_next_step(grade):
         console.print(f"also: {also}", style="dim", markup=False, soft_wrap=True)
+
+
+def point_lines(grade: Grade) -> list[str]:
+    """Return the points of the course, and those of electives if any was graded."""
+    lines = [f"{number(grade.points)} of {grade.max_points} points, 10 a task"] if grade.course else []
+    if grade.electives:
+        lines.append(f"electives: {number(grade.elective_points)} of {grade.max_elective_points} points")
+    return lines
 
 
 def summary(grade: Grade) -> Table:

@@ -34,8 +34,11 @@ def is_hook(frame: FrameType) -> bool:
 
 @contextlib.contextmanager
 def limited_memory(phase: int) -> Iterator[None]:
-    """Let a test take 1 GiB more than is in use, where `/proc` shows how much that is. Phase 6 has no limit: torch."""
-    used = bytes_in_use() if phase < 6 else None
+    """Let a test take 1 GiB more than is in use, where `/proc` shows how much that is.
+
+    Phases 6 and 7 have no limit: they use torch.
+    """
+    used = None if phase in (6, 7) else bytes_in_use()
     if used is None:
         yield
         return

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
-from course.grading.plan import load_plan
+from course.grading.plan import load_whole_plan
 from course.sandbox.errors import StarterNotLoadedError
 from course.sandbox.explain import explain, headline, is_not_written, shown_path
 from course.sandbox.frames import learners_frames
@@ -37,7 +37,7 @@ def rule_of(item: pytest.Item) -> str:
 @cache
 def names_of(phase: int) -> Mapping[str, str]:
     """Return the public names of a phase with their parameters."""
-    return next((plan.names for plan in load_plan() if plan.number == phase), {})
+    return next((plan.names for plan in load_whole_plan() if plan.number == phase), {})
 
 
 def line_in(error: BaseException) -> int | None:

@@ -9,7 +9,7 @@ from course.parity.scenario import Scenario
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Recording:
             titles=titles_of(steps),
             num_prompt_tokens=prompt_lengths(steps),
             num_blocks=num_free + len(held),
-            block_size=likely_block_size(shares),
+            block_size=likely_block_size(steps),
             token_budget=token_budget or max(record["total"] for record in steps) or 1,
             prefix_caching=any(record["evicted"] for record in steps) or any(share.get("hit") for share in shares),
         )
@@ -154,10 +154,13 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
     return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in sampled}
 
 
-def likely_block_size(shares: Sequence[ScheduledRecord]) -> int:
+def likely_block_size(steps: Sequence[StepRecord]) -> int:
     """Return a block size consistent with all block tables, a power of two if possible."""
-    ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares if share["blocks"]]
+    shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
+    # A table keeps the blocks of rejected drafts, and a drafter with a KV cache needs slots beyond its last draft.
+    beyond = max((len(share.get("drafts", [])) for share in shares), default=0)
+    ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares]
     least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)
-    most = min((cdiv(end, num_blocks - 1) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
+    most = min((cdiv(end + beyond, num_blocks - 1) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
     power = 1 << (least - 1).bit_length()
     return power if power <= most else least

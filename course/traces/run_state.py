@@ -80,6 +80,7 @@ class RunState:
     texts: dict[str, str] = field(default_factory=dict)
     pool: PoolState = field(init=False)
     _furthest: dict[str, int] = field(default_factory=dict)
+    _rejected: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pool = PoolState(self.info.num_blocks, self.info.block_size, self.info.prefix_caching)
@@ -93,14 +94,20 @@ class RunState:
         """Return the tokens of a request, prompt and output, after the current step."""
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
+    def num_reached(self, request_id: str) -> int:
+        """Return how many known tokens of a request are computed, those of steps in flight among them."""
+        return min(self.computed.get(request_id, 0), self.num_tokens(request_id))
+
     def is_decode(self, share: ScheduledRecord) -> bool:
-        """Return whether a share of the current step computes only the newest sampled token.
+        """Return whether a share of the current step computes only the newest sampled token, and drafts behind it.
 
         A resumed request that recomputes sampled tokens does not decode.
         """
-        is_newest = share["computed"] + 1 == self.num_known[share["id"]]
+        # A plan made ahead computes a token that is not known yet.
+        is_newest = share["computed"] + 1 >= self.num_known[share["id"]]
         was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
-        return share["kind"] == "running" and share["n"] == 1 and is_newest and was_sampled
+        is_one = share["n"] - len(share.get("drafts", [])) == 1
+        return share["kind"] == "running" and is_one and is_newest and was_sampled
 
     def advance(self, record: StepRecord) -> None:
         """Apply the next step."""
@@ -116,6 +123,7 @@ class RunState:
         self.num_known = {i: self.num_tokens(i) for i in self.info.titles}
         for request_id, token_ids in record["output"]:
             self.num_output_tokens[request_id] = self.num_output_tokens.get(request_id, 0) + len(token_ids)
+        self._roll_back(record)
         self.finished |= {request_id: reason or "" for request_id, reason, _ in record["finished"]}
         self.finished |= dict.fromkeys([*record["aborted"], *record["aborted_before_update"]], "abort")
         self.num_preemptions += len(record["preempted"])
@@ -137,6 +145,21 @@ class RunState:
         furthest = self._furthest.get(request_id, 0)
         self.num_recomputed_tokens += max(0, min(end, furthest) - share["computed"])
         self._furthest[request_id] = max(end, furthest)
+
+    def _roll_back(self, record: StepRecord) -> None:
+        """Take the rejected drafts of the step that this one applied from what is computed."""
+        self._rejected[record["step"]] = {
+            share["id"]: len(share["drafts"]) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
+            for share in record["scheduled"]
+            if share.get("drafts")
+        }
+        rejected = {} if record["update_of"] is None else self._rejected.pop(record["update_of"], {})
+        for request_id, _, num_computed, *_ in record["running_after"]:
+            self.computed[request_id] = num_computed
+            if request_id in self._furthest:
+                self._furthest[request_id] -= rejected.get(request_id, 0)
+        for request_id, *_ in record["finished"]:
+            self.computed[request_id] = min(self.computed.get(request_id, 0), self.num_tokens(request_id))
 
     def tables_after_update(self) -> dict[str, list[int]]:
         """Return the block tables at the end of the step, without finished requests."""

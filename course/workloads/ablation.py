@@ -1,4 +1,4 @@
-"""The ablation over the phases: the same workload through phases 1, 1-2, ... 1-6.
+"""The ablation over the phases: the same workload through phases 1, 1-2, ... 1-6, and then the electives.
 
 Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and
 generates the same tokens. Only the phases differ, and with them how long each request waits. Time is simulated
@@ -7,18 +7,20 @@ generates the same tokens. Only the phases differ, and with them how long each r
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
+from course.workloads.simulated_electives import simulate_electives
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.config import EngineConfig
-from mini_vllm.core.step_record import StepRecord
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup
+from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup
 from mini_vllm.seams.parts import Impl
 
 NUM_REQUESTS = 36
@@ -27,6 +29,7 @@ NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
 END = 3
 MAX_STEPS = 5000
+NUM_DRAFTS = 4
 
 # The budget must hold a whole prompt, because without phase 5 no prompt can be split. The threshold and the
 # admission guard belong to phase 5 and have no effect without it.
@@ -86,26 +89,35 @@ class LineupResult:
     @property
     def last_phase(self) -> int:
         """The last phase that is not absent."""
-        return max(phase for phase in range(1, len(PHASE_NAMES) + 1) if self.lineup[phase] != "absent")
+        return max(phase for phase in range(1, len(ALL_NAMES) + 1) if self.lineup[phase] != "absent")
 
 
 def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
-    """Return the lineup with phase 1 alone, then with one phase more each time; an absent phase adds no lineup."""
+    """Return the lineup with phase 1 alone, then with one phase more each time; an absent phase adds no lineup.
+
+    Behind `last_phase` come the electives.
+    """
     impls: tuple[Impl, ...] = astuple(whole)
     absent: Impl = "absent"
+    order = [*range(1, last_phase + 1), *range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)]
+    chosen = [order[: place + 1] for place, phase in enumerate(order) if whole[phase] != "absent"]
     return [
-        Lineup(*(impl if phase <= last else absent for phase, impl in enumerate(impls, start=1)))
-        for last in range(1, last_phase + 1)
-        if whole[last] != "absent"
+        Lineup(*(impl if phase in phases else absent for phase, impl in enumerate(impls, start=1))) for phases in chosen
     ]
 
 
 def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineConfig = SETTINGS) -> LineupResult:
     """Run the workload. A stall ends the run; `num_stalled` then counts the requests that have not finished."""
     clock = VirtualClock()
-    engine = build_engine(config, lineup, record=True)
+    drafts = SpeculativeConfig(num_speculative_tokens=NUM_DRAFTS) if lineup.speculation != "absent" else None
+    is_async = lineup.async_scheduling != "absent"
+    engine = build_engine(replace(config, speculative_config=drafts, async_scheduling=is_async), lineup, record=True)
+    simulate_electives(engine, has_fake_model=lineup.runner == "absent")
     lengths = {request.request_id: request.num_output_tokens for request in requests}
-    engine.runner = TimedRunner(EndingRunner(engine.runner, lengths, END), clock, StepCost())
+    if isinstance(engine.runner, DraftingRunner):
+        engine.runner.inner = TimedRunner(EndingRunner(engine.runner.inner, lengths, END), clock, StepCost())
+    else:
+        engine.runner = TimedRunner(EndingRunner(engine.runner, lengths, END), clock, StepCost())
     engine.clock = clock
     result = LineupResult(lineup, len(requests))
     arrived = {request.request_id: request.arrival_time for request in requests}
@@ -118,7 +130,10 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
             else:
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
-            result.token_ids[output.request_id] = output.outputs[0].token_ids
+            known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
+            # Tokens of one step come together: only the first of them has kept anyone waiting.
+            result.inter_token_latencies += [0.0] * (len(token_ids) - len(known) - 1)
+            result.token_ids[output.request_id] = token_ids
             num_finished += output.finished
     except StalledError:
         result.num_stalled = len(requests) - num_finished
@@ -149,12 +164,14 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
     kv = engine.scheduler.kv
     reached: dict[str, int] = {}
     num_slots = num_empty = 0
+    too_far: dict[str, int] = {}
+    is_async = engine.config.async_scheduling
     for record in engine.recorder.steps:
         for share in record["scheduled"]:
-            end = share["computed"] + share["n"]
-            known = reached.get(share["id"], 0)
+            request_id, end = share["id"], share["computed"] + share["n"]
+            known = reached.get(request_id, 0)
             result.num_recomputed_tokens += max(0, min(known, end) - share["computed"])
-            reached[share["id"]] = max(known, end)
+            reached[request_id] = max(known, end - too_far.get(request_id, 0) - num_rejected(record, share))
             num_slots += len(share["blocks"]) * kv.block_size
             num_empty += len(share["blocks"]) * kv.block_size - end
         held = 1 - record["free_after_schedule"] / kv.num_usable_blocks
@@ -163,8 +180,15 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
         result.num_preemptions += len(record["preempted"])
         result.num_computed_tokens += record["total"]
         result.decisions.append(_decision(record))
+        # A step that was planned ahead counts from where the rejected drafts of the one before it would have ended.
+        too_far = {share["id"]: num_rejected(record, share) for share in record["scheduled"] if is_async}
     result.num_steps = len(engine.recorder.steps)
     result.mean_empty = num_empty / max(1, num_slots)
+
+
+def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
+    """Return the drafts that were no tokens of their request: their places are computed again for other ones."""
+    return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
 
 
 def _decision(record: StepRecord) -> tuple[object, ...]:

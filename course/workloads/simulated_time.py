@@ -85,8 +85,9 @@ class EndingRunner:
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         output = self.inner.execute_model(batch)
-        for row in batch:
-            request = row.request
-            if row.needs_token and request.num_output_tokens + 1 == self.lengths[request.request_id]:
-                output.sampled_token_ids[request.request_id] = [self.end]
+        for request in (row.request for row in batch if row.needs_token):
+            num_left = self.lengths[request.request_id] - request.num_output_tokens
+            token_ids = output.sampled_token_ids[request.request_id]
+            if 0 < num_left <= len(token_ids):
+                token_ids[num_left - 1 :] = [self.end]
         return output

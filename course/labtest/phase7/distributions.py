@@ -1,0 +1,202 @@
+"""How often `rejection_sample` returns each token: all draws of a grid, or 100,000 random ones and a chi-square test.
+
+The draws come from a grid whose borders are those of the distributions. So a share is not disturbed by rounding, and
+your function is called once for each of the different arguments only.
+"""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from types import ModuleType
+
+import torch
+
+from course.labtest.expect import expect_equal
+from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.phase7.rejection_symptoms import surplus
+
+NUM_DRAWS = 100_000
+CHI_SQUARE_AT_0_1_PERCENT = {2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515}
+CLOSE = 0.02
+RULE_OF_SHARES = "Every token comes with the target's probability, whatever the drafter proposes."
+HINT_OF_SHARES = (
+    "a token comes as a kept draft or as a replacement: how often each, in your code and in the handout's example?"
+)
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """A drafter's row and the target's, in whole parts. A draw is the middle of one of `num_keep` or `num_choose`."""
+
+    drafter: tuple[int, ...]
+    target: tuple[int, ...]
+    num_keep: int
+    num_choose: int
+
+    def __post_init__(self) -> None:
+        assert sum(self.drafter) == sum(self.target)
+        left = sum(surplus(self.target, self.drafter))
+        assert self.num_choose % left == 0, "the borders of the replacement lie on the grid"
+        assert all(p >= q or self.num_keep * p % q == 0 for p, q in zip(self.target, self.drafter, strict=True))
+
+    def describe(self) -> str:
+        total = sum(self.target)
+        return f"drafter {list(self.drafter)}, target {list(self.target)}, in parts of {total}"
+
+
+class Sampler:
+    """Your `rejection_sample` for one row of drafts, perhaps behind a first draft that is always kept."""
+
+    def __init__(self, phase7: ModuleType, distributions: Distributions, *, behind_a_kept_draft: bool = False) -> None:
+        total = sum(distributions.target)
+        one, vocab_size = [1.0] + [0.0] * (len(distributions.target) - 1), len(distributions.target)
+        first = [[1 / vocab_size] * vocab_size] if behind_a_kept_draft else []
+        self.place = len(first)
+        self.draft_probs = torch.tensor([*first, [part / total for part in distributions.drafter]], dtype=torch.float64)
+        target = [*first, [part / total for part in distributions.target], one]
+        self.target_probs = torch.tensor(target, dtype=torch.float64)
+        self.distributions = distributions
+        self.rejection_sample = phase7.rejection_sample
+        self.token = cache(self._token)
+
+    def _token(self, draft: int, keep: int, choose: int) -> int:
+        """Return the token at the place of the draft; the draws are the middles of two parts."""
+        draws = [(0.4, 0.6)] * self.place
+        draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
+        drafts = [*([2] * self.place), draft]
+        answer = self.rejection_sample(drafts, self.draft_probs, self.target_probs, [*draws, (0.3, 0.7)])
+        tokens = whole_numbers(answer, "rejection_sample")
+        return tokens[self.place] if self.place < len(tokens) else -1
+
+
+def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
+    """Return the share of each token over all drafts and all draws of the grid."""
+    given = sampler.distributions
+    shares: defaultdict[int, Fraction] = defaultdict(Fraction)
+    for draft, keep, choose in product(range(len(given.drafter)), range(given.num_keep), range(given.num_choose)):
+        weight = Fraction(given.drafter[draft], sum(given.drafter) * given.num_keep * given.num_choose)
+        if weight:
+            shares[sampler.token(draft, keep, choose)] += weight
+    return shares
+
+
+def check_exact_shares(sampler: Sampler, what: str) -> None:
+    """Compare the shares with the target's probabilities: they must be equal."""
+    given = sampler.distributions
+    shares, total = exact_shares(sampler), sum(given.target)
+    names = range(len(given.target))
+    others = sum((share for token, share in shares.items() if token not in names), Fraction(0))
+    yours = {f"token {token}": percent(shares.get(token, Fraction(0))) for token in names}
+    expect_equal(
+        yours | {"no token, or one that is none": percent(others)},
+        {f"token {token}": percent(Fraction(given.target[token], total)) for token in names}
+        | {"no token, or one that is none": percent(Fraction(0))},
+        rule=RULE_OF_SHARES,
+        situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
+        hint=hint_of_shares(given, [float(shares.get(token, 0)) for token in names]),
+    )
+
+
+def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
+    """Draw 100,000 drafts and draws; compare the counts with the target's by a chi-square test."""
+    given, rng = sampler.distributions, random.Random(seed)
+    names, total = range(len(given.target)), sum(given.target)
+    drafts = rng.choices(names, given.drafter, k=NUM_DRAWS)
+    counts = Counter(
+        sampler.token(draft, rng.randrange(given.num_keep), rng.randrange(given.num_choose)) for draft in drafts
+    )
+    expected = {token: NUM_DRAWS * part / total for token, part in enumerate(given.target) if part}
+    chi_square = sum((counts[token] - number) ** 2 / number for token, number in expected.items())
+    most = CHI_SQUARE_AT_0_1_PERCENT[len(expected) - 1]
+    impossible = NUM_DRAWS - sum(counts[token] for token in expected)
+    shown = f"more than {most}: {chi_square:.1f}"
+    expect_equal(
+        {
+            "chi-square": shown if chi_square > most else f"at most {most}",
+            "tokens that the target never says": impossible,
+        },
+        {"chi-square": f"at most {most}", "tokens that the target never says": 0},
+        rule=RULE_OF_SHARES,
+        situation=[
+            what,
+            given.describe(),
+            f"{NUM_DRAWS:,} drafts; the target's counts would be {[round(expected.get(token, 0)) for token in names]}, "
+            f"yours are {[counts[token] for token in names]}",
+            f"a correct sampler exceeds a chi-square of {most} ({len(expected) - 1} degrees of freedom) once in 1,000 "
+            "such tests, and not with these draws",
+        ],
+        hint=hint_of_shares(given, [counts[token] / NUM_DRAWS for token in names]),
+    )
+
+
+def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
+    """Keep all drafts; compare the shares of the token behind them with the target's last row."""
+    parts, total = (3, 0, 5, 2), 10
+    equal = [[1 / len(parts)] * len(parts)] * num_drafts
+    target = torch.tensor([*equal, [part / total for part in parts]], dtype=torch.float64)
+    counts: Counter[int] = Counter()
+    for number in range(2 * total):
+        draws = [(0.3, 0.6)] * num_drafts + [(0.1, (number + 0.5) / (2 * total))]
+        answer = phase7.rejection_sample([1] * num_drafts, target[:num_drafts].clone(), target.clone(), draws)
+        counts[([-1, *whole_numbers(answer, "rejection_sample")])[-1]] += 1
+    expect_equal(
+        {f"token {token}": percent(Fraction(counts[token], 2 * total)) for token in range(len(parts))},
+        {f"token {token}": percent(Fraction(part, total)) for token, part in enumerate(parts)},
+        rule="The token behind the kept drafts is drawn from the target's last row.",
+        situation=f"{num_drafts} drafts, all kept; last row {list(parts)} in parts of {total}; share over "
+        f"{2 * total} draws",
+        hint="which of the last row's two draws do you use, and how does it choose a token?",
+    )
+
+
+def hint_of_shares(given: Distributions, shares: Sequence[float]) -> str:
+    """Return the hint for the mistake whose shares these are, if there is just one."""
+    total = sum(given.target)
+    target, drafter = ([part / total for part in parts] for parts in (given.target, given.drafter))
+    found = {
+        hint
+        for wrong, hint in wrong_shares(target, drafter)
+        if all(abs(share - number) < CLOSE for share, number in zip(shares, wrong, strict=True))
+    }
+    return found.pop() if len(found) == 1 else HINT_OF_SHARES
+
+
+def wrong_shares(target: list[float], drafter: list[float]) -> Iterator[tuple[list[float], str]]:
+    """Yield the shares that a mistake leads to, and a hint."""
+    kept = [min(p, q) for p, q in zip(target, drafter, strict=True)]
+    rejected = 1 - sum(kept)
+    left = surplus(target, drafter)
+    likeliest = max(range(len(left)), key=left.__getitem__)
+    yield drafter, "your shares are the drafter's: when does your code not keep a draft?"
+    yield (
+        [share + rejected * p for share, p in zip(kept, target, strict=True)],
+        "a token that the drafter proposes often enough comes too often: from which numbers do you draw replacements?",
+    )
+    yield (
+        [share + rejected / len(left) for share in kept],
+        "your replacements are all equally likely: which weights should they have?",
+    )
+    yield (
+        [
+            share + rejected / sum(number > 0 for number in left) * (number > 0)
+            for share, number in zip(kept, left, strict=True)
+        ],
+        "of the tokens that the target has more of, are all equally likely?",
+    )
+    yield (
+        [share + rejected * (token == likeliest) for token, share in enumerate(kept)],
+        "your replacement is always the same token: where does your code use the second draw?",
+    )
+    squeezed = [q * p for p, q in zip(target, drafter, strict=True)]
+    yield (
+        [share + (1 - sum(squeezed)) * number / sum(left) for share, number in zip(squeezed, left, strict=True)],
+        "your drafts are kept with the target's probability: by what is it divided?",
+    )
+
+
+def percent(share: Fraction) -> str:
+    return f"{float(share):.2%}"

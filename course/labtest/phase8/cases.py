@@ -1,0 +1,126 @@
+"""Requests with steps in flight, and the checks that several tests of phase 8 use."""
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+from course.labtest.expect import expect_equal, explained
+from course.labtest.phase8.symptoms import RULE_OF_FILLING, Taking, counted, symptom_of_fill, symptom_of_take
+from course.labtest.support import fields_of, make_request
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.seams.electives import AsyncScheduling
+
+RULE_OF_TAKING = (
+    "A step that samples takes one placeholder for each token that it may bring: one, and one for each draft that it "
+    "verifies. A step that does not sample takes none."
+)
+OWNER = "The scheduler owns the request: a method of yours changes what its task names, and nothing else."
+
+
+def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
+    """Return your object for so many drafts; another one, for more, is made after it."""
+    scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
+    phase8.PlaceholderScheduling(num_speculative_tokens + 3)
+    return scheduling
+
+
+def request_with(
+    num_prompt: int,
+    num_outputs: int = 0,
+    *,
+    computed: int,
+    placeholders: int = 0,
+    max_tokens: int = 100,
+    drafts: Iterable[int] = (),
+    name: str = "A",
+    status: RequestStatus = RequestStatus.RUNNING,
+) -> Request:
+    """Return a request with these counters. `computed` counts what steps in flight will have computed, too."""
+    request = make_request(name, num_prompt, num_output_tokens=num_outputs, max_tokens=max_tokens)
+    request.status = status
+    request.num_computed_tokens = computed
+    request.num_output_placeholders = placeholders
+    request.spec_token_ids = list(drafts)
+    return request
+
+
+def facts(request: Request) -> str:
+    """Return the counters of a request as a line."""
+    return (
+        f"{request.request_id}, {request.status.name}: {request.num_prompt_tokens} prompt and "
+        f"{request.num_output_tokens} generated tokens known, num_computed_tokens {request.num_computed_tokens}, "
+        f"num_output_placeholders {request.num_output_placeholders}"
+    )
+
+
+def shown(drafts: object) -> object:
+    """Return drafts as a list, whatever sequence holds them; what is none stays as it is."""
+    return list(drafts) if isinstance(drafts, Iterable) else drafts
+
+
+def changed_besides(request: Request, before: Mapping[str, object], *allowed: str) -> list[str]:
+    """Return the names of the fields that have changed, without those that may."""
+    return [name for name, value in fields_of(request).items() if name not in allowed and value != before[name]]
+
+
+def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, num_speculative_tokens: int) -> None:
+    """Call `take_placeholders` for a step that has just been planned, and compare."""
+    before, situation = fields_of(request), facts(request)
+    samples = request.num_computed_tokens == request.num_tokens + request.num_output_placeholders + num_drafts
+    taking = Taking(
+        num_tokens=request.num_tokens,
+        placeholders=request.num_output_placeholders,
+        computed=request.num_computed_tokens,
+        num_drafts=num_drafts,
+        num_speculative_tokens=num_speculative_tokens,
+        samples=samples,
+    )
+    lines = [situation, f"num_speculative_tokens={num_speculative_tokens}; take_placeholders(A, {num_drafts})"]
+    with explained(lines, rule=RULE_OF_TAKING):
+        scheduling.take_placeholders(request, num_drafts)
+    yours = {
+        "num_output_placeholders": request.num_output_placeholders,
+        "spec_token_ids": shown(request.spec_token_ids),
+        "also changed": changed_besides(request, before, "num_output_placeholders", "spec_token_ids"),
+    }
+    expected = {
+        "num_output_placeholders": taking.placeholders + taking.num_brought,
+        "spec_token_ids": [-1] * num_speculative_tokens if samples else shown(before["spec_token_ids"]),
+        "also changed": [],
+    }
+    rule, hint = symptom_of_take(taking, yours, expected) or (
+        RULE_OF_TAKING,
+        "which tokens does this step compute, is the last of them the last one known or expected, and how many tokens "
+        "may it bring?",
+    )
+    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
+
+
+def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -> None:
+    """Call `fill_placeholders` for tokens that have arrived, and compare."""
+    before, placeholders = fields_of(request), request.num_output_placeholders
+    lines = [facts(request), f"fill_placeholders(A, {num_tokens})"]
+    with explained(lines, rule=RULE_OF_FILLING):
+        scheduling.fill_placeholders(request, num_tokens)
+    yours = {
+        "num_output_placeholders": request.num_output_placeholders,
+        "also changed": changed_besides(request, before, "num_output_placeholders"),
+    }
+    expected = {"num_output_placeholders": placeholders - num_tokens, "also changed": []}
+    rule, hint = symptom_of_fill(placeholders, num_tokens, yours) or (
+        RULE_OF_FILLING,
+        f"{counted(placeholders, 'token')} expected, {num_tokens} here: how many are still to come?",
+    )
+    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
+
+
+def expect_unchanged(request: Request, before: Mapping[str, object], *, method: str, situation: str) -> None:
+    """Continue if a request is as it was before the call."""
+    after = fields_of(request)
+    changed = {name: value for name, value in before.items() if after[name] != value}
+    expect_equal(
+        {name: after[name] for name in changed},
+        changed,
+        rule=f"{method} answers a question and changes nothing. {OWNER}",
+        situation=situation,
+        hint="which line of yours assigns to the request, or to a list that belongs to it?",
+    )

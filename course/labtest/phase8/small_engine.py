@@ -1,0 +1,117 @@
+"""The engine's own scheduler around your methods, with plain phases and a fake model. Nothing here is to be filled in.
+
+A step is planned first, then the results of the one before arrive and correct it, then it is computed. Memory is
+large: a request is preempted where the test says so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+
+from course.labtest.phase5.reference_policy import plain_clamp
+from course.labtest.phase8.cases import scheduling_of
+from course.labtest.phase8.plain_phases import CountedDrafts, accept_up_to_the_first_wrong, plain_schedule, plain_update
+from course.labtest.support import ClampChunks
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
+from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation
+from mini_vllm.seams.interfaces import SchedulingFunctions
+
+ANSWERS = range(40)
+MAX_MODEL_LEN, NUM_SLOTS, MOST_STEPS = 64, 600, 300
+Guess = Callable[[str, int], list[int]]
+
+
+class SmallEngine:
+    """Runs requests to their end. `guess(request_id, num_outputs)` are the drafts behind so many outputs."""
+
+    def __init__(
+        self, phase8: ModuleType, *, num_drafts: int = 0, budget: int = 16, guess: Guess | None = None
+    ) -> None:
+        self.correct_share = phase8.correct_share
+        self.num_drafts = num_drafts
+        self.guess = guess or (lambda request_id, num_outputs: [])
+        ahead = TokensAhead(
+            CountedDrafts() if num_drafts else None, scheduling_of(phase8, num_drafts), MAX_MODEL_LEN, num_drafts
+        )
+
+        def make_parts() -> SchedulerParts:
+            return SchedulerParts(
+                kv=SlotReservation(NUM_SLOTS, MAX_MODEL_LEN),
+                prefix_cache=NoPrefixCache(),
+                preemption=NoPreemption(),
+                chunks=ahead.chunks(ClampChunks(plain_clamp)),
+                waiting=FCFSRequestQueue(),
+            )
+
+        self.scheduler = Scheduler(
+            max_num_seqs=8,
+            max_num_batched_tokens=budget,
+            max_model_len=MAX_MODEL_LEN,
+            functions=SchedulingFunctions(plain_clamp, plain_schedule, plain_update),
+            make_parts=make_parts,
+            ahead=ahead,
+        )
+        self.runner = FakeModelRunner(NUM_SLOTS + 1, 1, answers=ANSWERS, accept_drafts=accept_up_to_the_first_wrong)
+        self.requests: dict[str, Request] = {}
+        self.drafts: dict[str, list[int]] = {}
+        self.plans: list[dict[str, int]] = []
+        self.num_wasted_tokens = 0
+
+    def add(self, request: Request) -> None:
+        self.requests[request.request_id] = request
+        self.scheduler.add_request(request)
+
+    def run(self, preempts: Mapping[int, str] | None = None, aborts: Mapping[int, str] | None = None) -> None:
+        """Run until no request is left. `preempts` and `aborts` name a request for a step, before that is planned."""
+        in_flight: tuple[SchedulerOutput, dict[str, list[int]]] | None = None
+        while self.scheduler.has_unfinished_requests() and len(self.plans) < MOST_STEPS:
+            number = len(self.plans)
+            victim = self._preempt((preempts or {}).get(number, ""))
+            self.scheduler.finish_request((aborts or {}).get(number, ""), RequestStatus.FINISHED_ABORTED)
+            plan = self.scheduler.schedule()
+            if victim is not None:  # nobody is admitted in the step of a preemption
+                self.scheduler.waiting.prepend_request(victim)
+            batch = self.scheduler.batch(plan)
+            self.plans.append(dict(plan.num_scheduled_tokens))
+            rejected: dict[str, int] = {}
+            if in_flight is not None:
+                rejected = self._results_arrive(*in_flight)
+            living = [one for one in batch if one.request.request_id in self.scheduler.requests]
+            self.num_wasted_tokens += sum(one.num_scheduled_tokens for one in batch if one not in living)
+            in_flight = (plan, self._compute(living, rejected))
+
+    def outputs(self) -> dict[str, list[int]]:
+        return {name: request.output_token_ids for name, request in self.requests.items()}
+
+    def _preempt(self, name: str) -> Request | None:
+        """Preempt a request if it runs, and return it."""
+        request = self.scheduler.requests.get(name)
+        if request is None or request.status is not RequestStatus.RUNNING:
+            return None
+        self.scheduler.running.remove(request)
+        self.scheduler.kv.free(request, request.num_computed_tokens)
+        request.preempt()
+        return request
+
+    def _results_arrive(self, plan: SchedulerOutput, sampled: dict[str, list[int]]) -> dict[str, int]:
+        """Update the scheduler; return how many drafts of each request were rejected."""
+        drafted = plan.scheduled_spec_decode_tokens
+        rejected = {name: len(drafted.get(name, [])) - (len(tokens) - 1) for name, tokens in sampled.items()}
+        self.scheduler.update_from_output(plan, sampled)
+        for name in sampled:
+            request = self.requests[name]
+            num_left = request.sampling_params.max_tokens - request.num_output_tokens
+            guessed = self.guess(name, request.num_output_tokens)
+            self.drafts[name] = guessed[: min(self.num_drafts, max(0, num_left - 1))]
+        return rejected
+
+    def _compute(self, batch: Sequence[ScheduledRequest], rejected: Mapping[str, int]) -> dict[str, list[int]]:
+        shares = []
+        for share in batch:
+            name = share.request.request_id
+            shares.append(self.correct_share(share, rejected.get(name, 0), self.drafts.get(name, [])))
+        return self.runner.execute_model(shares).sampled_token_ids

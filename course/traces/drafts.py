@@ -1,0 +1,133 @@
+"""What became of the drafts of a run, step by step: a fold over its `StepRecord`s, without an engine."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+
+STAND_IN = -1
+"""A draft that nobody knew when the step was planned."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One request's share of a step and what was sampled for it.
+
+    `num_computed` are the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` are the accepted
+    drafts and one token more, empty without a token; `kept` those of them that became output. `in_vain`: the request
+    had ended, or was preempted, before the result came.
+    """
+
+    request_id: str
+    num_computed: int
+    num_scheduled: int
+    drafts: Sequence[int]
+    sampled: Sequence[int]
+    kept: Sequence[int]
+    blocks: Sequence[int]
+    in_vain: bool = False
+
+    @property
+    def num_accepted(self) -> int:
+        """The drafts that the target has confirmed."""
+        return max(0, len(self.sampled) - 1)
+
+    @property
+    def num_rejected(self) -> int:
+        """The drafts taken back: those behind the first wrong one among them."""
+        return len(self.drafts) - self.num_accepted
+
+    @property
+    def num_planned(self) -> int:
+        """The tokens computed if all drafts were right."""
+        return self.num_computed + self.num_scheduled
+
+    @property
+    def num_computed_after(self) -> int:
+        """The tokens computed behind the verdict."""
+        return self.num_planned - self.num_rejected
+
+
+@dataclass(frozen=True)
+class DraftCounts:
+    """Counts of a run so far. `proposed` and `accepted` are the drafts by position, the first one first.
+
+    `num_shares` are the shares that sampled, one per request and step; `num_tokens` what they brought.
+    """
+
+    num_shares: int = 0
+    num_tokens: int = 0
+    proposed: tuple[int, ...] = ()
+    accepted: tuple[int, ...] = ()
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The tokens that a request gets from a step, on average; 0 before the first one."""
+        return self.num_tokens / self.num_shares if self.num_shares else 0.0
+
+    def plus(self, verdicts: Iterable[Verdict]) -> "DraftCounts":
+        """Return the counts with those of one more step."""
+        counts = self
+        for verdict in verdicts:
+            if verdict.sampled:
+                counts = replace(
+                    counts,
+                    num_shares=counts.num_shares + 1,
+                    num_tokens=counts.num_tokens + len(verdict.kept),
+                    proposed=raised(counts.proposed, len(verdict.drafts), len(verdict.drafts)),
+                    accepted=raised(counts.accepted, verdict.num_accepted, len(verdict.drafts)),
+                )
+        return counts
+
+
+def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
+    """Return the counts, at least `length` of them, the `first` ones one higher."""
+    padded = [*counts, *[0] * (length - len(counts))]
+    return tuple(count + (place < first) for place, count in enumerate(padded))
+
+
+def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
+    """Return for each step the verdicts on its shares, in the order of the plan.
+
+    A step that was planned before the verdict on the one before counted that one's drafts as right: its shares begin
+    as much earlier as was taken back since.
+    """
+    applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
+    found: list[list[Verdict]] = []
+    for record in steps:
+        # Asynchronously the step before was applied behind this plan, not before it.
+        late = record["step"] - 1 if applied_in.get(record["step"] - 1) is record else None
+        before = {} if late is None else {verdict.request_id: verdict for verdict in found[late]}
+        applied = applied_in.get(record["step"])
+        kept = {} if applied is None else dict(applied["output"])
+        verdicts = [verdict_on(share, record["sampled"], kept, before) for share in record["scheduled"]]
+        gone = set() if applied is None or applied is record else gone_between(record, applied)
+        found.append([replace(one, in_vain=not one.sampled and one.request_id in gone) for one in verdicts])
+    return found
+
+
+def gone_between(planned: StepRecord, applied: StepRecord) -> set[str]:
+    """Return the requests that ended or lost their blocks behind the plan of a step and before its result."""
+    ended = {request_id for request_id, *_ in planned["finished"]}
+    victims = {victim for victim, *_ in applied["preempted"]}
+    return ended | victims | {*planned["aborted_before_update"], *applied["aborted"], *applied["aborted_before_update"]}
+
+
+def verdict_on(
+    share: ScheduledRecord,
+    sampled: Mapping[str, Sequence[int]],
+    kept: Mapping[str, Sequence[int]],
+    before: Mapping[str, Verdict],
+) -> Verdict:
+    """Return the verdict on a share; `before` are those that its plan did not know."""
+    request_id = share["id"]
+    too_far = before[request_id].num_rejected if share["kind"] == "running" and request_id in before else 0
+    return Verdict(
+        request_id,
+        share["computed"] - too_far,
+        share["n"],
+        share.get("drafts", []),
+        sampled.get(request_id, []),
+        kept.get(request_id, []),
+        share["blocks"],
+    )

@@ -1,0 +1,85 @@
+"""Phase 7: draft tokens, from the guess to the tokens that are kept.
+
+An elective: phases 1 to 6 do not need it. A draft is a guess of a token that is not sampled yet.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def propose_by_lookup(
+    token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
+) -> list[int]:
+    """Return up to `num_speculative_tokens` tokens that followed an earlier occurrence of the newest tokens.
+
+    Looks for the longest run of newest tokens, `prompt_lookup_max` down to `prompt_lookup_min` of them, that occurs
+    earlier; of several occurrences the first one counts. Empty if there is none.
+    """
+    raise NotImplementedError("Phase 7, task 1: propose_by_lookup")
+
+
+class SpeculativeScheduling:
+    """What the scheduler does with drafts. They count as scheduled tokens, and as computed ones until rejected."""
+
+    def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
+        """Keep both: the most drafts of a request, and whether the drafter computes K and V of its own."""
+        raise NotImplementedError("Phase 7, tasks 2 and 3: keep the settings")
+
+    def num_lookahead_tokens(self, request: Request) -> int:
+        """Return for how many tokens beyond the scheduled ones the request needs slots.
+
+        A drafter with a KV cache of its own writes the K and V of its guesses into the slots that follow. A request
+        that is being admitted gets its first drafts after this step, and slots for them in the next one.
+        """
+        raise NotImplementedError("Phase 7, task 3: num_lookahead_tokens")
+
+    def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
+        """Return the blocks of a prefix hit that the drafter can use, too: for one with a KV cache not the last."""
+        raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
+
+    def schedule_drafts(self, request: Request) -> list[int]:
+        """Take the request's drafts; return those that were scheduled. Its counter has advanced already."""
+        raise NotImplementedError("Phase 7, task 2: schedule_drafts")
+
+    def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
+        """Take rejected drafts back from the request's counters. The last sampled token is never a draft."""
+        raise NotImplementedError("Phase 7, task 2: roll_back")
+
+
+def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
+    """Return the rows whose logits are needed [S]: of each request with `needs_token` one for each token to sample.
+
+    Those are the row of its last known token and the rows of its drafts, which are its last tokens in the batch.
+    """
+    raise NotImplementedError("Phase 7, task 4: select_logits_rows")
+
+
+def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
+    """Return the tokens of one request that a step has generated: at least one, at most one more than drafts.
+
+    `sampled_token_ids[i]` is what the model samples behind the known tokens and the first i drafts. It counts as
+    long as all those drafts were right.
+    """
+    raise NotImplementedError("Phase 7, task 5: accept_drafts")
+
+
+def rejection_sample(
+    draft_token_ids: Sequence[int],
+    draft_probs: "Tensor",
+    target_probs: "Tensor",
+    draws: Sequence[tuple[float, float]],
+) -> list[int]:
+    """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
+
+    Draft i is kept with probability min(1, target / draft). The first one that is not kept is replaced by a token drawn
+    from what the target has more than the drafter, and ends the list; behind k kept drafts comes a token of the last
+    row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
+    `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
+    """
+    raise NotImplementedError("Phase 7, task 6: rejection_sample")

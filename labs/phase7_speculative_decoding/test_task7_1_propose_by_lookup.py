@@ -1,0 +1,100 @@
+"""Graded tests of task 7.1."""
+
+import random
+from types import ModuleType
+
+import pytest
+
+from course.labtest.expect import expect_equal, fail_with_smallest
+from course.labtest.phase7.lookups import check_lookup, check_reads, lookup_report, random_lookup
+
+
+@pytest.mark.parametrize(
+    ("tokens", "num_drafts", "shortest", "longest"),
+    [
+        ([7, 8, 9, 5, 7, 8], 2, 1, 3),  # 7, 8 stood there before: 9, 5
+        ([7, 8, 9, 5, 7, 8], 1, 1, 3),
+        ([7, 8, 9, 5, 7, 8], 9, 1, 3),  # no more than follow
+        ([3, 4, 5], 2, 1, 3),  # nothing is repeated
+        ([3], 2, 1, 3),  # nothing stands before
+        ([3, 3], 2, 1, 3),
+        ([8, 1, 2, 8], 3, 1, 1),
+    ],
+)
+def test_what_followed_the_newest_tokens_before(
+    phase7: ModuleType, tokens: list[int], num_drafts: int, shortest: int, longest: int
+) -> None:
+    check_lookup(phase7, tokens, num_drafts, shortest, longest)
+
+
+def test_the_longest_run_comes_first(phase7: ModuleType) -> None:
+    check_lookup(phase7, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 3)  # [2]: 1, [3, 2]: 8
+    check_lookup(phase7, [2, 1, 9, 5, 4, 3, 2, 6, 3, 2, 7, 4, 3, 2], 1, 1, 3)  # [4, 3, 2]: 6
+    check_lookup(phase7, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 1)
+
+
+def test_of_several_occurrences_the_first_one_counts(phase7: ModuleType) -> None:
+    check_lookup(phase7, [6, 1, 5, 6, 2, 5, 6, 3, 6], 2, 1, 1)
+    check_lookup(phase7, [4, 6, 1, 9, 4, 6, 2, 9, 4, 6], 2, 1, 3)
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 5), (4, 6)])
+def test_only_runs_between_minimum_and_maximum_are_looked_up(phase7: ModuleType, shortest: int, longest: int) -> None:
+    # The newest 1, 2 and 3 tokens occur earlier, each in another place first.
+    check_lookup(phase7, [2, 11, 9, 3, 2, 12, 8, 4, 3, 2, 13, 4, 3, 2], 2, shortest, longest)
+
+
+def test_the_newest_tokens_are_no_match_for_themselves(phase7: ModuleType) -> None:
+    check_lookup(phase7, [1, 2, 9, 4, 2], 2, 1, 3)  # [4, 2] stands only at the end; [2] stands before it
+    check_lookup(phase7, [1, 2, 3, 4], 2, 1, 4)
+    check_lookup(phase7, [1, 2, 3, 4], 2, 4, 8)
+
+
+def test_an_occurrence_may_overlap_with_the_newest_tokens(phase7: ModuleType) -> None:
+    check_lookup(phase7, [5, 5, 5, 5], 3, 1, 3)
+    check_lookup(phase7, [9, 5, 6, 5, 6, 5], 4, 3, 3)
+
+
+def test_a_text_may_be_shorter_than_the_runs(phase7: ModuleType) -> None:
+    for tokens in ([4], [4, 4], [4, 5, 4]):
+        for shortest in (1, 2, 3):
+            check_lookup(phase7, tokens, 2, shortest, 5)
+
+
+def test_token_0_is_a_token_like_any_other(phase7: ModuleType) -> None:
+    check_lookup(phase7, [0, 0, 7, 0], 2, 1, 2)
+    check_lookup(phase7, [5, 0, 9, 5], 2, 1, 2)
+    check_lookup(phase7, [0, 3, 0], 2, 1, 2)
+    check_lookup(phase7, [3, 0, 4, 0, 3, 0], 1, 1, 2)
+
+
+def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType) -> None:
+    check_lookup(phase7, [7, 8, 7], 9, 1, 3)
+    check_lookup(phase7, [4, 5, 6, 4], 9, 1, 3)
+    text = [7, 8, 7]
+    first = phase7.propose_by_lookup(text, 9, 1, 3)
+    first.append(99)
+    second = phase7.propose_by_lookup(text, 9, 1, 3)
+    third = phase7.propose_by_lookup([4, 5, 6, 4], 9, 1, 3)
+    expect_equal(
+        {"the text": text, "first": list(first), "second": list(second), "third": list(third)},
+        {"the text": [7, 8, 7], "first": [8, 7, 99], "second": [8, 7], "third": [5, 6, 4]},
+        rule="Each call returns a new list: what the engine does with it changes neither the text nor other drafts.",
+        situation="text [7, 8, 7]; the list that your first call returned got a 99, then the same call again, then one "
+        "for the text [4, 5, 6, 4]; compared: all of them afterwards",
+        hint="which list do you return, and who else has it?",
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_texts_against_every_length_and_place(phase7: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    fail_with_smallest(lookup_report(phase7, random_lookup(rng)) for _ in range(300))
+
+
+def test_a_long_text_is_read_a_few_times(phase7: ModuleType) -> None:
+    size = 10_000
+    check_reads(phase7, "all different", range(size))
+    check_reads(phase7, "all equal but for the last one", [1] * (size - 1) + [2])
+    check_reads(phase7, "1 and 2 in turns, then 1, 1, 3", [1, 2] * (size // 2) + [1, 1, 3])
+    check_reads(phase7, "whose newest tokens are at its front", [5, 6, 7, *range(10, size), 5, 6, 7])

@@ -1,0 +1,63 @@
+"""Graded tests of task 8.1: what tokens give back that have arrived."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest.phase8.cases import check_fill, check_take, request_with, scheduling_of
+from mini_vllm.core.request import RequestStatus
+
+
+@pytest.mark.parametrize(
+    ("placeholders", "num_tokens", "most"),
+    [
+        (1, 1, 0),
+        (2, 1, 0),  # a second step is in flight
+        (4, 1, 2),  # all drafts of the first step were rejected, and taken back before: the second step's 3 stay
+        (5, 2, 2),
+        (6, 3, 2),
+        (3, 3, 2),  # all drafts right, and no second step
+        (9, 4, 4),
+    ],
+)
+def test_tokens_that_have_arrived_give_back_their_placeholders(
+    phase8: ModuleType, placeholders: int, num_tokens: int, most: int
+) -> None:
+    drafts = [-1] * most
+    request = request_with(3, 4, computed=6 + placeholders - num_tokens, placeholders=placeholders, drafts=drafts)
+    check_fill(scheduling_of(phase8, most), request, num_tokens)
+
+
+@pytest.mark.parametrize(("placeholders", "num_tokens"), [(1, 1), (2, 2), (3, 3)])
+def test_a_request_that_was_preempted_in_flight_gets_its_tokens_all_the_same(
+    phase8: ModuleType, placeholders: int, num_tokens: int
+) -> None:
+    request = request_with(3, 2, computed=0, placeholders=placeholders, status=RequestStatus.PREEMPTED)
+    check_fill(scheduling_of(phase8, 2), request, num_tokens)
+
+
+def test_steps_take_and_give_back_in_turns(phase8: ModuleType) -> None:
+    scheduling, request = scheduling_of(phase8, 0), request_with(3, computed=3)
+    check_take(scheduling, request, 0, 0)
+    for token_id in (0, 0, 7):  # 0 is a token like any other
+        request.num_computed_tokens += 1
+        check_take(scheduling, request, 0, 0)  # the next step is planned
+        request.all_token_ids.append(token_id)  # and the results of the one before arrive
+        check_fill(scheduling, request, 1)
+
+
+def test_steps_with_drafts_take_and_give_back_in_turns(phase8: ModuleType) -> None:
+    scheduling, request = scheduling_of(phase8, 2), request_with(3, computed=3)
+    check_take(scheduling, request, 0, 2)
+    num_drafts_in_flight = 0
+    for num_right in (0, 1, 2, 0, 2):
+        request.spec_token_ids = []
+        request.num_computed_tokens += 3
+        check_take(scheduling, request, 2, 2)
+        num_rejected = num_drafts_in_flight - min(num_right, num_drafts_in_flight)
+        request.num_computed_tokens -= num_rejected  # phase 7 takes these back
+        request.num_output_placeholders -= num_rejected
+        num_tokens = 1 + num_drafts_in_flight - num_rejected
+        request.all_token_ids += range(num_tokens)
+        check_fill(scheduling, request, num_tokens)
+        num_drafts_in_flight = 2
