@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from course.terminal.console import fail, friendly, make_console
-from course.terminal.engine_options import RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import ELECTIVES, RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import (
     FakeModel,
@@ -25,7 +25,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 @friendly
-@with_engine_options(*SCHEDULER, "policy", *RUNNER)
+@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, *RUNNER)
 def generate(
     prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="One or more prompts.", show_default=False)],
     model: ModelName = None,

@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from course.grading.grader import Grader, OnProgress
 from course.grading.markdown import as_markdown
-from course.grading.plan import PlannedPhase, load_plan
+from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.reports import as_json, as_junit
 from course.grading.view import show_grade
+from course.starter_status import touched_functions
 from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.options import chosen_phases
 from course.terminal.progress import reported
@@ -24,7 +25,9 @@ from mini_vllm.seams.lineup import CHECKOUT
 
 @friendly
 def grade(
-    phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Default: all phases.")] = None,
+    phase: Annotated[
+        str | None, typer.Option(metavar="K or K-M", help="Default: phases 1 to 6, and electives that are begun.")
+    ] = None,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page of Markdown.")] = None,
@@ -35,8 +38,8 @@ def grade(
     Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
     --min-points. 2: bad usage.
     """
-    plan = load_plan()
-    numbers = chosen_phases(phase, len(plan))
+    plan = load_whole_plan()
+    numbers = begun(plan) if phase is None else chosen_phases(phase, len(plan))
     require_this_checkout()
     if importlib.util.find_spec("pytest") is None:
         fail("grading needs pytest: pip install -c constraints.txt -e '.[test]'", 1)
@@ -54,8 +57,24 @@ def grade(
         typer.echo(json.dumps(as_json(found), indent=1))
     else:
         show_grade(console, found)
-    if found.has_errors or found.points < min_points:
+    points = found.points if found.course else found.elective_points
+    if found.has_errors or points < min_points:
         raise typer.Exit(1)
+
+
+def begun(plan: Sequence[PlannedPhase]) -> list[int]:
+    """Return the phases of the course, and the electives whose starter is not as it came."""
+    return [phase.number for phase in plan if not phase.is_elective or is_begun(phase)]
+
+
+def is_begun(phase: PlannedPhase) -> bool:
+    """Return whether something of a starter is written; false if there is no such file."""
+    try:
+        return bool(touched_functions(phase.number))
+    except OSError:
+        return False
+    except (SyntaxError, ValueError):
+        return True
 
 
 def require_this_checkout() -> None:

@@ -24,7 +24,7 @@ from course.workloads.ablation import (
     run_lineup,
 )
 from course.workloads.simulated_time import StepCost
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
+from mini_vllm.seams.lineup import ALL_NAMES, Lineup, lineup_from_env, parse_lineup
 from mini_vllm.seams.parts import Impl
 
 HEADINGS = (
@@ -36,7 +36,8 @@ LEGEND = (
     "TTFT: time to first token, ITL: inter-token latency, both in ms of simulated time. computed, again: tokens of "
     "all steps, and how many of them were recomputed."
 )
-COURSE_PHASES = range(1, len(PHASE_NAMES) + 1)
+ALL_PHASES = range(1, len(ALL_NAMES) + 1)
+COURSE = "1-6"
 
 
 @friendly
@@ -47,6 +48,8 @@ def stages(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
     """Run one workload on phases 1, 1-2, ... 1-5 and show what each phase gains, in simulated time.
+
+    Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
 
     Stops at the first phase of the lineup that is not written.
     """
@@ -77,7 +80,7 @@ def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str |
             with reported(f"Phases {name(lineup)} (run {number} of {len(lineups)})"):
                 found.append(run_lineup(lineup, requests))
         except NotImplementedError as error:
-            phase = max(phase for phase in COURSE_PHASES if lineup[phase] != "absent")
+            phase = max(phase for phase in ALL_PHASES if lineup[phase] != "absent")
             tasks = unwritten_tasks(phase) if lineup[phase] == "starter" else []
             return found, tasks[0] if tasks else str(error)
     return found, None
@@ -85,8 +88,9 @@ def run_all(lineups: list[Lineup], seed: int) -> tuple[list[LineupResult], str |
 
 def name(lineup: Lineup) -> str:
     """Return which phases are present: `1`, `1-4`, `1,3-5`."""
-    present: list[Impl] = ["absent" if lineup[phase] == "absent" else "starter" for phase in COURSE_PHASES]
-    return "1-6" if "absent" not in present else str(Lineup(*present)).replace("starter:", "")
+    present: list[Impl] = ["absent" if lineup[phase] == "absent" else "starter" for phase in ALL_PHASES]
+    text = str(Lineup(*present))
+    return COURSE if text == "starter" else text.replace("starter:", "")
 
 
 def conditions(found: list[LineupResult]) -> str:

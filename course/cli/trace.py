@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course.terminal.console import fail, friendly, make_console, whose_code
-from course.terminal.engine_options import SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import ELECTIVES, SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.step_table import step_table, totals
@@ -20,7 +20,7 @@ from mini_vllm.engine.errors import StalledError
 
 
 @friendly
-@with_engine_options(*SCHEDULER, "policy", "check_invariants")
+@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, "check_invariants")
 def trace(
     lineup: LineupText = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,

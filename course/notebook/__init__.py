@@ -2,6 +2,7 @@
 
 from course.notebook.charts import request_bars, waits
 from course.notebook.contests import goodput_bars, slo_bars, user_bars, wait_of
+from course.notebook.draft_costs import draft_costs
 from course.notebook.figures import figures
 from course.notebook.lab import Lab
 from course.notebook.measurements import measure
@@ -12,6 +13,7 @@ from course.notebook.predictions import Predictions
 from course.notebook.run_facts import hit_in
 from course.notebook.serving import seat_bars, serve, served_bars, workload_bars
 from course.notebook.settings_bars import capacity_bars, trial_bars
+from course.notebook.tokens_ahead import draft_figures, draw_lanes, watch_drafts, watch_lanes
 from course.notebook.words import Words
 
 __all__ = [
@@ -23,6 +25,9 @@ __all__ = [
     "bench",
     "capacity_bars",
     "compare",
+    "draft_costs",
+    "draft_figures",
+    "draw_lanes",
     "engine_panel",
     "figures",
     "goodput_bars",
@@ -41,5 +46,7 @@ __all__ = [
     "waits",
     "watch",
     "watch_blocks",
+    "watch_drafts",
+    "watch_lanes",
     "workload_bars",
 ]

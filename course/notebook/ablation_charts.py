@@ -9,7 +9,7 @@ from course.notebook.records import find_record, key_of
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.views.figures import digits
 from course.workloads.ablation import LineupResult
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup
 
 LEGEND = (
     "TTFT: time to first token, ITL: from one token to the next, simulated. Computed: tokens. "
@@ -60,7 +60,10 @@ def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], m
 
 def name_of(stage: LineupResult) -> str:
     """Return the phases of a stage."""
-    return f"phases 1-{stage.last_phase}" if stage.last_phase > 1 else "phase 1"
+    phases = [phase for phase in range(1, len(ALL_NAMES) + 1) if stage.lineup[phase] != "absent"]
+    last = max(phase for phase in phases if phase <= len(PHASE_NAMES))
+    electives = "".join(f", {phase}" for phase in phases if phase > len(PHASE_NAMES))
+    return f"phases 1-{last}{electives}" if last > 1 else "phase 1"
 
 
 def reference_of(lineups: Sequence[Lineup]) -> Mapping[str, LineupResult]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
@@ -12,6 +12,7 @@ from course.fresh.ready import ReadyProcess
 from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
+from course.notebook.electives import cut_lineup, whole_lineup
 from course.notebook.graded_tests import GradedTests
 from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, mark_for, notice_of, whose_code
@@ -27,8 +28,8 @@ from course.workloads.small_workload import SMALL_POOL
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, parse_lineup
-from mini_vllm.seams.parts import Impl, solutions_exist
+from mini_vllm.seams.lineup import ALL_NAMES, Lineup
+from mini_vllm.seams.parts import solutions_exist
 
 if TYPE_CHECKING:
     from course.views.widgets import Player
@@ -39,17 +40,18 @@ T = TypeVar("T")
 class Lab:
     """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
 
-    `lineup` is text as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
+    An elective's notebook has phases 1 to 6, and in each run the electives that its config turns on. `lineup` is text
+    as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
     starter needs no new kernel. Where a task is missing, the result is a recorded run of the reference, marked as
     such; where a run fails or was not recorded, it is a `Notice`.
-    Raises `ValueError` if `phase` is not 1 to 6 or the lineup is invalid.
+    Raises `ValueError` if `phase` is not 1 to 8 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None) -> None:
-        if not 1 <= phase <= len(PHASE_NAMES):
-            raise ValueError(f"phase must be 1 to {len(PHASE_NAMES)}, got {phase}")
+        if not 1 <= phase <= len(ALL_NAMES):
+            raise ValueError(f"phase must be 1 to {len(ALL_NAMES)}, got {phase}")
         self.phase = phase
-        self.whole = parse_lineup(lineup or os.environ.get("LAB_IMPL") or "starter")
+        self.whole = whole_lineup(lineup or os.environ.get("LAB_IMPL") or "starter", phase)
         self._printed: set[str] = set()
         self._start = start_process
         self._marks = CellMarks()
@@ -70,12 +72,12 @@ class Lab:
             return notice_of(missing, self.phase, self.whole)
         return broken
 
-    def lineup(self, phases: int | None = None) -> Lineup:
-        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent."""
-        last = self.phase if phases is None else phases
-        absent: Impl = "absent"
-        impls: tuple[Impl, ...] = astuple(self.whole)
-        return Lineup(*(impl if phase <= last else absent for phase, impl in enumerate(impls, start=1)))
+    def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
+        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
+
+        Of the electives it has the one that is named by its number; with a `config` those that it turns on instead.
+        """
+        return cut_lineup(self.whole, self.phase if phases is None else phases, config)
 
     def kept_ready(self) -> "Lab":
         """Return the same lab with a new process always waiting for its next run, for a panel."""
@@ -94,7 +96,7 @@ class Lab:
 
         A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
         """
-        lineup = self.lineup(min(5, self.phase if phases is None else phases))
+        lineup = self.lineup(min(5, self.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
         played = self._call(lineup, play_workload, arrivals, chosen, lineup)
         if isinstance(played, WorkloadRun):
@@ -123,7 +125,7 @@ class Lab:
 
         `params` hold for all questions, or there is one for each.
         """
-        lineup = self.lineup(phases)
+        lineup = self.lineup(phases, config)
         chats = self._call(lineup, chat, questions, config, params, lineup)
         return replace(chats, recorded=mark_for(lineup)) if isinstance(chats, ChatRun) else chats
 
@@ -160,12 +162,12 @@ class Lab:
 
     def ablation(self) -> Charts | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
-        lineups = ablation_lineups(self.whole, min(5, self.phase))
+        lineups = ablation_lineups(self.lineup(), min(5, self.phase))
         stages = self._call(lineups[-1], run_ablation, lineups)
         return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
-        """Return `function(*arguments, lineup)` with phases 1 to `phases`: 5 for a simulation, 6 for the model.
+        """Return `function(*arguments, lineup)` with the `phases` as in `lineup`: 5 for a simulation, 6 for the model.
 
         `function` must be importable by its name, such as `simulate`.
         """

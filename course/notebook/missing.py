@@ -7,7 +7,7 @@ from course.notebook.notice import Notice
 from course.notebook.recorded_mark import mark_of
 from course.sandbox.explain import shown_path
 from course.starter_status import starter_path, unwritten_tasks
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup
+from mini_vllm.seams.lineup import ALL_NAMES, Lineup
 from mini_vllm.seams.parts import Impl, solutions_exist
 
 
@@ -74,7 +74,7 @@ def notice_of(phase: int, notebook_phase: int, whole: Lineup) -> Notice:
     hint = line_to_borrow(notebook_phase, whole)
     if hint:
         lines.append("To run the reference itself, with settings of your own, put this line in a cell and run it:")
-    title = f"This notebook needs phase {phase} ({PHASE_NAMES[phase - 1]}), which is not written yet"
+    title = f"This notebook needs phase {phase} ({ALL_NAMES[phase - 1]}), which is not written yet"
     return Notice(title, "\n".join(lines), hint)
 
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from functools import cached_property, reduce
 from typing import TypeVar
 
 from course.notebook.pictures import Recorded
 from course.notebook.recorded_mark import first_mark
+from course.traces.drafts import DraftCounts, Verdict, verdicts_of
 from course.views.picture import Picture
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
@@ -56,6 +58,36 @@ class RunFacts:
         return self.end.num_preemptions
 
     @property
+    def num_drafts(self) -> int:
+        """The drafts that were verified, and the places for drafts in plans that were made ahead."""
+        return sum(self.drafts.proposed)
+
+    @property
+    def num_accepted(self) -> int:
+        """The drafts that were right."""
+        return sum(self.drafts.accepted)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The tokens that a request gets from a step on average."""
+        return self.drafts.tokens_per_step
+
+    @property
+    def num_in_vain(self) -> int:
+        """The tokens that steps in flight computed for requests that had ended."""
+        verdicts = (verdict for step in verdicts_of(self.recording.steps) for verdict in step)
+        return sum(verdict.num_scheduled for verdict in verdicts if verdict.in_vain)
+
+    def verdicts(self, step: int) -> list[Verdict]:
+        """Return what became of each request's drafts in a step, in the order of its plan."""
+        return verdicts_of(self.recording.steps)[step]
+
+    @cached_property
+    def drafts(self) -> DraftCounts:
+        """What the drafts brought."""
+        return reduce(DraftCounts.plus, verdicts_of(self.recording.steps), DraftCounts())
+
+    @property
     def most_at_once(self) -> int:
         """The most requests in a step."""
         return max(len(record["scheduled"]) for record in self.recording.steps)
@@ -99,6 +131,11 @@ class RunFacts:
     def first_token(self, request: str) -> int:
         """Return the step in which a request samples its first token."""
         return first(record["step"] for record in self.recording.steps if self.ids[request] in record["sampled"])
+
+    def applied(self, request: str) -> int:
+        """Return the step in which a request's first token becomes known to the engine."""
+        outputs = ((record["step"], dict(record["output"])) for record in self.recording.steps)
+        return first(step for step, output in outputs if output.get(self.ids[request]))
 
     def finished(self, request: str) -> int:
         """Return the step in which a request finishes."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from mini_vllm.config import EngineConfig
+from mini_vllm.config import EngineConfig, SpeculativeConfig
 
 R = TypeVar("R")
 Settings = Mapping[str, object]
@@ -32,6 +32,15 @@ OPTIONS: dict[str, Any] = {
     "enable_chunked_prefill": Annotated[bool | None, _option("--enable-chunked-prefill/--no-enable-chunked-prefill")],
     "admission_guard": Annotated[bool | None, _option("--admission-guard/--no-admission-guard")],
     "policy": Annotated[Literal["fcfs", "priority"] | None, _option("--scheduling-policy")],
+    "speculative_method": Annotated[
+        Literal["ngram", "draft_model"] | None,
+        _option(help="Draft tokens by prompt lookup or by a small model; needs phase 7."),
+    ],
+    "num_speculative_tokens": Annotated[int | None, _option(help="Most drafts of a request in a step. Default: 4.")],
+    "async_scheduling": Annotated[
+        bool | None,
+        _option("--async-scheduling/--no-async-scheduling", help="Plan a step ahead of the runner; needs phase 8."),
+    ],
     "check_invariants": Annotated[
         bool | None,
         _option(
@@ -54,6 +63,7 @@ OPTIONS: dict[str, Any] = {
 }
 SCHEDULER = tuple(OPTIONS)[:9]
 """The settings that every command with a scheduler has."""
+ELECTIVES = ("speculative_method", "num_speculative_tokens", "async_scheduling")
 RUNNER = ("tensor_parallel_size", "dtype", "enforce_eager", "prepack_weights")
 
 
@@ -79,4 +89,12 @@ def with_engine_options(*names: str) -> Callable[[Callable[..., R]], Callable[..
 def engine_config(defaults: EngineConfig, settings: Settings) -> EngineConfig:
     """Return `defaults` with the settings that were given. Raises `ValueError` as `EngineConfig` does."""
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    method, num_drafts = given.pop("speculative_method", None), given.pop("num_speculative_tokens", None)
+    if method is None and num_drafts is not None:
+        raise ValueError(f"num_speculative_tokens={num_drafts} needs --speculative-method: ngram or draft_model")
+    if method is not None:
+        drafts = SpeculativeConfig(method)
+        given["speculative_config"] = (
+            drafts if num_drafts is None else replace(drafts, num_speculative_tokens=num_drafts)
+        )
     return replace(defaults, **given)

@@ -6,6 +6,7 @@ from statistics import fmean
 from course.views.text import counted
 from course.workloads.ablation import LineupResult
 from course.workloads.percentiles import percentiles
+from course.workloads.simulated_electives import WRONG_ONE_IN
 
 
 def mean_ms(seconds: Sequence[float]) -> float:
@@ -100,10 +101,33 @@ def _phase6(stage: LineupResult, before: LineupResult) -> str:
     return f"The embedded model generates, and the decisions differ from step {step} on: an output has another length."
 
 
+def _phase7(stage: LineupResult, before: LineupResult) -> str:
+    if before.num_stalled or stage.num_stalled:
+        return "Drafts are verified many at a time."
+    return (
+        f"Drafts of which one in {WRONG_ONE_IN} is wrong: {stage.num_steps} steps instead of {before.num_steps}, and "
+        f"{stage.num_computed_tokens:,} tokens computed instead of {before.num_computed_tokens:,}, because rejected "
+        f"ones are computed too. A token comes {mean_ms(stage.inter_token_latencies):.1f} ms after the one before "
+        f"instead of {mean_ms(before.inter_token_latencies):.1f}."
+    )
+
+
+def _phase8(stage: LineupResult, before: LineupResult) -> str:
+    more = stage.num_computed_tokens - before.num_computed_tokens
+    drafts = "" if stage.lineup.speculation == "absent" else ", and drafts are planned before they are known"
+    return (
+        f"Each step is planned while the one before it is computed. Planning takes no simulated time, so only the "
+        f"price is seen here: {counted(abs(more), 'token')} {'more' if more >= 0 else 'fewer'} planned, as a request "
+        f"that has ended is in one more step{drafts}. What it hides on this machine: mini-vllm bench async."
+    )
+
+
 SENTENCES: dict[int, Callable[[LineupResult, LineupResult], str]] = {
     2: _phase2,
     3: _phase3,
     4: _phase4,
     5: _phase5,
     6: _phase6,
+    7: _phase7,
+    8: _phase8,
 }

@@ -11,7 +11,8 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
-        caption="r0:8p 8 tokens of a prompt, +4h 4 more found in the cache, r0:1 one decoded token, * resumed; "
+        caption="r0:8p 8 tokens of a prompt, +4h 4 more found in the cache, r0:1 one decoded token, +4d 4 drafts, "
+        "* resumed; "
         "preempted: r1 for r0, or r1 alone if it was its own victim; evicted: cached blocks handed out again",
         caption_justify="left",
     )
@@ -23,9 +24,11 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
     table.add_column("finished", overflow="fold")
     outputs: set[str] = set()
     for number, record in enumerate(records):
+        new_outputs = {request_id for request_id, _ in record["output"]}
         if number in shown:
-            table.add_row(*step_row(record, budget, outputs))
-        outputs |= {request_id for request_id, _ in record["output"]}
+            in_flight = new_outputs if record["update_of"] != record["step"] else set()
+            table.add_row(*step_row(record, budget, outputs | in_flight))
+        outputs |= new_outputs
     return table
 
 
@@ -41,7 +44,7 @@ def totals(records: list[StepRecord]) -> str:
 
 
 def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:
-    """Return the cells of one step. `outputs` are the requests that had output before it."""
+    """Return the cells of one step. `outputs` are the requests that had sampled before it."""
     shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
     return [
         str(record["step"]),
@@ -59,8 +62,11 @@ def share_text(record: StepRecord, index: int, outputs: set[str]) -> str:
     share = record["scheduled"][index]
     hit = f"+{share['hit']}h" if share.get("hit") else ""
     resumed = "*" if share["kind"] == "resumed" else ""
-    decodes = share["kind"] == "running" and share["n"] == 1 and share["id"] in outputs
-    return f"{share['id']}{resumed}:{share['n']}{'' if decodes else 'p'}{hit}"
+    num_drafts = len(share.get("drafts", ()))
+    num_known = share["n"] - num_drafts
+    decodes = share["kind"] == "running" and num_known == 1 and share["id"] in outputs
+    drafts = f"+{num_drafts}d" if num_drafts else ""
+    return f"{share['id']}{resumed}:{num_known}{'' if decodes else 'p'}{drafts}{hit}"
 
 
 def preemption_text(victim: str, cause: str, num_tokens: int) -> str:

@@ -90,13 +90,13 @@ def request_table(state: RunState, width: int) -> Table:
     shares = {share["id"]: share for share in state.record["scheduled"]} if state.record else {}
     for request_id in state.info.titles:
         status, share = state.status(request_id), shares.get(request_id)
-        hit = share.get("hit", 0) if share else 0
+        hit, known = share.get("hit", 0) if share else 0, state.num_known.get(request_id, 0)
         table.add_row(
             chip(state, request_id),
             Text(status, STRONG if status == "preempted" else FAINT if status in ("done", "waiting") else ""),
             f"+{share['n']}" if share else "",
             str(hit) if hit else "",
-            f"{state.computed.get(request_id, 0)}/{state.num_known.get(request_id, 0)}",
+            f"{min(state.computed.get(request_id, 0), known)}/{known}",
             shown_text(state, request_id, room),
         )
     return table

@@ -18,7 +18,8 @@ class Film:
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
     such as `("preemption",)`, at which play can stop; without it there are none. Raises `ValueError` if the pictures
     differ in shape, or if there are events for another number of pictures. `has_time`: the pictures can be shown on
-    the scale `time` too. `word` is what a picture is: a step, or a row of a batch.
+    the scale `time` too. `word` is what a picture is: a step, or a row of a batch. `first` is the
+    one that a player shows first.
     """
 
     pictures: Sequence[Picture]
@@ -27,6 +28,7 @@ class Film:
     events: Sequence[Sequence[str]] = ()
     has_time: bool = False
     word: str = "step"
+    first: int = 0
 
     def __post_init__(self) -> None:
         if not self.pictures:

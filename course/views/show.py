@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 
-def player(film: Film, step: int = 0, speed: float = 1, scale: str = "steps") -> "Player":
+def player(film: Film, step: int | None = None, speed: float = 1, scale: str = "steps") -> "Player":
     """Return the film as a widget, of which Python can set and watch `step`, `follow`, `speed` and `scale`.
 
-    At speed 1 it can be read. On the scale `time` a step is as wide as its tokens.
+    It begins at the film's first picture if no `step` is named. At speed 1 it can be read. On the scale `time` a step
+    is as wide as its tokens.
     """
     from course.views.widgets import Player
 
-    return Player(film, step, speed, scale=scale)
+    return Player(film, film.first if step is None else step, speed, scale=scale)
 
 
 def panel(

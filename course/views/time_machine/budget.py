@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from course.palette import color
+from course.traces.drafts import STAND_IN
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.traces.sentences import is_stuck
@@ -13,6 +14,7 @@ from course.views.svg import Markup
 from course.views.text import counted
 from course.views.tiles import tile
 from course.views.typeset import text_width
+from mini_vllm.core.step_record import ScheduledRecord
 
 FIGURE = 84
 HIGH = 26
@@ -40,7 +42,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
     widths = fitted(amounts, info.token_budget, bar)
     drawn, x = list[Markup](), 0.0
     for share, wide in zip(record["scheduled"], widths, strict=False):
-        drawn.append(one_share(state, share["id"], share["n"], state.is_decode(share), x, wide))
+        drawn.append(one_share(state, share, x, wide))
         x += wide
     for (victim, num_tokens), wide in zip(undone, widths[len(record["scheduled"]) :], strict=True):
         drawn.append(undone_share(state, victim, num_tokens, x, wide))
@@ -75,17 +77,26 @@ def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
     return [least + (width - least) * (1 - excess / wide) for width in widths] if wide else widths
 
 
-def one_share(state: RunState, request_id: str, num_tokens: int, decode: bool, x: float, width: float) -> Markup:
+def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -> Markup:
     """Return one request's share, with its label and tokens as far as they fit."""
-    index, label = state.info.index(request_id), state.info.label(request_id)
+    index, label = state.info.index(share["id"]), state.info.label(share["id"])
+    decode, num_tokens = state.is_decode(share), share["n"]
     kind = "decode" if decode else "prefill"
     return svg.group(
-        svg.tooltip(f"{label}: {counted(num_tokens, 'token')}, {kind}"),
+        svg.tooltip(f"{label}: {counted(num_tokens, 'token')}, {kind}{of_drafts(share)}"),
         tile(index, longest((f"{label} {num_tokens}", label), width), x + 0.5, 0, width - 1, HIGH, hatched=not decode),
         data_request=str(index),
         data_kind=kind,
         class_="mv-link",
     )
+
+
+def of_drafts(share: ScheduledRecord) -> str:
+    """Return how many tokens of a share are drafts, or places kept for some; empty without any."""
+    drafts = share.get("drafts", [])
+    kind = "place" if STAND_IN in drafts else "draft"
+    where = " for drafts" if STAND_IN in drafts else ""
+    return f", {counted(len(drafts), kind)}{where} among them" if drafts else ""
 
 
 def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> Markup:

@@ -69,7 +69,7 @@ class RequestHistory:
         """Return the request's status in the current step, its tokens, its `blocks`, and its events so far."""
         assert state.record is not None
         step = state.record["step"]
-        computed, known = state.computed.get(request_id, 0), state.num_tokens(request_id)
+        computed, known = state.num_reached(request_id), state.num_tokens(request_id)
         parts = [state.status(request_id), f"{computed} of {known} tokens computed", *([blocks] if blocks else [])]
         parts += [f"preempted in step {number}" for number in self.preemptions if number <= step]
         parts += [f"hit of {tokens} tokens in step {number}" for number, tokens in self.hits if number <= step]

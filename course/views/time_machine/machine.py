@@ -12,7 +12,7 @@ from course.views.parts import WIDTHS, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Picture
 from course.views.step_axis import StepAxis, TimeScale
 from course.views.text import counted, facts, ranges, spaced
-from course.views.time_machine.budget import budget_part, with_hits
+from course.views.time_machine.budget import budget_part, of_drafts, with_hits
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.history import Histories
 from course.views.time_machine.memory import memory_part
@@ -139,7 +139,7 @@ def text_alternative(state: RunState, histories: Histories, num_steps: int) -> s
         return spaced(map(info.label, request_ids))
 
     shares = [
-        f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}"
+        f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}{of_drafts(share)}"
         for share in record["scheduled"]
     ]
     unit, used = info.unit, state.num_used_slots()

@@ -80,7 +80,7 @@ class Timeline:
     def _head(self, place: int, request_id: str, state: RunState) -> Layer:
         index, label = self.info.index(request_id), self.info.label(request_id)
         high, y = self.row, TOP + place * self.row
-        reached, known = state.computed.get(request_id, 0), state.num_tokens(request_id)
+        reached, known = state.num_reached(request_id), state.num_tokens(request_id)
         table = ranges(state.tables.get(request_id, [])) or "none"
         text = self.histories.of[request_id].text(state, request_id, f"{self.info.unit}s {table}")
         title = "" if self.info.titles[request_id] in (request_id, label) else f" ({self.info.titles[request_id]})"

@@ -1,0 +1,162 @@
+"""A row of tokens: the drafts, below them what the target sampled, in front of them the end of the known text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course.palette import color
+from course.traces.drafts import STAND_IN, Verdict
+from course.views import svg
+from course.views.drafts.scene import Scene
+from course.views.svg import Markup
+from course.views.text import counted, ordinal
+from course.views.tiles import on_tile, tile
+from course.views.typeset import shorten, text_width
+
+SIZE, BOX, LINE, GAP, PAD = 12, 22, 26, 3, 10
+LEAST, MOST = 24.0, 96.0
+BEFORE_DRAFTS = 12
+NO_DRAFTS = "no drafts"
+ACCEPTED = (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "accepted draft")
+WRONG = (
+    svg.joined(
+        [
+            svg.rect(0.75, 0.75, 12.5, 8.5, class_="mv-alert-line", stroke_width=1.5),
+            svg.line(0, 5, 14, 5, class_="mv-alert-line", stroke_width=1.5),
+        ]
+    ),
+    "first wrong draft",
+)
+UNREAD = (
+    svg.group(svg.hatch(0, 0, 14, 10, 4), svg.rect(0.5, 0.5, 13, 9), class_="mv-line", opacity=0.5),
+    "draft behind it, not used",
+)
+SAMPLED = (svg.rect(1, 1, 12, 8, rx=2, class_="mv-changed"), "the target's own token")
+SAMPLES = [ACCEPTED, WRONG, UNREAD, SAMPLED]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The widths of the columns of drafts and sampled tokens, in px."""
+
+    widths: Sequence[float]
+    most: float
+
+    @classmethod
+    def of(cls, scene: Scene, verdict: Verdict, room: float) -> "Columns":
+        """Return columns as wide as their tokens, and less if the room is short."""
+        num_columns = max(len(verdict.drafts), len(verdict.sampled))
+        most = max(LEAST, min(MOST, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
+        names = [[scene.name(row[k]) for row in (verdict.drafts, verdict.sampled) if k < len(row)]
+                 for k in range(num_columns)]  # fmt: skip
+        return cls([min(most, max(map(box_width, column))) for column in names], most)
+
+    @property
+    def total(self) -> float:
+        return sum(self.widths) + GAP * len(self.widths)
+
+
+def box_width(name: str) -> float:
+    """Return the width of a box around a token."""
+    return max(LEAST, text_width(name, SIZE, bold=True) + PAD)
+
+
+def words(scene: Scene, request_id: str, room: float) -> Markup:
+    """Return the two lines of a request: its drafts, and its text with what this step adds."""
+    verdict = scene.verdicts[request_id]
+    if verdict is None:
+        return svg.text(0, LINE + 15, absence(scene, request_id), class_="mv-faint")
+    columns, missing = Columns.of(scene, verdict, room), why_no_token(verdict)
+    new = max(columns.total, text_width(missing, SIZE), 0 if verdict.drafts else text_width(NO_DRAFTS, SIZE))
+    known, x = known_text(scene, request_id, room - new - BEFORE_DRAFTS)
+    drawn = [known, svg.line(x + BEFORE_DRAFTS / 2 - 1, 2, x + BEFORE_DRAFTS / 2 - 1, LINE + BOX, class_="mv-rule")]
+    index, x = scene.info.index(request_id), x + BEFORE_DRAFTS
+    if not verdict.drafts:
+        drawn.append(svg.text(x, 15, NO_DRAFTS, class_="mv-faint"))
+    drawn.append(svg.text(x, LINE + 15, missing, class_="mv-faint"))
+    for place, width in enumerate(columns.widths):
+        if place < len(verdict.drafts):
+            drawn.append(svg.group(draft_box(scene, verdict, place, width, index), transform=at(x, 0)))
+        if place < len(verdict.sampled):
+            drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=at(x, LINE)))
+        x += width + GAP
+    return svg.group(*drawn, data_request=str(index))
+
+
+def at(x: float, y: float) -> str:
+    """Return a transform to a place."""
+    return f"translate({svg.number(x)},{svg.number(y)})"
+
+
+def absence(scene: Scene, request_id: str) -> str:
+    """Return why a request has no tokens in a step: it has not begun, has ended, or had to wait."""
+    return "not in this step" if scene.before[request_id] else "not in this step, no token yet"
+
+
+def why_no_token(verdict: Verdict) -> str:
+    """Return why a share samples nothing: it computes a chunk, or in vain; empty if it samples."""
+    if verdict.sampled:
+        return ""
+    return "ended before: in vain" if verdict.in_vain else f"computes up to token {verdict.num_planned}"
+
+
+def known_text(scene: Scene, request_id: str, room: float) -> tuple[Markup, float]:
+    """Return the newest known tokens that fit, in their order, and the width they take."""
+    tokens = scene.before[request_id]
+    names = [shorten(scene.name(token_id), MOST - PAD, SIZE, bold=True) for token_id in tokens]
+    prompt = f"prompt of {scene.info.num_prompt_tokens[request_id]}"
+    boxes, used = list[tuple[str, float]](), 0.0
+    for name in reversed(names):
+        if used + box_width(name) + GAP > room - text_width("…", SIZE) - GAP:
+            break
+        boxes.insert(0, (name, box_width(name)))
+        used += box_width(name) + GAP
+    is_whole = len(boxes) == len(names)
+    first = prompt if is_whole and used + box_width(prompt) <= room else "…"
+    x, drawn = text_width(first, SIZE) + GAP + 2, [svg.text(0, LINE + 15, first, class_="mv-faint")]
+    for name, width in boxes:
+        drawn.append(svg.rect(x, LINE, width, BOX, rx=3, class_="mv-panel"))
+        drawn.append(svg.text(x + width / 2, LINE + 15, name, class_="mv-middle"))
+        x += width + GAP
+    return svg.joined(drawn), x
+
+
+def draft_box(scene: Scene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+    """Return a draft: accepted, wrong, or behind a wrong one."""
+    token_id = verdict.drafts[place]
+    is_accepted = place < verdict.num_accepted
+    name = shorten(scene.name(verdict.sampled[place] if is_accepted else token_id), width - 6, SIZE)
+    what = f"{ordinal(place + 1)} {'place for a draft' if token_id == STAND_IN else 'draft'}"
+    if is_accepted:
+        about = f"{what}: the target samples the same"
+        return svg.group(svg.tooltip(about), tile(index, name, 0, 0, width, BOX), class_="mv-accepted")
+    label = svg.text(width / 2, 15, name, class_="mv-middle")
+    if place == verdict.num_accepted and verdict.sampled and token_id != STAND_IN:
+        frame = svg.rect(0.75, 0.75, width - 1.5, BOX - 1.5, rx=3, class_="mv-alert-line", stroke_width=1.5)
+        cross = svg.line(3, BOX / 2, width - 3, BOX / 2, class_="mv-alert-line", stroke_width=2)
+        about = svg.tooltip(f"{what}: the target samples another token")
+        return svg.group(about, frame, label, cross, class_="mv-rejected")
+    lines = svg.hatch(0, 0, width, BOX, 6, style="stroke:var(--mv-faint)")
+    frame = svg.rect(0.5, 0.5, width - 1, BOX - 1, rx=3, class_="mv-rule")
+    why = "behind a wrong one, so the target has read another text there"
+    why = "there was none, or a wrong one, or one behind a wrong one" if token_id == STAND_IN else why
+    about = svg.tooltip(f"{what}: {'in vain' if verdict.in_vain else why}")
+    ground = svg.rect(4, 3, width - 8, BOX - 6, rx=2, class_="mv-paper", opacity=0.8)
+    return svg.group(about, frame, lines, ground, label, class_="mv-unread", opacity=0.55)
+
+
+def sampled_box(scene: Scene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+    """Return a token that becomes part of the text: an accepted draft, or the target's own."""
+    name = shorten(scene.name(verdict.sampled[place]), width - 6, SIZE, bold=True)
+    faded = None if place < len(verdict.kept) else 0.4
+    behind = "" if faded is None else ", behind the end of the answer: not kept"
+    if place < verdict.num_accepted:
+        box = svg.joined(
+            [svg.rect(0, 0, width, BOX, rx=3, fill=color(index)), on_tile(index, width / 2, 15, name, SIZE)]
+        )
+        about = f"accepted draft{behind}"
+    else:
+        frame = svg.rect(1.25, 1.25, width - 2.5, BOX - 2.5, rx=3, class_="mv-changed")
+        box = svg.joined([frame, svg.text(width / 2, 15, name, class_="mv-middle mv-strong")])
+        count = counted(verdict.num_accepted, "accepted draft")
+        about = f"the target's own token behind {count}{behind}"
+    return svg.group(svg.tooltip(about), box, class_="mv-kept-token", opacity=faded)

@@ -1,0 +1,106 @@
+"""Two runs on one scale of time, in turn above and ahead below; and knobs for the times of a step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from course.traces.recording import Recording
+from course.views.knobs import Slide
+from course.views.lanes.drawing import Scale, axis_part, lanes_part, ms
+from course.views.lanes.schedule import Schedule, Task, schedule_of
+from course.views.parts import WIDTHS, headline_part, page, span_of
+from course.views.picture import WIDTH, Picture
+from course.views.show import panel
+from course.views.text import counted, facts
+
+if TYPE_CHECKING:
+    from course.views.panels import Panel
+
+PLAN_MS, COMPUTE_MS = 4.0, 8.0
+LEAST_STEP = 64
+END_ROOM = 4
+SIMULATED = "The order is that of the recorded steps; the times are simulated."
+
+
+def lanes(
+    runs: Mapping[str, Recording], plan_ms: float = PLAN_MS, compute_ms: float = COMPUTE_MS, width: float | None = None
+) -> Picture:
+    """Return the lanes of each run, by its name: what the engine and the runner do at each moment.
+
+    A step takes the engine `plan_ms`, half of it to plan and a quarter each to apply its tokens and to write its
+    text, and the runner `compute_ms`. Of a long run the beginning is drawn. The width is that of the page; without
+    one there is a narrow picture too. Raises `ValueError` without a run, or for times that are not above 0.
+    """
+    if not runs or not all(run.steps for run in runs.values()):
+        raise ValueError("lanes need at least one run with a step")
+    if plan_ms <= 0 or compute_ms <= 0:
+        raise ValueError(f"plan_ms and compute_ms must be above 0, got {plan_ms} and {compute_ms}")
+    schedules = {name: schedule_of(run, plan_ms, compute_ms) for name, run in runs.items()}
+    if width is None:
+        wide = drawing(schedules, plan_ms, compute_ms, WIDTH)
+        return replace(wide, narrow=drawing(schedules, plan_ms, compute_ms, WIDTHS[0]))
+    return drawing(schedules, plan_ms, compute_ms, max((one for one in WIDTHS if one <= width), default=WIDTHS[0]))
+
+
+def lanes_panel(
+    runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
+) -> "Panel":
+    """Return knobs for the two times over the lanes of the runs; `finish` has the last word on each picture."""
+
+    def draw(
+        plan_ms: float, compute_ms: float, width: float = WIDTH, before: Mapping[str, Any] | None = None
+    ) -> Picture:
+        return finish(lanes(runs, plan_ms, compute_ms, width))
+
+    knobs = [
+        Slide("plan_ms", "the engine's work for a step", PLAN_MS, 0.5, 20, 0.5, "ms"),
+        Slide("compute_ms", "computing a step", COMPUTE_MS, 0.5, 20, 0.5, "ms"),
+    ]
+    return panel(knobs, draw, reflows=True)
+
+
+def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float, width: float) -> Picture:
+    """Return the picture for a page of a width."""
+    room = span_of(width) - END_ROOM
+    longest = max(schedules.values(), key=lambda schedule: schedule.total)
+    end = min(longest.total, room / LEAST_STEP * (plan_ms + compute_ms))
+    scale = Scale(room / end, end)
+    most = max(schedule.most_in_flight for schedule in schedules.values()) or 1
+    title = f"per step: engine {ms(plan_ms)}, runner {ms(compute_ms)}"
+    cut = "" if end == longest.total else f"the first {ms(end)} of {ms(longest.total)}"
+    parts = [headline_part(title, cut, width)]
+    parts += [lanes_part(name, schedule, scale, most) for name, schedule in schedules.items()]
+    parts.append(axis_part(scale, room))
+    told = sentence(schedules, plan_ms, compute_ms)
+    return page(f"Lanes: {title}", parts, told, text_alternative(schedules, told), width)
+
+
+def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float) -> str:
+    """Return how much time is saved and what limits it."""
+    times = ", ".join(f"{name} {ms(schedule.total)}" for name, schedule in schedules.items())
+    ahead = max(schedule.most_in_flight for schedule in schedules.values())
+    if ahead < 2:
+        told = "No step is planned before the one before is applied: the runner waits for the engine in each step."
+    elif plan_ms <= compute_ms:
+        told = f"{ms(plan_ms)} of the engine fit into {ms(compute_ms)} of computing: all of it is hidden."
+    else:
+        longer = ms(plan_ms - compute_ms)
+        told = f"The engine takes {longer} longer than the runner: so long the runner waits in each step."
+    return f"{times[0].upper()}{times[1:]}. {told} {SIMULATED}"
+
+
+def text_alternative(schedules: Mapping[str, Schedule], told: str) -> str:
+    """Return every fact of the picture as lines of text."""
+    lines: list[tuple[str, object]] = [("what happens", told)]
+    for name, schedule in schedules.items():
+        total = f"{ms(schedule.total)} for {counted(schedule.num_steps, 'step')}"
+        lines.append((name, f"{total}, the runner idle for {100 * schedule.idle_share:.0f} %"))
+        lines.append((f"{name}, most steps in flight", schedule.most_in_flight))
+        lines += [(f"{name}, {lane}", "; ".join(map(task_text, tasks)))
+                  for lane, tasks in (("engine", schedule.engine), ("runner", schedule.runner))]  # fmt: skip
+    return facts(lines)
+
+
+def task_text(task: Task) -> str:
+    """Return a task with its times in ms."""
+    return f"{task.kind} {task.step} {task.start:g}-{task.end:g}{' in vain' if task.in_vain else ''}"
