@@ -16,13 +16,14 @@ from mini_vllm.seams.lineup import Lineup
 
 BATCH_SIZES = (1, 4, 16, 64)
 COPYING, STORIES = "copies from its prompt", "tells a story"
-WITHOUT, FIXED, ADAPTIVE = "no drafts", "4 drafts", "adaptive"
-PLAIN_PEER, LOOKUP_PEER = "transformers", "transformers, lookup"
+WITHOUT, FIXED, ADAPTIVE, MODEL = "no drafts", "4 drafts", "adaptive", "draft model"
+PLAIN_PEER, LOOKUP_PEER, ASSISTED_PEER = "transformers", "transformers, lookup", "transformers, assisted"
 DRAFTS = SpeculativeConfig("ngram", num_speculative_tokens=4)
 SETTINGS = {
     WITHOUT: None,
     FIXED: replace(DRAFTS, adaptive=False),
     ADAPTIVE: replace(DRAFTS, adaptive=True, disable_by_batch_size=8),
+    MODEL: replace(DRAFTS, method="draft_model", adaptive=True, disable_by_batch_size=8),
 }
 NAMES = ("Anna", "Ben", "Leo", "Mia", "Tom", "Sara", "Max", "Lily")
 THINGS = ("lamp", "cup", "ball", "book", "boat", "cake", "hat", "box", "tree", "bird", "cat", "dog", "fish", "bear")
@@ -87,9 +88,8 @@ def measure_speculative(
         runs: dict[str, Callable[[], Measured]] = {
             name: partial(serve, engine, prompts) for name, engine in engines.items()
         }
-        if batch_size == 1:  # transformers looks prompts up for one request at a time
-            runs[PLAIN_PEER] = partial(peer.generate, prompts[0])
-            runs[LOOKUP_PEER] = partial(peer.generate, prompts[0], prompt_lookup_num_tokens=4)
+        if batch_size == 1:  # transformers drafts for one request at a time
+            runs |= {name: partial(peer.generate, prompts[0], **options) for name, options in peer.settings.items()}
         measured: dict[str, Measured] = {}
         for number in range(num_rounds + 1):  # the first one warms up
             for name, run in runs.items():
@@ -112,8 +112,8 @@ def make_engine(lineup: Lineup, speculative_config: SpeculativeConfig | None) ->
 
 def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
     """Answer all prompts at once."""
-    drafter, params = engine.drafter, SamplingParams(max_tokens=MOST_TOKENS)
-    before = (drafter.num_drafts, list(drafter.num_accepted_tokens_per_pos)) if drafter else (0, [])
+    statistics, params = engine.draft_statistics, SamplingParams(max_tokens=MOST_TOKENS)
+    before = (statistics.num_drafts, list(statistics.num_accepted_tokens_per_pos)) if statistics else (0, [])
     started, num_steps = time.perf_counter(), 0
     for number, prompt in enumerate(prompts):
         engine.add_request(str(number), prompt, params)
@@ -123,25 +123,32 @@ def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
         token_ids |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
     seconds = time.perf_counter() - started
     measured = Measured(seconds, [token_ids[str(number)] for number in range(len(prompts))], num_steps)
-    if drafter:
-        measured.num_drafts = drafter.num_drafts - before[0]
-        pairs = zip(drafter.num_accepted_tokens_per_pos, before[1], strict=True)
+    if statistics:
+        measured.num_drafts = statistics.num_drafts - before[0]
+        pairs = zip(statistics.num_accepted_tokens_per_pos, before[1], strict=True)
         measured.accepted_per_pos = [now - then for now, then in pairs]
     return measured
 
 
 class Transformers:
-    """The embedded model in transformers: greedy `generate`, plain or with its own prompt lookup."""
+    """The embedded model in transformers: greedy `generate`, plain, with its own prompt lookup, or assisted."""
 
     def __init__(self) -> None:
         import torch
         from transformers import AutoModelForCausalLM
 
-        from mini_vllm.runner.loading import EMBEDDED_MODEL
+        from mini_vllm.runner.loading import EMBEDDED_DRAFT_MODEL, EMBEDDED_MODEL
 
         self.torch = torch
-        model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_MODEL, dtype=torch.float32)
-        self.model = model.eval()
+        self.model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_MODEL, dtype=torch.float32)
+        assistant: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_DRAFT_MODEL, dtype=torch.float32)
+        assistant.generation_config.num_assistant_tokens = DRAFTS.num_speculative_tokens
+        assistant.generation_config.num_assistant_tokens_schedule = "constant"
+        self.settings: dict[str, dict[str, Any]] = {
+            PLAIN_PEER: {},
+            LOOKUP_PEER: {"prompt_lookup_num_tokens": DRAFTS.num_speculative_tokens},
+            ASSISTED_PEER: {"assistant_model": assistant},
+        }
 
     def generate(self, prompt: list[int], **options: Any) -> Measured:
         """Answer one prompt."""

@@ -15,6 +15,7 @@ from bench import scheduler as measured
 from bench.cli.dial import bench_dial
 from bench.cli.features import feature_command
 from bench.cli.loop import bench_loop
+from bench.cli.overlap import bench_async
 from bench.cli.speculative import bench_speculative
 from bench.cli.throughput import bench_throughput
 from bench.cli.widget import bench_widget
@@ -51,6 +52,7 @@ bench_app.command("throughput")(bench_throughput)
 for name, text in FEATURES.items():
     bench_app.command(name, help=text)(feature_command(name))
 bench_app.command("speculative")(bench_speculative)
+bench_app.command("async")(bench_async)
 bench_app.command("loop")(bench_loop)
 bench_app.command("widget")(bench_widget)
 bench_app.command("dial")(bench_dial)

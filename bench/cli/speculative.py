@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.speculative import ADAPTIVE, BATCH_SIZES, FIXED, LOOKUP_PEER, PLAIN_PEER, WITHOUT, Case, measure_speculative
+from bench.speculative import (
+    ADAPTIVE,
+    ASSISTED_PEER,
+    BATCH_SIZES,
+    FIXED,
+    LOOKUP_PEER,
+    MODEL,
+    PLAIN_PEER,
+    SETTINGS,
+    WITHOUT,
+    Case,
+    measure_speculative,
+)
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
@@ -18,8 +30,9 @@ from course.terminal.step_view import FAINT, STRONG
 WHY = (
     "Much of a small step is the same for one token and for five: weights are read once, each layer is called once. "
     "So a draft is cheap at batch 1. The larger the batch, the more of a step is arithmetic, and the more a rejected "
-    "draft costs. `adaptive` stops drafting for a while where drafts bring less than half a token per step, and for "
-    "all while more than 8 requests decode."
+    "draft costs. `adaptive` gives each request as many drafts as pay by its own share of right ones, none for a "
+    "while if not even one pays, and no request any while more than 8 requests decode. A draft model costs a forward "
+    "pass per draft: it pays where the text is the model's own and cannot be looked up."
 )
 
 
@@ -31,7 +44,7 @@ def bench_speculative(
     quick: Annotated[bool, typer.Option("--quick", help="Batch 1 and 4, one round: a trial run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Answer chats of the embedded model with drafts from prompt lookup and without, at batch 1, 4, 16 and 64."""
+    """Answer chats of the embedded model with drafts and without: by prompt lookup, by a draft model; batch 1 to 64."""
     import torch
 
     console = make_console(stderr=as_json)
@@ -57,16 +70,17 @@ def show(console: Console, case: Case) -> None:
     fastest = max(one.tokens_per_second for one in case.measured.values())
     for name, one in case.measured.items():
         figures = f"{one.tokens_per_second:,.0f} tokens/s, x{case.speedup(name):.2f}"
-        ours = name not in (PLAIN_PEER, LOOKUP_PEER)
-        console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=ours))
-    for name in (FIXED, ADAPTIVE):
+        console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=name in SETTINGS))
+    for name in (FIXED, ADAPTIVE, MODEL):
         one = case.measured[name]
         shares = [count / one.num_drafts for count in one.accepted_per_pos] if one.num_drafts else []
         accepted = ", ".join(f"{share:.0%}" for share in shares) or "none drafted"
-        steps = f"{one.num_steps} steps instead of {case.measured[WITHOUT].num_steps}"
+        steps = f"{one.num_steps} steps instead of {case.measured[WITHOUT].num_steps}, "
+        steps += f"{one.num_tokens / one.num_steps:.1f} tokens per step"
         console.print(f"{name}: {steps}; accepted by position: {accepted}", style=FAINT)
-    if LOOKUP_PEER in case.measured:
-        ratio = case.speedup(LOOKUP_PEER, PLAIN_PEER)
-        console.print(f"transformers gains x{ratio:.2f} from its own prompt lookup", style=FAINT)
+    if PLAIN_PEER in case.measured:
+        gains = [case.speedup(name, PLAIN_PEER) for name in (LOOKUP_PEER, ASSISTED_PEER)]
+        text = "transformers gains x{:.2f} from its own prompt lookup, x{:.2f} from the same draft model"
+        console.print(text.format(*gains), style=FAINT)
     if not case.same_tokens:
         console.print("The tokens differ between settings: that must not be.", style="bold red")

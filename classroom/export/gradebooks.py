@@ -12,7 +12,7 @@ from pathlib import Path
 from classroom.export.roster import Roster, read_roster
 from classroom.judge.report import write_whole
 from classroom.judge.summary import Report, SubmissionSummary
-from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES
 
 CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
 CANVAS = ["Student", *CANVAS_IDS, "Section"]
@@ -85,7 +85,7 @@ def as_moodle(report: Report, roster: Roster) -> str:
 def assignments(report: Report) -> list[str]:
     """Return the heading of each phase: the name of the assignment."""
     phases = report.submissions[0]["phases"] if report.submissions else []
-    return [f"mini-vLLM phase {phase['phase']}: {PHASE_NAMES[phase['phase'] - 1]}" for phase in phases]
+    return [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
 
 
 def graded(report: Report, roster: Roster) -> list[tuple[str, SubmissionSummary]]:

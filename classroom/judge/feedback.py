@@ -12,7 +12,7 @@ from classroom.judge.scenario import Scenario
 from classroom.worker.text import one_line
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
-from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES
 
 WIDTH = 100
 MOST_LINES = 40
@@ -37,7 +37,7 @@ def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
 def show_phase(page: Console, phase: PhaseGrade) -> None:
     """Print a phase: its groups, then what went wrong."""
     page.print()
-    name = PHASE_NAMES[phase.number - 1]
+    name = ALL_NAMES[phase.number - 1]
     page.print(f"Phase {phase.number}, {name}: {shown_points(phase.points):g} of {phase.max_points} points")
     if phase.error:
         show_text(page, phase.error)

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from classroom.judge.engine import EVERYTHING, Mine, ScenarioRun
-from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5
+from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5, phase7, phase8
 from classroom.judge.scenario import Features, Scenario, draw_scenario
 from classroom.judge.scenario_filters import (
     ScenarioFilter,
@@ -178,6 +178,15 @@ TEST_GROUPS = (
     TestGroup(6, "the sampler", 10, (tensors("samples"),)),
     TestGroup(6, "memory for the KV cache", 5, (tensors("memory_cases"),)),
     TestGroup(6, "a whole model's tokens", 10, (generation,)),
+    TestGroup(7, "prompt lookup", 10, (phase7.lookups,)),
+    TestGroup(7, "drafts in the schedule, and taken back", 10, (phase7.schedules, phase7.rollbacks)),
+    TestGroup(7, "slots for a drafter with a KV cache", 10, (phase7.slots,)),
+    TestGroup(7, "rows of logits", 10, (phase7.rows,)),
+    TestGroup(7, "accepting drafts", 10, (phase7.acceptances,)),
+    TestGroup(7, "rejection sampling", 10, (phase7.rejections,)),
+    TestGroup(8, "placeholders", 10, (phase8.placeholder_orders, phase8.stand_ins)),
+    TestGroup(8, "the last step", 10, (phase8.ends,)),
+    TestGroup(8, "shares that were planned ahead", 10, (phase8.corrections,)),
 )
 TOGETHER = (
     engine(EVERYTHING, Features(is_tight=True, caching=True, has_threshold=True, aborts=True, stops=True), evicts),

@@ -28,6 +28,7 @@ PARTS_OF_PHASE = {
     4: ("prefix cache",),
     5: ("num_new_tokens", "admits", "should_sample"),
 }
+PHASES_WITH_TENSORS = (6, 7)
 TIME_IS_UP = "Not played: the situations before took all the time."
 OnProgress = Callable[[str, int], None]
 
@@ -142,7 +143,7 @@ class PhaseSession:
 
     @property
     def needs_torch(self) -> bool:
-        return self.phase == len(PHASE_NAMES)
+        return self.phase in PHASES_WITH_TENSORS
 
     def play(self, situation: Any) -> Outcome:
         """Play one situation; note in `error` if the file cannot be loaded."""

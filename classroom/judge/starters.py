@@ -8,11 +8,11 @@ from classroom.worker.text import one_line
 
 MOST_FILE_BYTES = 2**20
 MOST_ENTRIES = 20_000
-PHASE = r"phase[_ -]?([1-6])(?![0-9])"
+PHASE = r"phase[_ -]?([1-8])(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?")
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: what editors, browsers and learning
 # platforms make of the name.
-BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?([1-6])(?![0-9]))[\w ().-]*\.py")
+BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?([1-8])(?![0-9]))[\w ().-]*\.py")
 PASSED_OVER = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
 Starter = tuple[int, PurePosixPath, bytes]
 

@@ -13,7 +13,7 @@ from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
 from classroom.worker.link import Link
 from classroom.worker.proxies import RemoteFile
 from course.sandbox.worker import Worker
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT
 
 START_SECONDS = 60.0
 
@@ -94,4 +94,4 @@ def first_user() -> int:
 
 def lab_folder(phase: int) -> str:
     """Return the name of a phase's folder under `labs/`."""
-    return f"phase{phase}_{PHASE_NAMES[phase - 1].lower().replace(' ', '_')}"
+    return f"phase{phase}_{ALL_NAMES[phase - 1].lower().replace(' ', '_')}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from classroom.student_edition.leaks import leaks, secret_lines
 from classroom.student_edition.texts import ReleaseError, adapted
 from course.starter_status import touched_functions, touched_in
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT
 
 RELEASED = (
     *(
@@ -61,7 +61,7 @@ def write(edition: Mapping[str, bytes], folder: Path) -> None:
 def require_untouched_starters(checkout: Path) -> None:
     """Raise `ReleaseError` if a function of a starter has been written."""
     touched = []
-    for phase in range(1, len(PHASE_NAMES) + 1):
+    for phase in range(1, len(ALL_NAMES) + 1):
         try:
             names = touched_functions(phase, checkout)
         except (OSError, SyntaxError) as error:
