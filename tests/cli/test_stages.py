@@ -48,6 +48,13 @@ def test_json_is_for_programs(mini_vllm: Commands) -> None:
     assert record["stages"][0]["time_to_first_token"]["mean"] > 0
 
 
+def test_electives_come_last(mini_vllm: Commands) -> None:
+    lines = mini_vllm("stages", "--lineup", "solution:1-5,solution:7-8").output.splitlines()
+    for phases in ("1-5", "1-5,7", "1-5,7-8"):
+        assert sum(line.split()[:1] == [phases] for line in lines) == 2, lines
+    assert "one in 4 is wrong" in " ".join(" ".join(lines).split())
+
+
 def test_nothing_written_is_no_error(mini_vllm: Commands) -> None:
     shown = mini_vllm("stages", "--lineup", "starter").output
     assert "Phase 1, task 1: clamp: not written yet." in shown

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PHASES = range(1, 7)
+PHASES = range(1, 9)
 DUNDERS = {"__init__", "__len__", "__iter__"}
 
 

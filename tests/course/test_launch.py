@@ -38,7 +38,7 @@ def test_every_notebook_begins_with_the_same_cell_for_colab() -> None:
     assert len({source(path) for path in NOTEBOOKS}) == 1
     assert "Anywhere else it does nothing" in source()
     first_imports = ["course" in "".join(cells(path)[2]["source"]) for path in NOTEBOOKS]
-    assert first_imports == [True] * 10, "the course is there before it is imported"
+    assert first_imports == [True] * len(NOTEBOOKS), "the course is there before it is imported"
 
 
 def test_elsewhere_the_cell_does_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def graded_cases(report: Path) -> list[ElementTree.Element]:
-    """Run the graded tests on the untouched starters."""
+    """Run the graded tests on the untouched starters; electives that are not begun have to be named."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [
         sys.executable,
         "-m",
         "pytest",
-        "labs",
+        *(str(folder.relative_to(ROOT)) for folder in sorted((ROOT / "labs").glob("phase*"))),
         "-q",
         "--tb=no",
         "-p",
@@ -56,4 +56,4 @@ def test_every_graded_test_fails_and_names_a_task_of_its_own_phase(tmp_path: Pat
         if wrong := complaint(case, place[1]):
             complaints[f"{case.get('classname')}::{case.get('name')}"] = wrong
     assert complaints == {}
-    assert set(num_tests) == set("123456"), "a phase without graded tests"
+    assert set(num_tests) == set("12345678"), "a phase without graded tests"

@@ -7,6 +7,7 @@ from typing import Literal
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.errors import RunnerError
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from mini_vllm.seams.interfaces import ModelRunner
 
@@ -81,9 +82,10 @@ class FaultyRunner:
         self.vocab_size = inner.vocab_size
         self.fault: Fault | None = None
         self.fired: str | None = None
+        self.scribbles_over_unusable_logits = True
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        fault, self.fault, self.fired = self.fault, None, None
+        fault, self.fault = self.fault, None
         if fault is None:
             return self.inner.execute_model(batch)
         if fault in ("before", "half", "interrupt"):
@@ -117,7 +119,8 @@ class FaultyRunner:
         if fault in ("logits", "both"):
             if fault == "logits":
                 del answers[self.fired]
-                self._scribble([row for row in batch if row.request.request_id == self.fired])
+                if self.scribbles_over_unusable_logits:
+                    self._scribble([row for row in batch if row.request.request_id == self.fired])
             return ModelRunnerOutput(answers, {self.fired: "the logits are not finite"})
         if fault == "missing":
             del answers[self.fired]
@@ -129,14 +132,27 @@ class FaultyRunner:
 
 def install_spy(engine: LLMEngine) -> SpyRunner:
     """Wrap the engine's runner in a spy and return the spy."""
-    spy = SpyRunner(engine.runner)
-    engine.runner = spy
+    spy = SpyRunner(_innermost(engine))
+    _replace(engine, spy)
     return spy
 
 
 def install_faults(engine: LLMEngine) -> FaultyRunner:
     """Wrap the engine's fake model in a runner that can fail, and return the wrapper."""
-    assert isinstance(engine.runner, FakeModelRunner)
-    faulty = FaultyRunner(engine.runner, lambda: engine.scheduler.kv.ref_counts())
-    engine.runner = faulty
+    model = _innermost(engine)
+    assert isinstance(model, FakeModelRunner)
+    faulty = FaultyRunner(model, lambda: engine.scheduler.kv.ref_counts())
+    _replace(engine, faulty)
     return faulty
+
+
+def _innermost(engine: LLMEngine) -> ModelRunner:
+    return engine.runner.inner if isinstance(engine.runner, DraftingRunner) else engine.runner
+
+
+def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
+    """Put a runner in the place of the one that computes: drafts are proposed around it."""
+    if isinstance(engine.runner, DraftingRunner):
+        engine.runner.inner = runner
+    else:
+        engine.runner = runner

@@ -1,5 +1,6 @@
 """The whole state of an engine as plain values, to compare before and after, and the contents of its cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 from mini_vllm.core.invariants import require
@@ -47,13 +48,28 @@ class MemoryCheck:
         self.engine = engine
         self.runner = runner
         self.tokens_of_hash: dict[bytes, list[int]] = {}
+        self._requests: set[Request] = set()
+        scheduler: Any = engine.scheduler
+        scheduler.update_from_output = self._noting(scheduler.update_from_output)
 
     def note_hashes(self) -> None:
-        """Remember the tokens behind each block hash. Call it during a step, when all of them are known."""
+        """Remember the tokens behind each block hash, of requests that have ended since, too."""
         size = self.runner.block_size
-        for request in self.engine.scheduler.requests.values():
+        self._requests |= set(self.engine.scheduler.requests.values())
+        for request in self._requests:
             for index, block_hash in enumerate(request.block_hashes):
-                self.tokens_of_hash[block_hash] = request.all_token_ids[index * size : (index + 1) * size]
+                tokens = request.all_token_ids[index * size : (index + 1) * size]
+                if len(tokens) == size:  # a stop string may have cut the last tokens off since
+                    self.tokens_of_hash[block_hash] = tokens
+
+    def _noting(self, update: Callable[..., dict[str, list[int]]]) -> Callable[..., dict[str, list[int]]]:
+        def update_and_note(*arguments: Any) -> dict[str, list[int]]:
+            self._requests |= set(self.engine.scheduler.requests.values())
+            kept = update(*arguments)
+            self.note_hashes()
+            return kept
+
+        return update_and_note
 
     def check(self) -> None:
         """Raise `InvariantError` if a computed token or a cached block is not in its slots."""

@@ -33,6 +33,7 @@ def configs(draw: st.DrawFn) -> EngineConfig:
         enable_prefix_caching=draw(st.sampled_from([True, True, True, False])),
         policy=draw(st.sampled_from(["fcfs", "priority"])),
         speculative_config=draw(st.none() | speculative_configs()),
+        async_scheduling=draw(st.booleans()),
         admission_guard=draw(st.sampled_from([False, False, True])),
         check_invariants=True,
     )

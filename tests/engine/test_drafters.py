@@ -1,13 +1,14 @@
 """Phase 7's reference by itself: what it proposes, how often it tries, which rows it wants, what it accepts."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.drafts.adaptive_length import AdaptiveDraftLength
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from solutions.phase7_speculative_decoding import (
-    AdaptiveDraftLength,
     accept_drafts,
     propose_by_lookup,
     select_logits_rows,
@@ -43,19 +44,43 @@ def test_the_longest_match_comes_first_and_of_equals_the_earliest() -> None:
 
 
 def test_a_text_that_cannot_be_guessed_is_tried_ever_more_rarely() -> None:
-    length, tried = AdaptiveDraftLength(4), []
+    length, tried = AdaptiveDraftLength(4, 0.1), {}
     for step in range(200):
-        if length.next_length() == 4:
-            tried.append(step)
-            length.observe(4, 0)
-    assert tried == [0, 1, 2, 4, 7, 12, 21, 38, 71, 104, 137, 170]
-    while length.next_length() == 0:
+        if num_drafts := length.next_length():
+            tried[step] = num_drafts
+            length.observe(num_drafts, 0)
+    assert list(tried.values()) == [4, 2, *[1] * 13]
+    assert list(tried) == [*range(6), 7, 10, 15, 24, 41, 74, 107, 140, 173]
+    while (num_drafts := length.next_length()) == 0:
         pass
-    length.observe(4, 4)
-    assert [length.next_length(), length.next_length()] == [4, 4]
-    for _ in range(3):
-        length.observe(4, 0)
-    assert [length.next_length(), length.next_length()] == [0, 4], "the pauses begin anew"
+    assert num_drafts == 1, "the first try after a pause is a small one"
+    for _ in range(2):
+        length.observe(1, 1)
+    assert length.next_length() > 0
+    assert length.next_pause == 1, "the pauses begin anew"
+
+
+def test_dear_drafts_begin_with_few() -> None:
+    cheap, dear = AdaptiveDraftLength(4, 0.1), AdaptiveDraftLength(4, 0.4)
+    assert [cheap.next_length(), dear.next_length()] == [4, 2]
+    lengths = []
+    for _ in range(4):
+        lengths.append(dear.next_length())
+        dear.observe(lengths[-1], lengths[-1])
+    assert lengths == [2, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
+)
+def test_as_many_drafts_as_pay(right_of_four: int, cost: float, expected: int) -> None:
+    """With 1 right, the share settles at 1/2: at a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for 1.3."""
+    length = AdaptiveDraftLength(4, cost)
+    for _ in range(30):
+        length.observe(4, right_of_four)
+    length.pause = 0
+    assert length._best_length() == expected
+    assert length.next_length() == max(1, expected)
 
 
 def test_rows_and_acceptance_follow_the_drafts() -> None:

@@ -1,6 +1,7 @@
 """Every legal lineup of starter, solution and absent phases is built from the right parts, and runs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,6 +11,9 @@ from labs.phase2_block_pool import starter as yours2
 from labs.phase3_preemption import starter as yours3
 from labs.phase4_prefix_cache import starter as yours4
 from labs.phase5_chunked_prefill import starter as yours5
+from labs.phase7_speculative_decoding import starter as yours7
+from labs.phase8_async_scheduling import starter as yours8
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.parts import Impl
 from solutions import phase1_scheduler_step as ours1
@@ -17,6 +21,8 @@ from solutions import phase2_block_pool as ours2
 from solutions import phase3_preemption as ours3
 from solutions import phase4_prefix_cache as ours4
 from solutions import phase5_chunked_prefill as ours5
+from solutions import phase7_speculative_decoding as ours7
+from solutions import phase8_async_scheduling as ours8
 from tests.engine.workloads import MAX_MODEL_LEN, make_engine, make_workload, run_workload, small_config, true_tokens
 
 IMPLS: tuple[Impl, ...] = ("starter", "solution", "absent")
@@ -44,6 +50,14 @@ class YourCache(ours4.HashPrefixCache):
 
 
 class YourPolicy(ours5.ChunkedPrefillPolicy):
+    """Yours."""
+
+
+class YourSpeculation(ours7.SpeculativeScheduling):
+    """Yours."""
+
+
+class YourPlaceholders(ours8.PlaceholderScheduling):
     """Yours."""
 
 
@@ -75,6 +89,21 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@pytest.fixture
+def electives(monkeypatch: pytest.MonkeyPatch) -> dict[Impl, tuple[type | None, type | None]]:
+    """Fill the electives' starters, too; return the classes of phases 7 and 8 by implementation."""
+    monkeypatch.setattr(yours7, "SpeculativeScheduling", YourSpeculation)
+    for name in ("propose_by_lookup", "select_logits_rows", "accept_drafts", "rejection_sample"):
+        monkeypatch.setattr(yours7, name, getattr(ours7, name))
+    monkeypatch.setattr(yours8, "PlaceholderScheduling", YourPlaceholders)
+    monkeypatch.setattr(yours8, "correct_share", ours8.correct_share)
+    return {
+        "starter": (YourSpeculation, YourPlaceholders),
+        "solution": (ours7.SpeculativeScheduling, ours8.PlaceholderScheduling),
+        "absent": (None, None),
+    }
+
+
 def test_there_are_378_with_phase_6() -> None:
     assert 3 * len(list(legal_mixes())) == 378
 
@@ -95,3 +124,28 @@ def test_every_mix_runs_the_parts_it_names_and_generates_the_expected_tokens(cal
             )
         assert run_workload(engine, workload).token_ids == truth, str(lineup)
         assert bool(calls) == (lineup.scheduler == "starter"), str(lineup)
+
+
+@pytest.mark.usefixtures("calls")
+def test_every_mix_with_electives_generates_the_expected_tokens(
+    electives: dict[Impl, tuple[type | None, type | None]],
+) -> None:
+    workload = make_workload(0)
+    truth = true_tokens(workload)
+    drafts = SpeculativeConfig("draft_model", num_speculative_tokens=3, adaptive=False)
+    mixes = list(product(legal_mixes(), list(product(IMPLS, repeat=2))[:-1]))
+    assert len(mixes) == 1008
+    for mix, (seventh, eighth) in mixes:
+        lineup = replace(mix, speculation=seventh, async_scheduling=eighth)
+        config = small_config(
+            max_num_batched_tokens=MAX_MODEL_LEN if mix.chunking == "absent" else 9,
+            num_gpu_blocks=80,
+            speculative_config=None if seventh == "absent" else drafts,
+            async_scheduling=eighth != "absent",
+        )
+        engine = make_engine(config, str(lineup))
+        ahead = engine.scheduler.ahead
+        assert ahead is not None
+        built = [None if part is None else type(part) for part in (ahead.speculation, ahead.async_scheduling)]
+        assert built == [electives[seventh][0], electives[eighth][1]], str(lineup)
+        assert run_workload(engine, workload).token_ids == truth, str(lineup)

@@ -60,6 +60,10 @@ def run_all(phases: tuple[int, ...], config: EngineConfig) -> list[Run]:
         ("starter:1-3,solution:4-6", ["starter"] * 3 + ["solution"] * 3),
         (" solution:2 , starter : 1-1", ["starter", "solution"] + ["absent"] * 4),
         ("solution:5,solution:1", ["solution", "absent", "absent", "absent", "solution", "absent"]),
+        ("starter:1-7", ["starter"] * 7),
+        ("starter:1-8", ["starter"] * 8),
+        ("solution:1-6,starter:7", ["solution"] * 6 + ["starter"]),
+        ("solution:1-6,starter:8", ["solution"] * 6 + ["absent", "starter"]),
     ],
 )
 def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:

@@ -72,6 +72,21 @@ def test_phase_5_keeps_long_prompts_from_delaying_decodes(stages: list[LineupRes
     assert p95_ms(with_chunks.inter_token_latencies) < 0.7 * p95_ms(without.inter_token_latencies)
 
 
+def test_the_electives_change_the_steps_and_no_output(stages: list[LineupResult], seed: int) -> None:
+    *_, course = stages
+    drafted, both, overlapped = (
+        run_lineup(parse_lineup(f"solution:1-5,solution:{electives}"), ablation_requests(seed))
+        for electives in ("7", "7-8", "8")
+    )
+    assert drafted.token_ids == both.token_ids == overlapped.token_ids == course.token_ids
+    assert drafted.num_steps < 0.6 * course.num_steps
+    assert drafted.num_computed_tokens > course.num_computed_tokens, "rejected drafts are computed, too"
+    assert drafted.num_recomputed_tokens == overlapped.num_recomputed_tokens == course.num_recomputed_tokens
+    assert mean_ms(drafted.inter_token_latencies) < 0.6 * mean_ms(course.inter_token_latencies)
+    assert overlapped.num_computed_tokens == course.num_computed_tokens + len(ablation_requests(seed))
+    assert run_lineup(both.lineup, ablation_requests(seed)) == both, "no thread decides about simulated time"
+
+
 def test_tokens_are_counted_once_each(stages: list[LineupResult], seed: int) -> None:
     """Every token but the last of an output is computed, recomputed or found in the cache."""
     needed = sum(len(visit.prompt_token_ids) + visit.num_output_tokens - 1 for visit in ablation_requests(seed))
@@ -86,6 +101,8 @@ def test_a_stage_without_one_phase_in_the_middle_is_left_out() -> None:
         "solution:1-2,starter:5",
     ]
     assert str(ablation_lineups(parse_lineup("solution"), 6)[-1]) == "solution"
+    with_electives = [str(lineup) for lineup in ablation_lineups(parse_lineup("solution:1-8"))]
+    assert with_electives[-2:] == ["solution:1-5,solution:7", "solution:1-5,solution:7-8"]
 
 
 def test_a_step_costs_a_fixed_part_and_its_tokens_and_their_context() -> None:

@@ -6,7 +6,7 @@ several steps. Every request is valid; bad input has tests of its own.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -15,6 +15,8 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
+from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
@@ -83,8 +85,8 @@ def half_right_drafts(
 
 def draft_half_right(engine: LLMEngine) -> None:
     """Let an engine with phase 7 guess better than by looking up: the fake model's texts repeat nothing."""
-    if engine.drafter is not None:
-        engine.drafter.functions = replace(engine.drafter.functions, propose_by_lookup=half_right_drafts)
+    if isinstance(engine.runner, DraftingRunner) and isinstance(engine.runner.proposer, PromptLookup):
+        engine.runner.proposer.look_up = half_right_drafts
 
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "bench", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 PHASES = range(1, 7)
+ELECTIVES = range(7, 9)
 WITHOUT_ENGINES = """
 import sys
 from course.cli.main import app
@@ -55,7 +56,7 @@ class Checkout:
 
     def clear(self) -> None:
         """Make all starters the untouched ones again."""
-        for phase in PHASES:
+        for phase in (*PHASES, *ELECTIVES):
             (original,) = (ROOT / "labs").glob(f"phase{phase}_*/starter.py")
             shutil.copy(original, self.starter(phase))
 

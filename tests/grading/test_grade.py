@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.grading.plan import PLAN_FILE, load_plan, make_plan, plan_text
-from tests.grading.checkout import PHASES, Checkout, solution, with_line
+from course.grading.plan import PLAN_FILE, load_plan, load_whole_plan, make_plan, plan_text
+from tests.grading.checkout import ELECTIVES, PHASES, Checkout, solution, with_line
 
 NO_BLOCK_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
 TALLEST, WIDEST = 24, 80
@@ -21,7 +21,8 @@ def test_the_plan_is_what_the_reference_collects() -> None:
 
 def test_every_task_is_worth_ten_points() -> None:
     assert [len(phase.tasks) for phase in load_plan()] == [4, 4, 4, 5, 4, 6]
-    assert {task.points for phase in load_plan() for task in phase.tasks} == {10}
+    assert [len(phase.tasks) for phase in load_whole_plan()[6:]] == [6, 3]
+    assert {task.points for phase in load_whole_plan() for task in phase.tasks} == {10}
 
 
 @pytest.fixture
@@ -55,6 +56,50 @@ def test_a_solved_course(checkout: Checkout) -> None:
     assert [phase["alone"]["status"] for phase in graded["phases"]] == ["passed"] * 6
     assert [phase["stack"]["status"] for phase in graded["phases"]] == ["passed"] * 6, graded["phases"][-1]["stack"]
     assert [phase["alone"]["oracle"]["status"] for phase in graded["phases"]] == ["passed"] * 5 + ["not checked"]
+
+
+def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
+    """Untouched electives are one line; phases 1 to 6 stay worth 270 points."""
+    checkout.thin_out(3)
+    assert "electives (phases 7 and 8) are graded once they are begun" in checkout.run(engines=False).stdout
+    checkout.solve(7)
+    shown = checkout.run(engines=False).stdout
+    assert "0 of 270 points" in shown
+    assert "electives: 60 of 60 points" in shown
+    assert "next: Phase 1, task 1" in shown
+    graded = checkout.grade(engines=False)
+    assert [phase["phase"] for phase in graded["phases"]] == [*PHASES, 7]
+    assert (graded["total"], graded["max"], graded["electives"]) == (0, 270, {"total": 60, "max": 60})
+
+
+@pytest.mark.parametrize("phase", ELECTIVES)
+def test_a_solved_elective_runs_with_phases_1_to_5(checkout: Checkout, phase: int) -> None:
+    checkout.solve(1, 2, 3, 4, 5, phase)
+    graded = checkout.grade("--phase", str(phase), "--min-points", "30")
+    (elective,) = graded["phases"]
+    assert graded["exit code"] == 0
+    assert elective["points"] == elective["max"] == graded["electives"]["total"]
+    assert elective["alone"] == {"status": "passed", "oracle": elective["stack"]}
+    assert elective["stack"]["status"] == "passed", elective["stack"]
+
+
+def test_an_elective_alone_has_no_points_of_the_course(checkout: Checkout) -> None:
+    checkout.thin_out(3)
+    shown = checkout.run("--phase", "7-8").stdout
+    assert "0 of 0" not in shown
+    assert "electives: 0 of 90 points" in shown
+    assert "next: Phase 7, task 1 (labs/phase7_speculative_decoding/README.md)" in shown
+
+
+def test_drafts_that_are_never_taken_back_fail_beside_the_reference(checkout: Checkout) -> None:
+    """The plan is emptied, so that no graded test sees the mistake."""
+    plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
+    plan["phases"][6]["tasks"] = plan["phases"][6]["tasks"][:1]
+    (checkout.folder / "course" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    checkout.solve(1, 2, 3, 4, 5)
+    checkout.starter(7).write_text(with_line(solution(7), "roll_back", "return"), encoding="utf-8")
+    (elective,) = checkout.grade("--phase", "7")["phases"]
+    assert (elective["alone"]["oracle"]["status"], elective["stack"]["status"]) == ("failed", "failed")
 
 
 @pytest.mark.parametrize("with_solutions", [True, False], ids=["with solutions", "student edition"])
@@ -131,7 +176,7 @@ def test_points_below_the_limit(checkout: Checkout) -> None:
     assert "0 of 40 points" in done.stdout
 
 
-@pytest.mark.parametrize("phase", ["0", "7", "x", "3-2", "1-"])
+@pytest.mark.parametrize("phase", ["0", "9", "x", "3-2", "1-"])
 def test_a_phase_that_does_not_exist_is_bad_usage(checkout_for_usage: Checkout, phase: str) -> None:
     done = checkout_for_usage.run("--phase", phase)
     assert done.returncode == 2

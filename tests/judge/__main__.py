@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge, PhaseSession
 from classroom.judge.worker import SubmissionDir
-from tests.grading.checkout import PHASES
 from tests.judge.files import fair_texts, texts_of_mistakes
+from tests.mutants.catalog import PHASES
 
 SITUATIONS = 5
 SECONDS = 5.0

@@ -12,9 +12,9 @@ from classroom.judge.submission import Submission
 from classroom.judge.summary import SubmissionSummary, summary_of
 from course.grading.plan import load_plan
 from tests.course.surface import starter_path
-from tests.grading.checkout import PHASES
 from tests.judge.__main__ import thinned
 from tests.judge.files import fair_texts, mutant, solved
+from tests.mutants.catalog import PHASES
 
 SEED = "tests"
 MISTAKES = [

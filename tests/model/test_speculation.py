@@ -9,6 +9,8 @@ import pytest
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
+from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm.seams.build import build_engine
@@ -65,8 +67,10 @@ def answers_of(
     speculative = None if drafter is None else SpeculativeConfig(num_speculative_tokens=5, adaptive=False)
     config = replace(config, speculative_config=speculative, check_invariants=True)
     engine = build_engine(config, parse_lineup("solution:1-7"))
-    if engine.drafter is not None and drafter is not None:
-        engine.drafter.functions = replace(engine.drafter.functions, propose_by_lookup=drafter)
+    if drafter is not None:
+        assert isinstance(engine.runner, DraftingRunner)
+        assert isinstance(engine.runner.proposer, PromptLookup)
+        engine.runner.proposer.look_up = drafter
     for number, prompt in enumerate(prompts()):
         engine.add_request(str(number), prompt, params)
     answers: dict[str, list[int]] = {}
@@ -80,9 +84,9 @@ def answers_of(
 def test_greedy_texts_are_those_of_transformers(name: str) -> None:
     answers, engine = answers_of(CONFIGS[name], SamplingParams(max_tokens=MOST_TOKENS), half_right(7, truth()))
     assert answers == truth()
-    assert engine.drafter is not None
-    accepted = engine.drafter.num_accepted_tokens_per_pos
-    assert 60 < sum(accepted) < engine.drafter.num_draft_tokens
+    assert engine.draft_statistics is not None
+    accepted = engine.draft_statistics.num_accepted_tokens_per_pos
+    assert 60 < sum(accepted) < engine.draft_statistics.num_draft_tokens
     assert accepted[3] > 0
 
 
@@ -93,5 +97,5 @@ def test_a_sampled_text_is_the_same_with_drafts_and_without(temperature: float) 
     drafted, engine = answers_of(CONFIGS["plain"], params, half_right(8, plain))
     assert drafted == plain
     assert plain != truth()
-    assert engine.drafter is not None
-    assert sum(engine.drafter.num_accepted_tokens_per_pos) > 60
+    assert engine.draft_statistics is not None
+    assert engine.draft_statistics.num_accepted_tokens > 60

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.seams.lineup import ALL_NAMES
 from tests.mutants.diffs import read_diffs, without_comments
 
 ROOT = Path(__file__).parents[2]
-PHASES = tuple(range(1, len(PHASE_NAMES) + 1))
+PHASES = tuple(range(1, len(ALL_NAMES) + 1))
 
 Kind = Literal["reference", "mutant", "alternative"]
 
@@ -32,7 +32,7 @@ class Subject:
 
 def module_name(phase: int) -> str:
     """Return the name that a phase has as a lab folder and as a module of solutions."""
-    return f"phase{phase}_{PHASE_NAMES[phase - 1].lower().replace(' ', '_')}"
+    return f"phase{phase}_{ALL_NAMES[phase - 1].lower().replace(' ', '_')}"
 
 
 def reference(phase: int) -> Subject:

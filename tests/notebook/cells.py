@@ -11,6 +11,7 @@ from tests.notebook.files import read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
 OF_PHASES = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "02", "03", "04", "05", "06")]
+OF_ELECTIVES = [path for path in NOTEBOOKS if path.stem[:2] in ("10", "11")]
 
 
 def notebook_of(phase: int) -> Path:

@@ -334,4 +334,93 @@ QUESTIONS: dict[str, Pairs] = {
             ),
         },
     },
+    "10_speculative_decoding": {
+        "two_texts.reveal(": {
+            "Copying with drafts: how many steps for 16 tokens?": ("9 steps", r"steps: .* 9 \(copy, drafts\)"),
+            "The story with drafts: how many steps for 40 tokens?": ("35 steps", r"steps: .* 35 \(story, drafts\)"),
+        },
+        "slots_of_drafts.reveal(": {
+            "Step 5: how many tokens does the chat get?": ("3 tokens", "step 5 of 8: (?s:.*?)A, kept: 3\n"),
+            "Step 5: how many slots are taken back?": (
+                "2 slots",
+                "step 5 of 8: (?s:.*?)44 planned, 42 after\nA, slots taken back: 2\n",
+            ),
+            "Step 5 took a new block for them. It goes back to the pool.": (
+                "false",
+                "step 4 of 8: (?s:.*?)blocks: 1 2 3 4 5\n(?s:.*)step 6 of 8: (?s:.*?)blocks: 1 2 3 4 5 6\n",
+            ),
+        },
+        "numbers.reveal(": {
+            "At most 1 draft: how many steps?": ("11 steps", r"steps: .* 11 \(1 draft\)"),
+            "At most 8 drafts: how many steps?": ("8 steps", r"steps: .* 8 \(8 drafts\)"),
+            "At most 8 drafts: how many are not accepted?": (
+                "23 drafts",
+                r"drafts: .* 32 \(8 drafts\)\naccepted: .* 9 \(8 drafts\)",
+            ),
+        },
+        "drafters.reveal(": {
+            "The story with the draft model: how many steps for 40 tokens?": (
+                "9 steps",
+                r"steps: .* 9 \(story, model\)",
+            ),
+            "Which drafter takes fewer steps for copying?": (
+                "lookup",
+                r"steps: .* 9 \(copy, lookup\), 10 \(copy, model\)",
+            ),
+        },
+        "batches.reveal(": {
+            "64 requests, 4 drafts each: how long is a step?": ("4.9 ms", r"drafts each: .* 4.9 ms \(64 requests\)"),
+            "256 requests, 4 drafts each: how long is a step?": (
+                "19.4 ms",
+                r"drafts each: .* 19.4 ms \(256 requests\)",
+            ),
+            "256 requests: how many tokens per step must it bring to break even?": (
+                "4.1 tokens",
+                r"break even: .* 4.1 \(256 requests\)",
+            ),
+        },
+        "drawn.reveal(": {
+            "Of 100 drafts, how many are kept?": ("69 drafts", "tokens drawn, 69% of the drafts kept"),
+            "Of 100 tokens, how many are red?": ("19 tokens", r"19.5% \(red, reference 20%\)"),
+        },
+    },
+    "11_async_scheduling": {
+        "one_ahead.reveal(": {
+            "In turn: how many steps?": ("6 steps", "in turn\nstep 5 of 5: "),
+            "Ahead: how many steps are planned?": ("7 steps", "ahead\nstep 6 of 6: "),
+            "Ahead: how many tokens does the last of them compute?": (
+                "0 tokens",
+                "ahead\nstep 6 of 6: .*\n.*\ntoken budget: 0 of 40",
+            ),
+            "Ahead: in which step does A's first token become known?": (
+                "1",
+                "ahead\nstep 0 of 6: (?s:.*?)A: prefill, 4 of 4 tokens(?s:.*?)"
+                "ahead\nstep 1 of 6: (?s:.*?)A: decode, 5 of 5 tokens computed, first token in step 1",
+            ),
+        },
+        "lanes_of_both.reveal(": {
+            "In turn: how long does the run take?": ("72 ms", "in turn: 72 ms for 6 steps"),
+            "Ahead?": ("52 ms", "ahead: 52 ms for 7 steps"),
+        },
+        "lanes_of_both.also(": {
+            "Engine 12 ms, runner 6 ms. In turn?": ("108 ms", "in turn: 108 ms for 6 steps"),
+            "And ahead?": ("78 ms", "ahead: 78 ms for 7 steps"),
+        },
+        "stop_token.reveal(": {
+            "In turn: how many steps?": ("8 steps", r"steps: 8 \(in turn\)"),
+            "Ahead: how many steps are planned?": ("10 steps", r"steps: .* 10 \(ahead\)"),
+            "Ahead: how many tokens are computed in vain?": ("1 token", r"in vain: .* 1 \(ahead\)"),
+        },
+        "together.reveal(": {
+            "In turn, with drafts: how many drafts are verified?": ("20 drafts", r"drafts: 20 \(in turn\)"),
+            "Ahead, with drafts: how many places for drafts?": ("32 places", r"drafts: .* 32 \(ahead\)"),
+            "Ahead, with drafts: how many tokens are computed in vain?": ("5 tokens", r"in vain: .* 5 \(ahead\)"),
+        },
+        "together.also(": {
+            "Ahead, with drafts: how many tokens does step 1 plan?": (
+                "5 tokens",
+                r"step 1 of 10: (?s:.*?)A, tokens computed: 31 before, 36 planned",
+            ),
+        },
+    },
 }

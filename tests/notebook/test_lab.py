@@ -26,6 +26,7 @@ from course.starter_status import starter_path
 from course.views.picture import Picture
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
@@ -38,6 +39,40 @@ def test_a_lab_is_cut_to_its_phases() -> None:
     assert "3 preemption: reference, 4 prefix cache: absent" in repr(lab)
 
 
+def test_an_elective_is_there_where_a_run_uses_it() -> None:
+    drafts = replace(SMALL_POOL, speculative_config=SpeculativeConfig(adaptive=False))
+    ahead, both = replace(SMALL_POOL, async_scheduling=True), replace(drafts, async_scheduling=True)
+    assert [str(Lab(phase, "starter").lineup()) for phase in (7, 8)] == ["starter:1-7", "starter:1-6,starter:8"]
+    lab = Lab(8, "solution")
+    cut = [str(lab.lineup(5, config)) for config in (SMALL_POOL, drafts, ahead, both)]
+    assert cut == ["solution:1-5", "solution:1-5,solution:7", "solution:1-5,solution:8", "solution:1-5,solution:7-8"]
+    assert str(Lab(7, "solution:1-6,starter:7").lineup()) == "solution:1-6,starter:7"
+    plain, *others = (lab.play(WORKLOAD, config) for config in (SMALL_POOL, drafts, ahead, both))
+    assert isinstance(plain, WorkloadRun)
+    for other in others:
+        assert isinstance(other, WorkloadRun)
+        assert other.token_ids == plain.token_ids
+    assert len({str(run.recording.steps) for run in (plain, *others) if isinstance(run, WorkloadRun)}) == 4
+    refused = Lab(6, "solution").play(WORKLOAD, ahead)
+    assert isinstance(refused, Notice)
+    assert "async_scheduling needs phase 8" in refused.text
+
+
+@pytest.mark.parametrize("phase", [7, 8])
+def test_the_ablation_of_an_elective_ends_with_it(phase: int) -> None:
+    charts = Lab(phase, "solution").ablation()
+    assert isinstance(charts, Charts)
+    assert list(charts.rows)[-2:] == ["phases 1-5", f"phases 1-5, {phase}"]
+
+
+def test_graded_tests_of_an_elective_run_its_folder() -> None:
+    graded = Lab(7, "solution").test(5)
+    assert (graded.passed, graded.command) == (
+        True,
+        "LAB_IMPL=solution:1-7 pytest labs/phase7_speculative_decoding -m task7_5",
+    )
+
+
 def test_lab_impl_names_the_code_unless_the_cell_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_IMPL", "solution:1-2,starter:3")
     assert str(Lab(3).lineup()) == "solution:1-2,starter:3"
@@ -47,8 +82,9 @@ def test_lab_impl_names_the_code_unless_the_cell_does(monkeypatch: pytest.Monkey
 
 
 def test_a_phase_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="phase must be 1 to 6, got 7"):
-        Lab(7)
+    for phase in (0, 9):
+        with pytest.raises(ValueError, match=f"phase must be 1 to 8, got {phase}"):
+            Lab(phase)
 
 
 def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:

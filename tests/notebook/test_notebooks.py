@@ -9,12 +9,14 @@ from course.fresh.jobs import WorkloadRun
 from course.notebook import Notice
 from course.terminal.step_line import step_line
 from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
-from tests.notebook.cells import NOTEBOOKS, OF_PHASES, notebook_of, run_cells
+from mini_vllm.seams.lineup import ELECTIVE_NAMES
+from tests.notebook.cells import NOTEBOOKS, OF_ELECTIVES, OF_PHASES, notebook_of, run_cells
 from tests.notebook.files import read
 
 
 def test_every_phase_has_a_notebook() -> None:
     assert [path.stem[:2] for path in OF_PHASES] == ["01", "02", "03", "04", "05", "06"]
+    assert [path.stem[3:] for path in OF_ELECTIVES] == [name.replace(" ", "_") for name in ELECTIVE_NAMES]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -27,7 +29,7 @@ def test_no_outputs_are_committed_and_cell_ids_are_unique(path: Path) -> None:
             assert cell.execution_count is None, cell.id
 
 
-@pytest.mark.parametrize("path", OF_PHASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*OF_PHASES, *OF_ELECTIVES], ids=lambda path: path.stem)
 def test_the_reference_gives_no_notice(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

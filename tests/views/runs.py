@@ -8,8 +8,9 @@ from pathlib import Path
 from course.traces.recording import Recording
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.config import EngineConfig
+from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.seams.lineup import parse_lineup
+from tests.engine.workloads import draft_half_right
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 LARGE = EngineConfig(
@@ -55,3 +56,16 @@ def in_a_huge_pool(recording: Recording, num_blocks: int = 5000) -> Recording:
 def observed(name: str = "all_phases") -> Recording:
     """A trace that the course ships."""
     return Recording.read(OBSERVED / f"{name}.jsonl")
+
+
+@cache
+def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) -> Recording:
+    """Requests whose drafts are right up to a place that depends on the text, or none with 0; planned ahead or not."""
+    speculative = SpeculativeConfig("ngram", drafts, adaptive=False) if drafts else None
+    lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"
+    config = replace(SMALL_POOL, speculative_config=speculative, async_scheduling=asynchronous)
+    run = Run(make_workload(0, num_requests), config, parse_lineup(lineup))
+    draft_half_right(run.engine)
+    while not run.finished:
+        run.step()
+    return Recording.of(run.engine)

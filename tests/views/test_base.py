@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from course.fresh.jobs import ChatRun
 from course.palette import OKABE_ITO, color, ink_on, label, lap
 from course.views import svg
 from course.views.film import Film
@@ -23,6 +24,7 @@ from course.views.typeset import shorten, text_width, wrap
 from course.views.widgets import Player
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from solutions import phase4_prefix_cache, phase6_gpu_runner
+from tests.views.runs import ahead, small
 
 ROOT = Path(__file__).parents[2]
 NASTY = "a<b>&\"'\x00 ]]> </script><script>alert(1)</script>"
@@ -220,9 +222,11 @@ def test_views_load_neither_torch_nor_widgets() -> None:
 
 def test_the_views_in_the_readme_work_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "course" / "views" / "README.md").read_text(encoding="utf-8")
-    _, blocks, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    _, blocks, ahead_of_time, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"llm": small_run(), "draw": lambda budget, caching: counter(int(budget))}
     exec(blocks, names | {"phase_4": phase4_prefix_cache, "phase_6": phase6_gpu_runner})
+    runs = {"chats": ChatRun(ahead(), {}, {}), "in_turn": ChatRun(small(), {}, {}), "ahead": ChatRun(ahead(), {}, {})}
+    exec(ahead_of_time, names | runs)
     exec(view, names)
     exec(knobs, names)
     monkeypatch.setenv("LAB_IMPL", "solution")

@@ -7,12 +7,13 @@ import pytest
 
 from course.browser.bare_page import open_widget
 from course.views.block_life import block_life
+from course.views.drafts import draft_film
 from course.views.film import Film
 from course.views.hash_chain import hash_chain
 from course.views.paged_batch import paged_batch
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
-from tests.views.runs import observed, small
+from tests.views.runs import ahead, observed, small
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 
 WIDTHS = (460, 600, 720, 1000, 1100)
@@ -27,6 +28,8 @@ FILMS: dict[str, Callable[[], Film]] = {
     "compare": lambda: compare(small(), small(caching=False), ("caching on", "caching off")),
     "block life": lambda: block_life(observed()),
     "paged batch": paged_batch,
+    "drafts": lambda: draft_film(ahead()),
+    "drafts planned ahead": lambda: draft_film(ahead(asynchronous=True)),
 }
 
 

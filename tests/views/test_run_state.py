@@ -7,19 +7,23 @@ from pathlib import Path
 import pytest
 
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from course.traces.recording import Recording
+from course.traces.recording import Recording, likely_block_size
 from course.traces.run_state import RunState
+from course.views.time_machine import time_machine
+from course.views.time_machine.machine import states
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from tests.engine.workloads import add, make_engine, make_workload, small_config
+from tests.engine.workloads import add, draft_half_right, make_engine, make_workload, small_config
 
 TIGHT = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "max_num_seqs": 4, "long_prefill_token_threshold": 6}
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 
 
-def play(seed: int, **settings: object) -> tuple[LLMEngine, list[dict[str, object]]]:
+def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[LLMEngine, list[dict[str, object]]]:
     """Run a workload, with an abort in it; return the engine's own state at the end of each step."""
-    engine = make_engine(small_config(**(TIGHT | settings)), record=True)
+    engine = make_engine(small_config(**(TIGHT | settings)), lineup, record=True)
+    draft_half_right(engine)
     pending = make_workload(seed, 8)
     truth: list[dict[str, object]] = []
     for number in range(500):
@@ -91,6 +95,53 @@ def test_bare_records_give_the_pool_the_block_size_and_the_prompts(seed: int) ->
     known = {name: length for name, length in full.info.num_prompt_tokens.items() if name in ran}
     assert (bare.info.num_blocks, bare.info.block_size, bare.info.titles) == (12, 4, full.info.titles)
     assert {name: length for name, length in bare.info.num_prompt_tokens.items() if name in ran} == known
+
+
+def test_the_block_of_rejected_drafts_does_not_make_blocks_look_smaller() -> None:
+    """Blocks of 4: a share with two drafts takes a third block; both are rejected, and the next share ends at 8."""
+    steps = copy.deepcopy(list(play(0)[0].recorder.steps[:2]))
+    drafting, after = ({"id": "r0", "kind": "running", "new_blocks": [], "blocks": [1, 2, 3]} for _ in range(2))
+    steps[0]["scheduled"] = [{**drafting, "computed": 6, "n": 3, "drafts": [7, 8]}]  # type: ignore[typeddict-item]
+    steps[1]["scheduled"] = [{**after, "computed": 7, "n": 1}]  # type: ignore[typeddict-item]
+    assert likely_block_size(steps) == 4
+
+
+ELECTIVES: dict[str, dict[str, object]] = {
+    "solution:1-5,solution:7": {"speculative_config": SpeculativeConfig("ngram", 4, adaptive=False)},
+    "solution:1-5,solution:8": {"async_scheduling": True},
+    "solution:1-5,solution:7-8": {
+        "speculative_config": SpeculativeConfig("ngram", 3, adaptive=False),
+        "async_scheduling": True,
+    },
+}
+
+
+@pytest.mark.parametrize("lineup", ELECTIVES)
+@pytest.mark.parametrize("seed", range(8))
+def test_drafts_and_steps_in_flight_give_the_engines_state(seed: int, lineup: str) -> None:
+    engine, truth = play(seed, lineup, **ELECTIVES[lineup])
+    recording = Recording.of(engine)
+    assert rebuilt(recording) == truth
+    bare = Recording.from_steps(json.loads(json.dumps(recording.steps)))
+    assert (bare.info.num_blocks, bare.info.block_size) == (12, 4)
+    film = time_machine(recording)
+    assert len(film) == len(recording.steps)
+    for record, state in zip(recording.steps, states(recording), strict=True):
+        for request_id, *_ in record["running_after"]:
+            assert state.num_reached(request_id) <= state.num_tokens(request_id)
+
+
+@pytest.mark.parametrize("lineup", ELECTIVES)
+def test_drafts_do_not_count_as_computed_again_or_as_a_prompt(lineup: str) -> None:
+    settings = {"num_gpu_blocks": 101, "max_num_batched_tokens": 40, "long_prefill_token_threshold": 0}
+    engine, _ = play(1, lineup, enable_prefix_caching=False, **settings | ELECTIVES[lineup])
+    recording, num_decodes = Recording.of(engine), 0
+    for record, state in zip(recording.steps, states(recording), strict=True):
+        assert state.num_recomputed_tokens == 0
+        for share in record["scheduled"]:
+            assert state.is_decode(share) == (share["computed"] >= recording.info.num_prompt_tokens[share["id"]])
+            num_decodes += state.is_decode(share)
+    assert num_decodes > 10
 
 
 def test_ref_counts_are_those_of_the_recorded_steps() -> None:

@@ -1,0 +1,124 @@
+"""What the checks of the phase 7 handout may call: the reference on small examples, and the bounds of a GPU."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import torch
+
+from course.cli.parity import load
+from course.labtest.phase7.counters import drafted
+from course.parity.scenario import PUBLIC_TRACES
+from course.simulator.gpus import find_gpu
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.roofline import flops_per_token, weight_bytes
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import parse_lineup
+from solutions.phase7_speculative_decoding import (
+    SpeculativeScheduling,
+    accept_drafts,
+    propose_by_lookup,
+    rejection_sample,
+    select_logits_rows,
+)
+
+__all__ = ["NAMESPACE"]
+
+GPU, MODEL = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
+DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
+
+
+def step_ms(num_tokens: int) -> tuple[float, float]:
+    """Return how long one step reads weights and computes, in milliseconds to one decimal."""
+    read = weight_bytes(MODEL) / GPU.bandwidth
+    computed = num_tokens * flops_per_token(MODEL, 0) / GPU.peak_flops
+    return round(1000 * read, 1), round(1000 * computed, 1)
+
+
+def tokens_per_step(acceptance: float, num_drafts: int) -> float:
+    """Return the mean number of tokens of a step if each draft is right with this probability."""
+    return round(sum(acceptance**number for number in range(num_drafts + 1)), 2)
+
+
+def balance() -> int:
+    """Return how many tokens a step may have until it computes as long as it reads."""
+    read = weight_bytes(MODEL) / GPU.bandwidth
+    return round(read * GPU.peak_flops / flops_per_token(MODEL, 0))
+
+
+def scheduled(num_tokens: int, computed: int, num_drafts: int, budget: int, num_sampled: int) -> tuple[int, int, int]:
+    """Take a decoding request through a step; return (drafts scheduled, computed at last, tokens at last)."""
+    scheduling = SpeculativeScheduling(num_drafts, False)
+    request = drafted(1, num_tokens - 1, [9] * num_drafts, computed=computed)
+    request.num_computed_tokens += min(num_tokens + num_drafts - computed, budget)
+    drafts = scheduling.schedule_drafts(request)
+    scheduling.roll_back(request, len(drafts), num_sampled)
+    request.all_token_ids += [9] * num_sampled
+    return len(drafts), request.num_computed_tokens, request.num_tokens
+
+
+def rows(*shares: tuple[int, int, bool]) -> list[int]:
+    """Return the rows of requests given as (scheduled tokens, drafts among them, needs a token)."""
+    params = SamplingParams()
+    return select_logits_rows(
+        [
+            ScheduledRequest(Request(str(number), [1] * 50, params), 0, size, [1], needs, [7] * drafts)
+            for number, (size, drafts, needs) in enumerate(shares)
+        ]
+    )
+
+
+def usable(num_hit_blocks: int) -> int:
+    """Return how many blocks of a hit a drafter with a KV cache can use."""
+    return len(SpeculativeScheduling(4, True).usable_hit_blocks([*range(num_hit_blocks)]))
+
+
+@cache
+def shares(num_keep: int = 20, num_choose: int = 30) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    """Return the shares of the example: kept drafts by token, replacements by token, and both."""
+    kept, replaced = ([Fraction(0)] * 3 for _ in range(2))
+    for draft, weight in enumerate(DRAFTER):
+        for keep in range(num_keep):
+            for choose in range(num_choose):
+                draws = [((keep + 0.5) / num_keep, (choose + 0.5) / num_choose), (0.5, 0.5)]
+                answer = rejection_sample([draft], torch.tensor([DRAFTER]), torch.tensor([TARGET, TARGET]), draws)
+                share = Fraction(str(weight)) / (num_keep * num_choose)
+                (kept if len(answer) == 2 else replaced)[answer[0]] += share
+    total = [one + other for one, other in zip(kept, replaced, strict=True)]
+    first, second, third = (tuple(round(float(share), 6) for share in part) for part in (kept, replaced, total))
+    return first, second, third
+
+
+def sampled_again(draft: Sequence[float], target: Sequence[float]) -> tuple[float, ...]:
+    """Return the shares if a rejected draft is replaced by a token of the target itself, as percentages."""
+    kept = [min(p, q) for p, q in zip(target, draft, strict=True)]
+    return tuple(round(100 * (one + (1 - sum(kept)) * p)) for one, p in zip(kept, target, strict=True))
+
+
+@cache
+def num_traces(phases: str) -> int:
+    """Return how many recorded traces are in scope of phases `phases` of the reference, and need phase 7."""
+    lineup = parse_lineup(f"solution:{phases}")
+    scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
+    return sum(7 in one.electives and one.out_of_scope(lineup) is None for one in scenarios)
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = {
+    "accept_drafts": accept_drafts,
+    "balance": balance,
+    "cdiv": cdiv,
+    "num_traces": num_traces,
+    "propose_by_lookup": propose_by_lookup,
+    "round": round,
+    "rows": rows,
+    "sampled_again": sampled_again,
+    "scheduled": scheduled,
+    "shares": shares,
+    "step_ms": step_ms,
+    "tokens_per_step": tokens_per_step,
+    "usable": usable,
+}

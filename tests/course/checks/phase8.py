@@ -1,0 +1,118 @@
+"""What the `<!-- check: ... -->` comments of the phase 8 handout may call: small runs of the reference."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from course.cli.parity import load
+from course.labtest.phase8.cases import request_with
+from course.labtest.phase8.pipeline import Pipeline
+from course.labtest.phase8.small_engine import ANSWERS, SmallEngine
+from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.fake_model_runner import fake_continuation
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.lineup import parse_lineup
+from solutions import phase8_async_scheduling as reference
+from solutions.phase8_async_scheduling import PlaceholderScheduling
+
+__all__ = ["NAMESPACE"]
+
+Row = tuple[int, int, int, int]
+
+
+class NeverOver(PlaceholderScheduling):
+    """The rule of max_tokens is missing."""
+
+    def is_surely_over(self, request: Request) -> bool:
+        return False
+
+
+def lanes(num_steps: int, plan_ms: int, compute_ms: int) -> tuple[int, int]:
+    """Return how long steps take in turn, and with one step in flight, in milliseconds."""
+    planned = computed = before = 0
+    for _ in range(num_steps):
+        planned = max(planned, before) + plan_ms  # the results of the step before the last are there
+        before = computed
+        computed = max(computed, planned) + compute_ms
+    return num_steps * (plan_ms + compute_ms), computed
+
+
+def rows(
+    num_prompt: int, max_tokens: int, num_drafts: int = 0, accepted: Sequence[int] = (), *, rule: bool = True
+) -> list[Row]:
+    """Return (known, tokens planned, computed, placeholders) when a step has been planned, for each step."""
+    request = request_with(num_prompt, computed=0, max_tokens=max_tokens, status=RequestStatus.WAITING)
+    pipeline = Pipeline((PlaceholderScheduling if rule else NeverOver)(num_drafts), request)
+    found: list[Row] = []
+    for number in range(99):
+        num_planned, _ = pipeline.plan(100)
+        found.append((request.num_tokens, num_planned, request.num_computed_tokens, request.num_output_placeholders))
+        if number:
+            before = pipeline.in_flight[0]
+            right = accepted[number - 1] if number <= len(accepted) else 0
+            pipeline.update(min(right, before.num_drafts))
+        if request.num_output_tokens >= max_tokens:
+            break
+    return found
+
+
+def after(num_prompt: int, num_steps: int, num_drafts: int, accepted: Sequence[int]) -> tuple[int, int, int]:
+    """Return (known, computed, placeholders) when the results of the step before the last have arrived."""
+    request = request_with(num_prompt, computed=0, status=RequestStatus.WAITING)
+    pipeline = Pipeline(PlaceholderScheduling(num_drafts), request)
+    for number in range(num_steps):
+        pipeline.plan(100)
+        if number:
+            pipeline.update(min(accepted[number - 1], pipeline.in_flight[0].num_drafts))
+    return request.num_tokens, request.num_computed_tokens, request.num_output_placeholders
+
+
+def over(num_prompt: int, max_tokens: int, known: int, computed: int, placeholders: int) -> bool:
+    """Return whether a request is surely over."""
+    request = request_with(
+        num_prompt, known - num_prompt, computed=computed, placeholders=placeholders, max_tokens=max_tokens
+    )
+    return PlaceholderScheduling(0).is_surely_over(request)
+
+
+def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequence[int]) -> tuple[int, int, list[int]]:
+    """Return (start, tokens, drafts) of a share as it is computed."""
+    share = ScheduledRequest(request_with(3, computed=start + size), start, size, [1], True, [-1] * places)
+    result = reference.correct_share(share, rejected, drafts)
+    return result.num_computed_tokens, result.num_scheduled_tokens, list(result.draft_token_ids)
+
+
+@cache
+def in_vain(num_drafts: int) -> int:
+    """Return how many tokens are planned for a request behind its stop token, the fourth of its answer."""
+    prompt = [5, 6, 7]
+    outputs = fake_continuation(prompt, 20, ANSWERS)
+    params = SamplingParams(max_tokens=20, stop_token_ids=(outputs[3],))
+    engine = SmallEngine(reference, num_drafts=num_drafts)
+    engine.add(Request("A", prompt, params))
+    engine.run()
+    assert engine.requests["A"].output_token_ids == outputs[: outputs.index(outputs[3]) + 1]
+    return engine.num_wasted_tokens
+
+
+@cache
+def traces_for(*electives: int) -> int:
+    """Return how many recorded traces need phase 8 and are in the scope of phases 1 to 5 with these electives."""
+    team = parse_lineup(",".join(["solution:1-5", *(f"solution:{phase}" for phase in electives)]))
+    scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
+    found = [one for one in scenarios if one.line["config"]["async_scheduling"]]
+    return len([one for one in found if not one.out_of_scope(team)])
+
+
+NAMESPACE: dict[str, Callable[..., Any]] = {
+    "after": after,
+    "corrected": corrected,
+    "in_vain": in_vain,
+    "lanes": lanes,
+    "over": over,
+    "rows": rows,
+    "sum": sum,
+    "traces_for": traces_for,
+}

@@ -1,0 +1,184 @@
+"""The asynchronous engine: other steps, the same tokens, and nothing that a step in flight could spoil."""
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.overlapping_engine import OverlappingEngine
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.drafts.draft_model import DraftModel
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
+from tests.engine.runners import install_faults, install_spy
+from tests.engine.workloads import (
+    draft_half_right,
+    drain,
+    expect,
+    make_engine,
+    make_workload,
+    run_workload,
+    small_config,
+    true_tokens,
+)
+
+PROMPT = [5, 6, 7, 8, 9]
+DRAFTS = {
+    "none": None,
+    "lookup": SpeculativeConfig(num_speculative_tokens=3),
+    "model": SpeculativeConfig("draft_model", num_speculative_tokens=4, adaptive=False),
+}
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Let the two threads take turns as often as Python can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def async_engine(config: EngineConfig, phases: str = "1-5", drafts: str = "none", **options: Any) -> LLMEngine:
+    config = replace(config, async_scheduling=True, speculative_config=DRAFTS[drafts])
+    engine = make_engine(config, f"solution:{phases},solution:7-8", **options)
+    draft_half_right(engine)
+    return engine
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("drafts", DRAFTS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_num_batched_tokens": 7, "long_prefill_token_threshold": 3},
+        {"policy": "priority", "num_gpu_blocks": 12},
+        {"enable_prefix_caching": False, "block_size": 1},
+    ],
+    ids=str,
+)
+def test_a_step_in_flight_never_changes_the_tokens(settings: dict[str, Any], drafts: str) -> None:
+    num_preemptions = 0
+    for seed in range(30):
+        workload = make_workload(seed)
+        engine = async_engine(small_config(max_num_seqs=4, **settings), drafts=drafts)
+        run = run_workload(engine, workload)
+        assert run.token_ids == true_tokens(workload), f"seed {seed}"
+        check_drained(engine.scheduler)
+        num_preemptions += run.num_preemptions
+    assert num_preemptions > 10 or "num_gpu_blocks" not in settings
+
+
+@pytest.mark.parametrize("drafts", DRAFTS)
+@pytest.mark.parametrize("phases", ["1", "1-2", "1-3", "1-2,solution:4", "1,solution:5"])
+def test_it_goes_with_every_lineup(phases: str, drafts: str) -> None:
+    for seed in range(8):
+        workload = make_workload(seed)
+        engine = async_engine(small_config(num_gpu_blocks=90), phases, drafts)
+        assert run_workload(engine, workload).token_ids == true_tokens(workload)
+
+
+def test_the_first_step_starts_and_the_second_one_applies_it() -> None:
+    engine = async_engine(small_config(), record=True)
+    engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
+    outputs = [engine.step() for _ in range(4)]
+    assert [len(one) for one in outputs] == [0, 1, 1, 1]
+    assert not engine.has_unfinished_requests()
+    steps = engine.recorder.steps
+    assert [step["update_of"] for step in steps] == [None, 0, 1, 2]
+    # Whatever step 2 samples, it is the third token: step 3 has nothing to plan.
+    assert [step["total"] for step in steps] == [5, 1, 1, 0]
+    assert [len(step["sampled"].get("A", [])) for step in steps] == [1, 1, 1, 0]
+
+
+def test_a_stop_token_costs_one_step_that_is_planned_already() -> None:
+    truth = expect(tuple(PROMPT), SamplingParams(max_tokens=20), 40).token_ids
+    params = SamplingParams(max_tokens=20, stop_token_ids=(truth[3],))
+    engine = async_engine(small_config())
+    spy = install_spy(engine)
+    engine.add_request("A", PROMPT, params)
+    answer = drain(engine)["A"].outputs[0].token_ids
+    assert answer == truth[: truth.index(truth[3]) + 1]
+    assert len(spy.batches) == len(answer) + 1
+    check_drained(engine.scheduler)
+
+
+def test_the_name_of_a_request_in_flight_can_be_used_again() -> None:
+    engine = async_engine(small_config())
+    engine.add_request("A", PROMPT, SamplingParams(max_tokens=9))
+    engine.step()
+    engine.step()
+    engine.abort_request("A")
+    other = SamplingParams(max_tokens=6)
+    engine.add_request("A", [1, 2, 3], other)
+    assert drain(engine)["A"].outputs[0].token_ids == expect((1, 2, 3), other, 40).token_ids
+
+
+@pytest.mark.parametrize("drafts", DRAFTS)
+@pytest.mark.parametrize("pause", range(5))
+def test_a_forward_pass_that_fails_costs_the_steps_in_flight_and_nothing_else(pause: int, drafts: str) -> None:
+    engine = async_engine(small_config(), drafts=drafts, record=True)
+    faulty = install_faults(engine)
+    prompts = {f"r{number}": [number, *PROMPT] for number in range(3)}
+    params = SamplingParams(max_tokens=24)
+    for request_id, prompt in prompts.items():
+        engine.add_request(request_id, prompt, params)
+    answers: dict[str, RequestOutput] = {}
+    for _ in range(pause):
+        answers |= {one.request_id: one for one in engine.step() if one.finished}
+    faulty.fault = "after"
+    with suppress(OSError):
+        while engine.has_unfinished_requests():
+            answers |= {one.request_id: one for one in engine.step() if one.finished}
+    assert faulty.fired is not None
+    answers |= drain(engine)
+    for request_id, prompt in prompts.items():
+        assert answers[request_id].outputs[0].token_ids == expect(tuple(prompt), params, 40).token_ids
+    check_drained(engine.scheduler)
+    recorded = [token for step in engine.recorder.steps for name, tokens in step["output"] for token in tokens]
+    assert len(recorded) == 3 * 24
+
+
+def test_the_thread_ends_with_the_engine() -> None:
+    before = set(threading.enumerate())
+    engine = async_engine(small_config())
+    engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
+    engine.step()
+    (thread,) = set(threading.enumerate()) - before
+    gone = weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert gone() is None
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_without_the_setting_there_is_no_thread() -> None:
+    engine = build_engine(EngineConfig(), parse_lineup("solution:1-5,solution:8"))
+    assert not isinstance(engine, OverlappingEngine)
+
+
+@pytest.mark.parametrize("phases", ["1", "1-5"])
+def test_right_drafts_of_a_model_are_all_accepted(phases: str) -> None:
+    """The draft model is the target: only a token that it has not computed could make it guess wrong."""
+    for seed in range(20):
+        config = small_config(num_gpu_blocks=60, speculative_config=DRAFTS["model"])
+        engine = make_engine(config, f"solution:{phases},solution:7")
+        assert isinstance(engine.runner, DraftingRunner)
+        assert isinstance(engine.runner.proposer, DraftModel)
+        assert engine.runner.proposer.block_size == engine.scheduler.kv.block_size
+        run_workload(engine, make_workload(seed))
+        assert engine.draft_statistics is not None
+        assert 0 < engine.draft_statistics.num_accepted_tokens == engine.draft_statistics.num_draft_tokens

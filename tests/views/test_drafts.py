@@ -1,0 +1,148 @@
+"""Drafts in the drawing, in the text, and in the records: the three agree, with and without planning ahead."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from course.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
+from course.traces.recording import Recording
+from course.views.drafts import draft_film, telling_step
+from course.views.picture import Picture
+from course.views.show import player
+from tests.views.drawing import SVG, described, is_sound, layers, texts, tooltips, tree
+from tests.views.runs import ahead, small
+
+
+def verdict(drafts: list[int], sampled: list[int], **other: object) -> Verdict:
+    usual = {"num_computed": 10, "num_scheduled": 1 + len(drafts), "kept": sampled, "blocks": [3, 5, 4, 9]}
+    return Verdict(request_id="A", drafts=drafts, sampled=sampled, **(usual | other))  # type: ignore[arg-type]
+
+
+def count(picture: Picture, name: str) -> int:
+    """Return how many elements have a class."""
+    return sum(name in str(part.get("class")).split() for part in tree(picture).iter())
+
+
+def num_slots(picture: Picture, layer: str, state: str) -> float:
+    """Return how many px of a request's strips are in a state."""
+    found = [part for part in layers(picture)[layer].iter() if part.get("data-slots") == state]
+    return sum(float(str(group[0].get("width") or 0)) for group in found if group[0].tag == f"{SVG}rect")
+
+
+def test_a_verdict_counts_the_drafts_up_to_the_first_wrong_one() -> None:
+    judged = verdict([7, 8, 9], [7, 1])
+    assert (judged.num_accepted, judged.num_rejected) == (1, 2)
+    assert (judged.num_planned, judged.num_computed_after) == (14, 12)
+    counts = DraftCounts().plus([judged, verdict([], [4]), verdict([], [])])
+    assert (counts.num_shares, counts.num_tokens, counts.tokens_per_step) == (2, 3, 1.5)
+    assert (counts.proposed, counts.accepted) == ((1, 1, 1), (1, 0, 0))
+    assert counts.plus([verdict([1, 2, 3, 4], [1, 2, 3, 4, 5])]).accepted == (2, 1, 1, 1)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_share_begins_where_the_kept_tokens_end(asynchronous: bool) -> None:
+    """Also asynchronously, where the plan had counted the drafts of the step before as right."""
+    recording = ahead(asynchronous=asynchronous)
+    computed: dict[str, int] = {}
+    num_corrected = 0
+    for record, verdicts in zip(recording.steps, verdicts_of(recording.steps), strict=True):
+        for share, judged in zip(record["scheduled"], verdicts, strict=True):
+            num_corrected += share["computed"] != judged.num_computed
+            if share["kind"] == "running" and not judged.in_vain:
+                assert judged.num_computed == computed[share["id"]]
+            computed[share["id"]] = judged.num_computed_after if judged.sampled else judged.num_planned
+            assert list(judged.sampled[: len(judged.kept)]) == list(judged.kept)
+    assert (num_corrected > 0) is asynchronous
+    kept = [token for verdicts in verdicts_of(recording.steps) for judged in verdicts for token in judged.kept]
+    assert len(kept) == sum(len(tokens) for record in recording.steps for _, tokens in record["output"]) > 30
+
+
+def test_the_film_begins_where_both_kinds_of_drafts_are() -> None:
+    film, recording = draft_film(ahead()), ahead()
+    first = film[film.first]
+    assert player(film).step == film.first == telling_step(recording) > 0
+    assert count(first, "mv-accepted")
+    assert count(first, "mv-rejected")
+    assert player(film, 0).step == 0
+    assert draft_film(small()).first == telling_step(small()) == 0, "a run without drafts begins at its beginning"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_every_draft_is_drawn_as_what_became_of_it(asynchronous: bool) -> None:
+    recording = ahead(asynchronous=asynchronous)
+    film = draft_film(recording)
+    seen = 0
+    for picture, verdicts in zip(film.pictures, verdicts_of(recording.steps), strict=True):
+        assert is_sound(picture)
+        accepted = sum(judged.num_accepted for judged in verdicts)
+        drafts = sum(len(judged.drafts) for judged in verdicts)
+        known = [judged for judged in verdicts if judged.sampled and STAND_IN not in judged.drafts]
+        wrong = sum(judged.num_rejected > 0 for judged in known)
+        assert count(picture, "mv-accepted") == accepted
+        assert count(picture, "mv-rejected") == wrong
+        assert count(picture, "mv-unread") == drafts - accepted - wrong
+        assert count(picture, "mv-kept-token") == sum(len(judged.sampled) for judged in verdicts)
+        assert "-1" not in texts(tree(picture)), "a stand-in is no token"
+        facts = described(picture)
+        for judged in verdicts:
+            label = recording.info.label(judged.request_id)
+            assert facts[f"{label}, accepted"] == str(judged.num_accepted)
+            assert facts[f"{label}, kept"] == str(len(judged.kept))
+            assert facts[f"{label}, slots taken back"] == str(judged.num_rejected if judged.sampled else 0)
+        seen += accepted
+    assert seen > 5
+    assert described(film[len(film) - 1])["drafts accepted"].startswith(f"{seen} of ")
+
+
+def test_slots_of_rejected_drafts_are_taken_back_and_their_block_stays() -> None:
+    recording = ahead()
+    film, step = draft_film(recording), telling_step(recording)
+    judged = next(one for one in verdicts_of(recording.steps)[step] if one.num_accepted > 0 < one.num_rejected)
+    place = list(recording.info.titles).index(judged.request_id)
+    told = " ".join(tooltips(layers(film[step])[f"slots-{place}"]))
+    assert "slot taken back" in told or "slots taken back" in told
+    layer = f"slots-{place}"
+    planned, kept = num_slots(film[step], layer, "computed in this step"), num_slots(film[step], layer, "computed")
+    assert planned > 0 < kept
+    assert "A block stays with its request until the request ends." in film[step].sentence
+    later = next(share for share in recording.steps[step + 1]["scheduled"] if share["id"] == judged.request_id)
+    assert list(later["blocks"])[: len(judged.blocks)] == list(judged.blocks)
+
+
+def test_a_chosen_request_is_alone_and_an_unknown_one_is_refused() -> None:
+    recording = ahead(num_requests=7)
+    chosen = list(recording.info.titles)[1]
+    film = draft_film(recording, chosen)
+    label = recording.info.label(chosen)
+    rows = {key.split(",")[0] for key in described(film[film.first]) if "," in key}
+    assert rows <= {label}
+    with pytest.raises(ValueError, match="no request 'nobody'"):
+        draft_film(recording, "nobody")
+
+
+def test_tokens_have_their_texts_with_visible_spaces() -> None:
+    recording = ahead()
+    film = draft_film(recording, texts=dict.fromkeys(range(256), " a\n") | {0: ""})
+    assert "·a⏎" in texts(tree(film[film.first]))
+    assert "·a⏎" in film[film.first].text_alternative
+
+
+def test_a_share_in_vain_says_so() -> None:
+    recording = ahead(0, asynchronous=True)
+    assert not any(one.in_vain for verdicts in verdicts_of(recording.steps) for one in verdicts), "no stop token"
+    steps = copy.deepcopy(list(recording.steps))
+    late = next(k for k, record in enumerate(steps) if record["scheduled"] and steps[k + 1]["scheduled"])
+    lost = steps[late]["scheduled"][0]["id"]
+    steps[late]["finished"], steps[late]["sampled"] = [(lost, "stop", None)], {}
+    assert verdicts_of(steps)[late][0].in_vain
+    picture = draft_film(replace(recording, steps=steps))[late]
+    assert "in vain" in " ".join(texts(tree(picture)))
+    assert f"{recording.info.label(lost)} had ended" in picture.sentence
+
+
+def test_a_run_of_one_step_and_a_run_without_drafts_are_drawn() -> None:
+    for film in (draft_film(Recording(small().info, small().steps[:1])), draft_film(small())):
+        assert all(is_sound(picture) for picture in film.pictures)
+        assert sum(count(picture, "mv-accepted") for picture in film.pictures) == 0
+        assert "No drafts to verify" in " ".join(picture.sentence for picture in film.pictures)
