@@ -3,16 +3,21 @@
 from dataclasses import dataclass, field
 
 from mini_vllm.engine.metrics import RequestMetrics
+from mini_vllm.logprobs import TokenLogprobs
 
 
 @dataclass(slots=True)
 class CompletionOutput:
-    """The text of one request. `finish_reason` is None while it grows."""
+    """The text of one request. `finish_reason` is None while it grows.
+
+    `logprobs` has an entry for each token if the request asks for it; None for one that an interrupted step has lost.
+    """
 
     text: str
     token_ids: list[int]
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    logprobs: list[TokenLogprobs | None] | None = None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,10 @@
 """How one request's tokens are sampled, and when it stops."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,7 +12,10 @@ class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
     `temperature=0` is greedy. `top_k=0` and `top_p=1` switch the two filters off. `seed` makes the
-    request's own draws repeatable, whatever else is in the batch. `max_tokens` counts output tokens.
+    request's own draws repeatable, whatever else is in the batch. `max_tokens` and `min_tokens` count output tokens.
+    The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
+    count a token's uses in the output, repetition divides by its factor what is anywhere in the text. `logprobs` asks
+    how likely each token was, and for that many of the likeliest beside it.
     """
 
     max_tokens: int = 16
@@ -21,6 +27,18 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] | None = None
+    logprobs: int | None = None
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether sampling is to see other logits than the model's."""
+        penalties = self.presence_penalty, self.frequency_penalty, self.repetition_penalty - 1
+        return bool(self.min_tokens or self.logit_bias or any(penalties))
 
     def validate(self) -> None:
         """Raise `ValueError` naming the first setting that is out of its range."""
@@ -36,6 +54,24 @@ class SamplingParams:
             raise ValueError(f"stop must be a tuple of strings, got the string {self.stop!r}")
         if any(not text for text in self.stop):
             raise ValueError("stop must not contain the empty string: it would end every text at once")
+        if type(self.min_tokens) is not int or not 0 <= self.min_tokens <= self.max_tokens:
+            raise ValueError(
+                f"min_tokens must be an integer from 0 to max_tokens ({self.max_tokens}), got {self.min_tokens!r}"
+            )
+        self._require_legal_logits_settings()
+
+    def _require_legal_logits_settings(self) -> None:
+        for name in ("presence_penalty", "frequency_penalty"):
+            value = getattr(self, name)
+            if not _is_number(value) or not -2 <= value <= 2:
+                raise ValueError(f"{name} must be from -2 to 2, got {value!r}")
+        if not _is_number(self.repetition_penalty) or not 0 < self.repetition_penalty <= 2:
+            raise ValueError(f"repetition_penalty must be over 0 and at most 2, got {self.repetition_penalty!r}")
+        for token_id, bias in (self.logit_bias or {}).items():
+            if type(token_id) is not int or not _is_number(bias) or not -100 <= bias <= 100:
+                raise ValueError(f"logit_bias must map token ids to -100 to 100, got {token_id!r}: {bias!r}")
+        if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MAX_LOGPROBS):
+            raise ValueError(f"logprobs must be an integer from 0 to {MAX_LOGPROBS}, got {self.logprobs!r}")
 
 
 def _is_number(value: object) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mini_vllm.core.request import Request
+from mini_vllm.logprobs import TokenLogprobs
 
 
 @dataclass(slots=True)
@@ -65,9 +66,11 @@ class ScheduledRequest:
 class ModelRunnerOutput:
     """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
 
-    `draft_token_ids` are guesses of the tokens that follow, for the next step.
+    `draft_token_ids` are guesses of the tokens that follow, for the next step. `logprobs` has an entry for each token
+    of the requests that ask for it.
     """
 
     sampled_token_ids: dict[str, list[int]]
     errors: dict[str, str] = field(default_factory=dict)
     draft_token_ids: dict[str, list[int]] = field(default_factory=dict)
+    logprobs: dict[str, list[TokenLogprobs]] = field(default_factory=dict)

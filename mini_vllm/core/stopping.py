@@ -6,15 +6,16 @@ from mini_vllm.core.request import Request, RequestStatus
 def check_stop(request: Request, max_model_len: int) -> bool:
     """Look at the request's newest token; if it ends the request, set its status and return True.
 
-    A stop token takes precedence over a length limit when both apply to the same token. Stop strings are found
-    later, in the text (`detokenizer.py`).
+    A stop token takes precedence over a length limit when both apply to the same token; among the first `min_tokens`
+    it ends nothing. Stop strings are found later, in the text (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]
     params = request.sampling_params
-    if token_id in request.eos_token_ids and not params.ignore_eos:
+    may_stop = request.num_output_tokens >= params.min_tokens
+    if may_stop and token_id in request.eos_token_ids and not params.ignore_eos:
         request.finish(RequestStatus.FINISHED_STOPPED)
         return True
-    if token_id in params.stop_token_ids:
+    if may_stop and token_id in params.stop_token_ids:
         request.finish(RequestStatus.FINISHED_STOPPED, stop_reason=token_id)
         return True
     num_tokens = len(request.all_token_ids)

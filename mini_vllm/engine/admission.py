@@ -18,6 +18,9 @@ def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: 
     unknown = [token_id for token_id in request.prompt_token_ids if not 0 <= token_id < vocab_size]
     if unknown:
         raise ValueError(f"token id {unknown[0]} is not in the vocabulary, 0 to {vocab_size - 1}")
+    biased = [token_id for token_id in request.sampling_params.logit_bias or () if not 0 <= token_id < vocab_size]
+    if biased:
+        raise ValueError(f"logit_bias names token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
     # The last token is sampled and never computed, so it needs no slot.
     num_needed = cdiv(request.max_total_tokens(max_model_len) - 1, kv.block_size)
     if num_needed > kv.num_usable_blocks:

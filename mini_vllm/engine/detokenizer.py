@@ -24,6 +24,7 @@ class IncrementalDetokenizer:
         prompt_token_ids: Sequence[int],
         stop: Sequence[str] = (),
         include_stop_str_in_output: bool = False,
+        min_tokens: int = 0,
     ) -> None:
         self.text = ""
         self._tokenizer = tokenizer
@@ -32,6 +33,8 @@ class IncrementalDetokenizer:
         self._token_ids = list(prompt_token_ids[-NUM_CONTEXT_TOKENS:])
         self._context_start = 0
         self._num_read = len(self._token_ids)
+        # A stop string that is complete before this many tokens are known ends nothing.
+        self._num_known_before_stop = len(self._token_ids) + min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
     def add(self, token_ids: Sequence[int]) -> str | None:
@@ -62,6 +65,8 @@ class IncrementalDetokenizer:
     def _append(self, new_text: str) -> str | None:
         num_old = len(self.text)
         self.text += new_text
+        if len(self._token_ids) < self._num_known_before_stop:
+            return None
         first_match: tuple[int, str] | None = None
         for stop in self._stop:
             start = self.text.find(stop, max(0, num_old - len(stop) + 1))

@@ -20,5 +20,13 @@ class RunnerError(RuntimeError):
     """A runner returned an output that does not match its batch."""
 
 
+class ShuttingDownError(RuntimeError):
+    """The engine takes no more requests."""
+
+
+class EngineDeadError(RuntimeError):
+    """The engine's thread has ended: not even the requests of a failed step could be ended in order."""
+
+
 class QueueFullError(ValueError):
     """`max_num_waiting` requests wait already. Try again after some have been admitted."""

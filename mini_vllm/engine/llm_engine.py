@@ -44,6 +44,7 @@ class LLMEngine:
         self.clock = clock
         self.processor = OutputProcessor(tokenizer)
         self._random = random.Random(config.seed)
+        self._in_step: list[str] = []
 
     @property
     def recorder(self) -> TraceRecorder:
@@ -96,17 +97,25 @@ class LLMEngine:
             self._discard(request_id)
             raise
 
-    def abort_request(self, request_id: str) -> RequestOutput | None:
-        """End a request early; return its last output. None if no request with this id still has one to come."""
+    def abort_request(self, request_id: str, error: str | None = None) -> RequestOutput | None:
+        """End a request early, because of `error` if there is one; return its last output.
+
+        None if no request with this id still has one to come.
+        """
+        status = RequestStatus.FINISHED_ABORTED if error is None else RequestStatus.FINISHED_ERROR
         with self._undoing(self._restart):
             if request_id not in self.processor.states:
                 return None
-            if self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED) is not None:
+            if self.scheduler.finish_request(request_id, status) is not None:
                 self.observers.request_aborted(request_id)
             now = self.clock()
             # An interrupted step may have left a stop string unseen, or the end of the request without an output.
             self._take_new_tokens(request_id, now)
-            return self.processor.output(request_id, now)
+            return self.processor.output(request_id, now, error)
+
+    def requests_in_failed_step(self) -> list[str]:
+        """Return the unfinished requests of the step that raised last; if it raised before it had any, all of them."""
+        return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)
 
     def has_unfinished_requests(self) -> bool:
         return self.scheduler.has_unfinished_requests() or self.processor.is_behind
@@ -125,11 +134,15 @@ class LLMEngine:
             return self._answer(kept, runner_output, scheduler_output)
 
     def _plan(self) -> SchedulerOutput:
+        self._in_step = []
         self.observers.before_schedule()
         scheduler_output = self.scheduler.schedule()
+        self._in_step = list(scheduler_output.num_scheduled_tokens)
         self.observers.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self._is_stalled():
+            # The blocks that these hold are what all others wait for.
+            self._in_step = [request.request_id for request in self.scheduler.running]
             raise StalledError.of(self.scheduler)
         return scheduler_output
 
@@ -147,6 +160,7 @@ class LLMEngine:
         errors = {i: error for i, error in runner_output.errors.items() if i in self.scheduler.requests}
         changed = {request_id: processor.states[request_id].request for request_id in [*kept, *errors]}
         changed |= processor.behind()
+        processor.note_logprobs(kept, runner_output.logprobs)
         for request_id, request in changed.items():
             num_tokens = request.num_tokens
             self._take_new_tokens(request_id, now)
@@ -176,6 +190,7 @@ class LLMEngine:
         try:
             yield
             self.processor.note_delivered()
+            self._in_step = []
         except StalledError:
             self.observers.step_undone()
             raise

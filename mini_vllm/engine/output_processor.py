@@ -1,12 +1,13 @@
 """From accepted tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mini_vllm.core.request import Request
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
 from mini_vllm.engine.metrics import RequestMetrics
 from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.logprobs import TokenLogprobs
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 
 
@@ -21,6 +22,7 @@ class RequestState:
     num_tokens_taken: int = 0
     num_tokens_output: int = 0
     num_characters_output: int = 0
+    logprobs: list[TokenLogprobs | None] = field(default_factory=list)
 
 
 class OutputProcessor:
@@ -50,6 +52,15 @@ class OutputProcessor:
             metrics = self.states[request_id].metrics
             if metrics.first_scheduled_time is None:
                 metrics.first_scheduled_time = now
+
+    def note_logprobs(self, kept: Mapping[str, Sequence[int]], logprobs: Mapping[str, Sequence[TokenLogprobs]]) -> None:
+        """Note how likely the newest tokens were, of each request with logprobs; `kept` are these tokens."""
+        for request_id in kept.keys() & logprobs.keys():
+            state, num_new_tokens = self.states[request_id], len(kept[request_id])
+            first = state.request.num_output_tokens - num_new_tokens
+            # An interrupt between a step's tokens and its logprobs leaves a gap.
+            gap = [None] * (first - len(state.logprobs))
+            state.logprobs[first:] = [*gap, *logprobs[request_id][:num_new_tokens]]
 
     def take_new_tokens(self, request_id: str, now: float) -> str | None:
         """Turn a request's new tokens into text; return the stop string that they complete, if any.
@@ -85,6 +96,9 @@ class OutputProcessor:
         new_text, state.num_characters_output = text[state.num_characters_output :], len(text)
         state.num_tokens_output = request.num_output_tokens
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
+        if request.sampling_params.logprobs is not None:
+            gap = [None] * (request.num_output_tokens - len(state.logprobs))
+            completion.logprobs = [*state.logprobs[: request.num_output_tokens], *gap]
         return RequestOutput(
             request_id, state.prompt, request.prompt_token_ids, [completion], replace(metrics), new_text, error
         )
@@ -115,7 +129,7 @@ class OutputProcessor:
     def _detokenizer(self, request: Request) -> IncrementalDetokenizer:
         params = request.sampling_params
         return IncrementalDetokenizer(
-            self.tokenizer, request.prompt_token_ids, params.stop, params.include_stop_str_in_output
+            self.tokenizer, request.prompt_token_ids, params.stop, params.include_stop_str_in_output, params.min_tokens
         )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:

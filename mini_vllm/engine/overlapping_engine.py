@@ -58,6 +58,7 @@ class OverlappingEngine(LLMEngine):
 
     def _finish(self) -> list[RequestOutput]:
         step = self._in_flight[0]
+        self._in_step = list(step.scheduler_output.num_scheduled_tokens)
         result = step.result.result()
         # Others have ended since the step was planned, and perhaps begun again under the same name.
         living = {
@@ -69,6 +70,7 @@ class OverlappingEngine(LLMEngine):
         runner_output = ModelRunnerOutput(
             {name: tokens for name, tokens in result.sampled_token_ids.items() if name in living},
             {name: error for name, error in result.errors.items() if name in living},
+            logprobs={name: logprobs for name, logprobs in result.logprobs.items() if name in living},
         )
         kept = self.scheduler.update_from_output(step.scheduler_output, runner_output.sampled_token_ids)
         outputs = self._answer(kept, runner_output, step.scheduler_output)

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.logits_processors import processed_logits
 from mini_vllm.runner.paged_model_runner import draw
 from mini_vllm.runner.probabilities import probabilities
+from mini_vllm.runner.token_logprobs import token_logprobs
 
 
 class DenseModelRunner:
@@ -38,11 +40,13 @@ class DenseModelRunner:
         if not logits.isfinite().all():
             output.errors[request.request_id] = "the model returned logits that are not finite"
             return
-        params = request.sampling_params
+        params, row = request.sampling_params, [(scheduled, 0)]
+        processed = processed_logits(row, logits)
         if params.temperature:
-            sums = probabilities(logits, params)[0].cumsum(dim=-1)
+            sums = probabilities(processed, params)[0].cumsum(dim=-1)
             # By the last sum, which rounding may leave below 1: then it is 1, and every draw lies below it.
             token_id = int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
         else:
-            token_id = int(logits.argmax())
+            token_id = int(processed.argmax())
         output.sampled_token_ids[request.request_id] = [token_id]
+        output.logprobs |= token_logprobs(row, logits, output.sampled_token_ids)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.logprobs import Logprob
 from mini_vllm.seams.electives import AcceptDrafts
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
@@ -38,7 +39,13 @@ class FakeModelRunner:
         for scheduled in batch:
             self._write(scheduled)
         sampling = [scheduled for scheduled in batch if scheduled.needs_token]
-        return ModelRunnerOutput({one.request.request_id: self._sample(one) for one in sampling})
+        sampled = {one.request.request_id: self._sample(one) for one in sampling}
+        certain = {
+            one.request.request_id: [{token_id: Logprob(0.0, rank=1)} for token_id in sampled[one.request.request_id]]
+            for one in sampling
+            if one.request.sampling_params.logprobs is not None
+        }
+        return ModelRunnerOutput(sampled, logprobs=certain)
 
     def _sample(self, scheduled: ScheduledRequest) -> list[int]:
         end, drafts = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens, scheduled.draft_token_ids

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.runner.logits_processors import Rows, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.runner.token_logprobs import token_logprobs
 
 
 def draw(request: Request, num_drafts: int = 0) -> float:
@@ -33,7 +35,7 @@ class Verify(Protocol):
 
     def __call__(
         self,
-        rows: Sequence[tuple[ScheduledRequest, int]],
+        rows: Rows,
         logits: Tensor,
         sampled_token_ids: Mapping[str, Sequence[int]],
     ) -> dict[str, list[int]]:
@@ -72,13 +74,14 @@ class PagedModelRunner:
             kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in errors]
             rows, logits = [rows[index] for index in kept], logits[kept]
         sampled: dict[str, list[int]] = {}
-        for (one, _), token_id in zip(rows, self.sample(rows, logits), strict=True):
+        processed = processed_logits(rows, logits)
+        for (one, _), token_id in zip(rows, self.sample(rows, processed), strict=True):
             sampled.setdefault(one.request.request_id, []).append(token_id)
         if self.verify is not None:
-            sampled |= self.verify(rows, logits, sampled)
-        return ModelRunnerOutput(sampled, errors)
+            sampled |= self.verify(rows, processed, sampled)
+        return ModelRunnerOutput(sampled, errors, logprobs=token_logprobs(rows, logits, sampled))
 
-    def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
+    def sample(self, rows: Rows, logits: Tensor) -> list[int]:
         """Return a token for each row of logits [S, vocab]: the one behind a request's first k drafts."""
         params = [one.request.sampling_params for one, _ in rows]
         draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]

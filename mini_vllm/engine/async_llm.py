@@ -1,0 +1,165 @@
+"""`AsyncLLM`: many asyncio tasks on one engine. (vLLM: `v1/engine/async_llm.py`.)"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.engine_thread import EngineThread
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.output_collector import OutputCollector
+from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.outputs import RequestOutput
+from mini_vllm.sampling_params import SamplingParams
+
+Result = TypeVar("Result")
+
+
+class AsyncLLM:
+    """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it."""
+
+    def __init__(self, engine: LLMEngine) -> None:
+        self.config: EngineConfig = engine.config
+        self.tokenizer: Tokenizer = engine.tokenizer
+        self.is_shutting_down = False
+        self._collectors: dict[str, OutputCollector] = {}
+        self._thread = EngineThread(engine, self._deliver, self._fail_all)
+
+    @property
+    def num_unfinished_requests(self) -> int:
+        """Requests whose last output has not been read."""
+        return len(self._collectors)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine's thread runs."""
+        return self._thread.is_alive
+
+    @property
+    def seconds_in_step(self) -> float:
+        """How long the step that is being taken has lasted; 0 between two steps."""
+        return self._thread.seconds_in_step
+
+    async def generate(
+        self,
+        prompt: str | list[int],
+        sampling_params: SamplingParams,
+        request_id: str,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield the request's outputs until it is finished; `new_text` is the text since the one before.
+
+        If the reader leaves early, by `aclose` or because its task is cancelled, the request is aborted at the next
+        step boundary. A failing step ends the requests in it with `output.error`. Raises `ValueError` if the request
+        could never be served or `request_id` is in use (`QueueFullError` if the waiting queue is full), `TimeoutError`
+        if it is not finished after `timeout` seconds, `ShuttingDownError` and `EngineDeadError`.
+        """
+        if self.is_shutting_down:
+            raise ShuttingDownError("the engine is shutting down and takes no more requests")
+        if request_id in self._collectors:
+            raise ValueError(f"request_id {request_id!r} belongs to an unfinished request; give each its own")
+        collector = self._collectors[request_id] = OutputCollector()
+        late = TimeoutError(f"the request was not finished after {timeout} seconds")
+        timer = None if timeout is None else collector.loop.call_later(timeout, collector.fail, late)
+        is_finished = False
+        try:
+            await self.call(
+                lambda engine: engine.add_request(
+                    request_id, prompt, sampling_params, priority=priority, cache_salt=cache_salt
+                )
+            )
+            while not is_finished:
+                output = await collector.get()
+                is_finished = output.finished
+                yield output
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._collectors.pop(request_id, None)
+            if not is_finished:
+                self._abort(request_id)
+
+    async def abort(self, request_id: str) -> None:
+        """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""
+        await self.call(lambda engine: self._end(engine, request_id))
+
+    async def call(self, function: Callable[[LLMEngine], Result]) -> Result:
+        """Run a function of the engine on its thread, between two steps, and return what it returns."""
+        return await asyncio.wrap_future(self._thread.call(function))
+
+    def pause(self) -> None:
+        """Take no further step until `resume`. Requests may come and go."""
+        self._thread.is_paused = True
+
+    def resume(self) -> None:
+        """Take steps again."""
+        self._thread.is_paused = False
+        self._thread.wake()
+
+    @property
+    def is_paused(self) -> bool:
+        return self._thread.is_paused
+
+    async def step_once(self) -> None:
+        """Take one step while paused; none if no request is unfinished. Raises `ValueError` if not paused."""
+        if not self.is_paused:
+            raise ValueError("the engine is not paused: it takes its steps by itself")
+        await self.call(lambda engine: self._thread.step() if engine.has_unfinished_requests() else None)
+
+    async def shutdown(self, timeout: float = 30.0) -> None:
+        """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread."""
+        self.is_shutting_down = True
+        if not self.is_alive:
+            return
+        if timeout > 0:
+            self.resume()
+        deadline = time.monotonic() + timeout
+        while self._collectors and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for request_id in list(self._collectors):
+            with suppress(EngineDeadError):
+                await self.abort(request_id)
+        # In a thread: the join may wait for a whole step, and the readers' loop has their last outputs to pass on.
+        await asyncio.to_thread(self._thread.end, timeout + 10)
+
+    def _abort(self, request_id: str) -> None:
+        with suppress(EngineDeadError, ShuttingDownError):
+            self._thread.call(lambda engine: engine.abort_request(request_id))
+
+    def _end(self, engine: LLMEngine, request_id: str) -> None:
+        output = engine.abort_request(request_id)
+        if output is not None:
+            self._deliver([output])
+
+    def _deliver(self, outputs: list[RequestOutput]) -> None:
+        """Hand outputs to the loops of their readers, one call for each loop. Called on the engine's thread."""
+        by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
+        for output in outputs:
+            collector = self._collectors.get(output.request_id)
+            if collector is not None:
+                by_loop[collector.loop].append((collector, output))
+        for loop, items in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_put_all, items)
+            except RuntimeError:  # the loop has been closed, and its readers never came to say so
+                for _, output in items:
+                    self._collectors.pop(output.request_id, None)
+                    self._abort(output.request_id)
+
+    def _fail_all(self, error: EngineDeadError) -> None:
+        """Tell all readers that the engine's thread has ended. Called on that thread."""
+        for collector in list(self._collectors.values()):
+            with suppress(RuntimeError):
+                collector.loop.call_soon_threadsafe(collector.fail, error)
+
+
+def _put_all(items: list[tuple[OutputCollector, RequestOutput]]) -> None:
+    for collector, output in items:
+        collector.put(output)

@@ -1,0 +1,53 @@
+"""What changes logits before a token is sampled: `min_tokens`, `logit_bias` and the three penalties.
+
+vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`. The sampler of phase 6 gets the result.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+
+Rows = Sequence[tuple[ScheduledRequest, int]]
+"""For each row of logits, its request and how many of the request's drafts lie before the token to be sampled."""
+
+
+def processed_logits(rows: Rows, logits: Tensor) -> Tensor:
+    """Return logits [S, vocab] changed as the requests ask for: a copy, or `logits` itself if none does."""
+    chosen = [index for index, (one, _) in enumerate(rows) if one.request.sampling_params.changes_logits]
+    if not chosen:
+        return logits
+    changed = logits.clone()
+    for index in chosen:
+        scheduled, num_drafts = rows[index]
+        output = [*scheduled.request.output_token_ids, *scheduled.draft_token_ids[:num_drafts]]
+        _process_row(changed[index], scheduled.request, output)
+    return changed
+
+
+def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[int]) -> None:
+    """Change one row in place. In vLLM's order: what forbids and biases tokens comes before the penalties."""
+    params = request.sampling_params
+    if len(output_token_ids) < params.min_tokens:
+        logits[_stop_token_ids(request, len(logits))] = -math.inf
+    for token_id, bias in (params.logit_bias or {}).items():
+        logits[token_id] += bias
+    if params.repetition_penalty != 1:
+        seen = list({*request.prompt_token_ids, *output_token_ids})
+        old = logits[seen]
+        logits[seen] = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
+    if params.frequency_penalty or params.presence_penalty:
+        counts = Counter(output_token_ids)
+        times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
+        logits[list(counts)] -= params.frequency_penalty * times + params.presence_penalty
+
+
+def _stop_token_ids(request: Request, vocab_size: int) -> list[int]:
+    params = request.sampling_params
+    ends = {*params.stop_token_ids, *(() if params.ignore_eos else request.eos_token_ids)}
+    return [token_id for token_id in ends if 0 <= token_id < vocab_size]
