@@ -142,3 +142,10 @@ def test_a_stop_string_in_the_prompt_stops_nothing() -> None:
     text = detokenizer("end", prompt=b"the en")
     assert [text.add([byte]) for byte in b"dend"] == [None, None, None, "end"]
     assert text.text == "d"
+
+
+@pytest.mark.parametrize(("min_tokens", "stop", "text"), [(0, "st", "fa"), (4, "st", "fa"), (5, "st", "fast fa")])
+def test_a_stop_string_that_is_complete_before_min_tokens_ends_nothing(min_tokens: int, stop: str, text: str) -> None:
+    output = IncrementalDetokenizer(ByteTokenizer(), [], [stop], min_tokens=min_tokens)
+    assert output.add(b"fast fast") == stop
+    assert output.text == text
