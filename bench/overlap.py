@@ -82,6 +82,18 @@ class OverlapCase:
     def same_tokens(self) -> bool:
         return self.timed[OVERLAPPED].token_ids == self.timed[IN_TURN].token_ids
 
+    def record(self) -> dict[str, Any]:
+        """Return the figures as JSON, without the tokens."""
+        timed = {
+            way: {
+                "tokens_per_second": one.tokens_per_second,
+                "gap_ms": one.gap_ms,
+                "share_between": one.share_between,
+            }
+            for way, one in self.timed.items()
+        }
+        return {"model": self.model, "batch_size": self.batch_size, "same_tokens": self.same_tokens, "timed": timed}
+
 
 def measure_overlap(
     lineup: Lineup,

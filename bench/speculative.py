@@ -66,6 +66,25 @@ class Case:
     def speedup(self, name: str, base: str = WITHOUT) -> float:
         return self.measured[name].tokens_per_second / self.measured[base].tokens_per_second
 
+    def record(self) -> dict[str, Any]:
+        """Return the figures as JSON, without the tokens."""
+        measured = {
+            name: {
+                "tokens_per_second": one.tokens_per_second,
+                "num_steps": one.num_steps,
+                "num_tokens": one.num_tokens,
+                "num_drafts": one.num_drafts,
+                "accepted_per_pos": one.accepted_per_pos,
+            }
+            for name, one in self.measured.items()
+        }
+        return {
+            "workload": self.workload,
+            "batch_size": self.batch_size,
+            "same_tokens": self.same_tokens,
+            "measured": measured,
+        }
+
 
 def questions(workload: str, count: int) -> list[str]:
     """Return what the chats ask; the model answers with a list from the question, or with a text of its own."""

@@ -1,7 +1,6 @@
 """`mini-vllm bench async`: what is hidden behind the forward pass by planning one step ahead."""
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,7 +49,7 @@ def bench_async(
             sizes, models, rounds = sizes[:2], models[:1], 1
         cases = list(measure_overlap(team, sizes, models, rounds, report))
     if as_json:
-        typer.echo(json.dumps({"lineup": str(team), "cases": [asdict(case) for case in cases]}))
+        typer.echo(json.dumps({"lineup": str(team), "cases": [case.record() for case in cases]}))
         return
     console.print(whose_code(team), markup=False)
     for case in cases:

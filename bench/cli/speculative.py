@@ -1,7 +1,6 @@
 """`mini-vllm bench speculative`: where drafts pay, and where they cost."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -56,7 +55,7 @@ def bench_speculative(
         sizes, num_rounds = (BATCH_SIZES[:2], 1) if quick else (BATCH_SIZES, rounds)
         cases = list(measure_speculative(team, sizes, num_rounds, report))
     if as_json:
-        typer.echo(json.dumps({"lineup": str(team), "cases": [asdict(case) for case in cases]}))
+        typer.echo(json.dumps({"lineup": str(team), "cases": [case.record() for case in cases]}))
         return
     console.print(whose_code(team), markup=False)
     for case in cases:

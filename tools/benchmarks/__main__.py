@@ -24,6 +24,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "prefix": ("bench", "prefix"),
     "chunked": ("bench", "chunked"),
     "preemption": ("bench", "preemption"),
+    "speculative": ("bench", "speculative"),
+    "async": ("bench", "async"),
     "scheduler": ("bench", "scheduler"),
     "loop": ("bench", "loop"),
     "calibrate": ("calibrate", "--check", "--rounds", "9"),

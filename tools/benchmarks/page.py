@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tools.benchmarks.costs import loop, scheduler
+from tools.benchmarks.electives import in_flight, speculative
 from tools.benchmarks.features import feature
 from tools.benchmarks.simulator import simulator
 from tools.benchmarks.table import Record
@@ -22,6 +23,7 @@ def page(records: Mapping[str, Record]) -> str:
     parts = [HEAD, machine(records)]
     parts.append(throughput([record for name, record in records.items() if name.startswith("throughput")]))
     parts += [feature(records.get(name), name) for name in ("prefix", "chunked", "preemption")]
+    parts += [speculative(records.get("speculative")), in_flight(records.get("async"))]
     parts += [scheduler(records.get("scheduler")), loop(records.get("loop"))]
     parts.append(simulator(records.get("calibrate")))
     parts.append("## GPUs\n\nNot measured.\n")

@@ -19,6 +19,8 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "chunking_dial": views.smaller_budget,
     "calculator": views.capacity,
     "policy_comparison": views.policies,
+    "drafts": views.kept_and_rejected_drafts,
+    "lanes": views.in_turn_and_ahead,
 }
 NAMES = ("demo", *VIEWS, "screens", "film")
 

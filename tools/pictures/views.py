@@ -7,13 +7,16 @@ from course.traces.recording import Recording
 from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from course.views.drafts import draft_film
 from course.views.film import Film
 from course.views.hash_chain import hash_chain, hits_of
+from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
-from mini_vllm import parse_lineup
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.seams.lineup import CHECKOUT
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
@@ -61,6 +64,34 @@ def smaller_budget() -> Picture:
 def capacity() -> Picture:
     """Return the limits of the calculator's default model and GPU."""
     return calculator_picture(capacity_of(Setup()))
+
+
+def two_chats(lineup: str, config: EngineConfig) -> LLM:
+    """Return an engine that has answered two chats of the embedded model and recorded its steps."""
+    questions = "Repeat these words:\nlamp, cup, dog, tree.", "Tell me a story about Mina and a kite."
+    llm = LLM(config=config, lineup=parse_lineup(lineup), record=True)
+    llm.chat([[{"role": "user", "content": text}] for text in questions], SamplingParams(max_tokens=16))
+    return llm
+
+
+def kept_and_rejected_drafts() -> Picture:
+    """Return a step in which some of the drafts are right."""
+    drafts = SpeculativeConfig("ngram", num_speculative_tokens=4, adaptive=False)
+    llm = two_chats("solution:1-7", EngineConfig(num_gpu_blocks=24, block_size=8, speculative_config=drafts))
+    recording = Recording.of(llm)
+    ids = {token for record in recording.steps for tokens in record["sampled"].values() for token in tokens}
+    ids |= {token for record in recording.steps for one in record["scheduled"] for token in one.get("drafts", [])}
+    film = draft_film(recording, texts={token: llm.engine.tokenizer.decode([token]) for token in ids})
+    return film.still(film.first)
+
+
+def in_turn_and_ahead() -> Picture:
+    """Return the same run with a step in flight and without."""
+    in_turn, ahead = (
+        two_chats("solution:1-6,solution:8", EngineConfig(num_gpu_blocks=24, async_scheduling=is_ahead))
+        for is_ahead in (False, True)
+    )
+    return lanes({"in turn": Recording.of(in_turn), "ahead": Recording.of(ahead)})
 
 
 def policies() -> Picture:
