@@ -87,6 +87,10 @@ class OverlapCase:
         timed = {
             way: {
                 "tokens_per_second": one.tokens_per_second,
+                "seconds": one.seconds,
+                "forward_seconds": one.forward_seconds,
+                "span_seconds": one.span_seconds,
+                "num_passes": one.num_passes,
                 "gap_ms": one.gap_ms,
                 "share_between": one.share_between,
             }

@@ -1,6 +1,6 @@
 """Simulate serving: the real scheduler, a cost model in place of a runner, and a virtual clock."""
 
-from collections import deque
+import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -35,38 +35,55 @@ def simulate(
     of finished requests. Raises `ValueError` for a request that can never be served, `StalledError` if no request
     can be scheduled any more.
     """
-    return Simulation(requests, build_scheduler(config, lineup), cost).run(on_progress)
+    return Simulation(requests, build_scheduler(config, lineup), cost, on_progress).run()
 
 
 class Simulation:
-    """One run. It drives the scheduler directly, because `LLMEngine` would detokenize the outputs."""
+    """One engine. It drives the scheduler directly, because `LLMEngine` would detokenize the outputs."""
 
-    def __init__(self, requests: Sequence[TimedRequest], scheduler: Scheduler, cost: CostModel) -> None:
-        self.requests, self.scheduler, self.cost = requests, scheduler, cost
+    def __init__(
+        self,
+        requests: Sequence[TimedRequest],
+        scheduler: Scheduler,
+        cost: CostModel,
+        on_progress: Callable[[int], None] = lambda num_finished: None,
+    ) -> None:
+        self.requests, self.scheduler, self.cost, self.on_progress = requests, scheduler, cost, on_progress
         self.clock = VirtualClock()
         self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
         self.num_finished = 0
-        self._not_arrived = deque(range(len(requests)))
         self._decoding: dict[str, Request] = {}
         self._last_token_times: dict[str, float] = {}
 
-    def run(self, on_progress: Callable[[int], None]) -> Served:
+    def run(self) -> Served:
         """Serve all requests. Raises like `simulate`."""
-        self._require_servable()
-        scheduler, clock = self.scheduler, self.clock
-        while self._not_arrived or scheduler.has_unfinished_requests():
-            if not scheduler.has_unfinished_requests():
-                clock.advance_to(self.requests[self._not_arrived[0]].arrival_time)
-            while self._not_arrived and self.requests[self._not_arrived[0]].arrival_time <= clock.now:
-                scheduler.add_request(self._arrive(self._not_arrived.popleft()))
+        self.require_servable()
+        for index, request in enumerate(self.requests):
+            self.serve_until(request.arrival_time)
+            self.add_request(index)
+        return self.finish()
+
+    def serve_until(self, time: float) -> None:
+        """Take steps until the clock has reached `time`, or nothing is left to do."""
+        while self.clock.now < time and self.scheduler.has_unfinished_requests():
             self._step()
             if self.served.num_steps % STEPS_PER_REPORT == 0:
-                on_progress(self.num_finished)
-        on_progress(self.num_finished)
-        self.served.hit_rate = scheduler.prefix_cache.hit_rate()
+                self.on_progress(self.num_finished)
+
+    def add_request(self, index: int) -> None:
+        """Let a request arrive: its time has come, or nothing is left to do before it."""
+        self.clock.advance_to(self.requests[index].arrival_time)
+        self.scheduler.add_request(self._arrive(index))
+
+    def finish(self) -> Served:
+        """Serve what has arrived, and return the result."""
+        self.serve_until(math.inf)
+        self.on_progress(self.num_finished)
+        self.served.hit_rate = self.scheduler.prefix_cache.hit_rate()
         return self.served
 
-    def _require_servable(self) -> None:
+    def require_servable(self) -> None:
+        """Raise `ValueError` for requests that are out of order, or that can never be served."""
         require_in_order(self.requests)
         kv, max_model_len = self.scheduler.kv, self.scheduler.max_model_len
         for request in self.requests:

@@ -1,0 +1,1 @@
+"""What a router between several engines is worth, in simulated time."""
