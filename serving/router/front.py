@@ -1,0 +1,142 @@
+"""The front end of several replicas: it chooses one for each request and passes bytes on."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from serving.disconnect import ended_by_disconnect
+from serving.error_handlers import install_error_handlers
+from serving.errors import engine_error, unavailable
+from serving.limits import read_body
+from serving.router.metrics import merged_page
+from serving.router.policies import Router
+from serving.router.prompt_prefix import prefix_of
+from serving.router.replicas import Replica, Replicas
+
+HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
+GENERATING = ("/v1/completions", "/v1/chat/completions")
+
+
+def create_front(replicas: Replicas, router: Router) -> FastAPI:
+    """Return the application in front of the replicas."""
+    front = Front(replicas, router)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await front.client.aclose()
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    install_error_handlers(app)
+    app.add_api_route("/health", front.health, methods=["GET"])
+    app.add_api_route("/metrics", front.metrics, methods=["GET"])
+    for path in GENERATING:
+        app.add_api_route(path, front.generate, methods=["POST"])
+    app.add_api_route("/{path:path}", front.pass_on, methods=["GET", "POST"])
+    return app
+
+
+class Front:
+    """What happens to a request between its client and a replica."""
+
+    def __init__(self, replicas: Replicas, router: Router) -> None:
+        self.replicas = replicas
+        self.router = router
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
+        self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
+
+    async def health(self) -> JSONResponse:
+        """Say which replicas are well; 503 if none is."""
+        states = {str(replica.index): await self._is_well(replica) for replica in self.replicas.all}
+        if self.replicas.is_shutting_down or not any(states.values()):
+            raise unavailable("no replica takes requests", "no_replica")
+        return JSONResponse({"status": "ok", "replicas": states})
+
+    async def metrics(self) -> Response:
+        """Return the metrics of all replicas that answer."""
+        pages = {}
+        for replica in self.replicas.alive:
+            with suppress(httpx.HTTPError):
+                pages[replica.index] = (await self.client.get(f"{replica.address}/metrics", timeout=5)).text
+        return Response(merged_page(pages), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def generate(self, request: Request) -> Response:
+        """Send a prompt to the replica that the router chooses."""
+        body = await read_body(request, self.replicas.settings)
+        return await self._send(request, body, prefix_of(_parsed(body)))
+
+    async def pass_on(self, request: Request) -> Response:
+        """Send anything else to the first replica: all of them would say the same."""
+        body = await read_body(request, self.replicas.settings) if request.method == "POST" else b""
+        return await self._send(request, body, None)
+
+    async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
+        if self.replicas.is_shutting_down:
+            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+        untried = {replica.index: replica for replica in self.replicas.alive}
+        while untried:
+            loads = {index: replica.num_unfinished for index, replica in untried.items()}
+            replica = untried.pop(min(loads) if prefix is None else self.router.choose(prefix, loads))
+            try:
+                return await self._answer_of(replica, request, body)
+            except httpx.TransportError:
+                # Nothing has been answered yet, so another replica may.
+                self.router.forget(replica.index)
+        raise unavailable("no replica can be reached", "no_replica")
+
+    async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
+        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if none comes."""
+        headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
+        url = f"{replica.address}{request.url.path}"
+        query = request.url.query
+        upstream = self.client.build_request(
+            request.method, f"{url}?{query}" if query else url, headers=headers, content=body
+        )
+        replica.num_unfinished += 1
+        answer = None
+        try:
+            async with ended_by_disconnect(request.receive):
+                answer = await self.client.send(upstream, stream=True)
+        finally:
+            if answer is None:
+                replica.num_unfinished -= 1
+        if answer is None:
+            return Response(status_code=499)  # the client has gone, and sees no answer
+        kept = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
+        return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
+
+    async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
+        """Yield the answer as it comes. The end of this generator, for whatever reason, is the end of the request."""
+        try:
+            async for part in answer.aiter_raw():
+                yield part
+        except httpx.HTTPError:
+            if "text/event-stream" not in answer.headers.get("content-type", ""):
+                raise
+            error = engine_error(f"replica {replica.index} has ended in the middle of the answer")
+            yield f"data: {json.dumps(error.body)}\n\ndata: [DONE]\n\n".encode()
+        finally:
+            replica.num_unfinished -= 1
+            await answer.aclose()
+
+    async def _is_well(self, replica: Replica) -> bool:
+        if not replica.is_alive:
+            return False
+        try:
+            return (await self.client.get(f"{replica.address}/health", timeout=5)).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+def _parsed(body: bytes) -> Any:
+    """Return the body as JSON for the router; None if it is none: the replica will say what is wrong with it."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,111 @@
+"""The replicas: engines with a server each, as processes of their own."""
+
+import asyncio
+import multiprocessing
+import os
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import Lineup
+from serving.settings import ServerSettings
+
+SECONDS_TO_END = 10.0
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """What a process needs to open an engine: it can be sent to another one."""
+
+    config: EngineConfig
+    lineup: Lineup
+    model: str | None = None
+    dense: bool = False
+
+    def open(self) -> AsyncLLM:
+        """Return the engine, on a thread of its own."""
+        return AsyncLLM(build_engine(self.config, self.lineup, self.model, dense=self.dense))
+
+
+@dataclass
+class Replica:
+    """One engine with its server. `num_unfinished` counts the requests that the front end has sent to it."""
+
+    index: int
+    process: BaseProcess
+    address: str
+    num_unfinished: int = 0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.is_alive()
+
+
+class Replicas:
+    """Starts and ends the processes. Raises `RuntimeError` if one ends before it serves; its error is on stderr."""
+
+    def __init__(self, engine: EngineSpec, settings: ServerSettings, size: int) -> None:
+        self.settings = settings
+        self.is_shutting_down = False
+        spawn = multiprocessing.get_context("spawn")
+        own = replace(settings, host="127.0.0.1", port=0)
+        num_threads = max(1, (os.cpu_count() or 1) // size)
+        starting = []
+        for _ in range(size):
+            address, theirs = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=run_replica, args=(engine, own, theirs, num_threads), daemon=True)
+            process.start()
+            theirs.close()
+            starting.append((process, address))
+        self.all = [Replica(index, *_started(*one)) for index, one in enumerate(starting)]
+
+    @property
+    def alive(self) -> list[Replica]:
+        return [replica for replica in self.all if replica.is_alive]
+
+    async def shutdown(self, timeout: float) -> None:
+        """Tell the replicas to end as a server does by SIGTERM; kill what has not ended some seconds behind the limit.
+
+        They have the limit of their own settings; `timeout` 0 means now.
+        """
+        self.is_shutting_down = True
+        for replica in self.all:
+            replica.process.terminate()
+            if timeout == 0:
+                replica.process.kill()
+        deadline = asyncio.get_running_loop().time() + timeout + SECONDS_TO_END
+        while self.alive and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        for replica in self.alive:
+            replica.process.kill()
+
+
+def _started(process: BaseProcess, address: "Connection[str, str]") -> tuple[BaseProcess, str]:
+    try:
+        return process, address.recv()
+    except EOFError:
+        raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
+
+
+def run_replica(
+    engine: EngineSpec, settings: ServerSettings, address: "Connection[str, str]", num_threads: int
+) -> None:
+    """Serve one engine in this process, and report its address."""
+    # Ctrl-C reaches every process of a terminal; the front end is the one that tells the others to end.
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
+
+    from serving.open_files import allow_many_connections
+    from serving.server import Server, address_of, bound_socket
+
+    allow_many_connections()
+    listener = bound_socket(settings)
+    server = Server(engine.open(), settings)
+    address.send(address_of(listener))
+    address.close()
+    server.run([listener])
