@@ -20,7 +20,8 @@ RELEASED = (
         "pyproject.toml",
         "conftest.py",
     ),
-    *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "notebooks/", "docs/architecture.md", "docs/pictures/"),
+    *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "serving/", "notebooks/"),
+    *("docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
 )
 

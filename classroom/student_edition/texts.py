@@ -26,7 +26,7 @@ EDITS = {
     "lab.py": (
         ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "course", "grade"]],\n'),
         ("`test`, `test-all`, ", "`test`, "),
-        ('".[test,mutants,judge,cluster]"', '".[test]"'),
+        ('".[test,mutants,judge,cluster,serve]"', '".[test,serve]"'),
     ),
     "Makefile": (
         (
