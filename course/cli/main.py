@@ -15,6 +15,7 @@ from course.cli.simulate import simulate
 from course.cli.stages import stages
 from course.cli.trace import trace
 from mini_vllm.seams.lineup import CHECKOUT
+from serving.cli.serve import serve
 
 app = typer.Typer(
     name="mini-vllm",
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, chat, generate, trace, stages, simulate, calibrate, parity, oracle, grade, info):
+for command in (demo, chat, generate, serve, trace, stages, simulate, calibrate, parity, oracle, grade, info):
     app.command()(command)
 if (CHECKOUT / "classroom").is_dir():  # a student edition has no such folder
     from classroom.cli.collect import collect

@@ -1,0 +1,1 @@
+"""What goes back: whole answers and streams, in the forms of chat and of completions."""

@@ -1,0 +1,77 @@
+"""How likely the tokens were, in the form of chats and in that of completions.
+
+vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.logprobs import Logprob, TokenLogprobs
+from mini_vllm.outputs import CompletionOutput
+
+LEAST = -9999.0
+"""In place of minus infinity, which JSON does not have."""
+
+
+class ReportedLogprobs:
+    """The logprobs of one text that grows: each `take` reports the tokens since the one before.
+
+    `most` of the likeliest tokens are reported for each place, besides the token that was taken.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, most: int) -> None:
+        self._tokenizer = tokenizer
+        self._most = most
+        self._num_reported = 0
+        self._num_characters = 0
+
+    def take_for_chat(self, completion: CompletionOutput) -> dict[str, Any]:
+        """Return the new tokens as a chat reports them: an object for each."""
+        content = []
+        for token_id, row in self._new(completion):
+            likeliest = [] if row is None else sorted(row.items(), key=_rank)[: self._most]
+            content.append(
+                self._entry(token_id, None if row is None else row[token_id])
+                | {"top_logprobs": [self._entry(other, logprob) for other, logprob in likeliest]}
+            )
+        return {"content": content, "refusal": None}
+
+    def take_for_completion(self, completion: CompletionOutput) -> dict[str, Any]:
+        """Return the new tokens as a completion reports them: a list for each property.
+
+        `top_logprobs` has the token that was taken, too, even if it is none of the likeliest.
+        """
+        tokens, offsets, own, top = [], [], [], []
+        for token_id, row in self._new(completion):
+            text = self._tokenizer.decode([token_id])
+            tokens.append(text)
+            offsets.append(self._num_characters)
+            self._num_characters += len(text)
+            own.append(None if row is None else _finite(row[token_id]))
+            top.append(None if row is None else self._likeliest(token_id, row))
+        return {"tokens": tokens, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets}
+
+    def _new(self, completion: CompletionOutput) -> list[tuple[int, TokenLogprobs | None]]:
+        first, self._num_reported = self._num_reported, len(completion.token_ids)
+        rows = completion.logprobs or []
+        return list(zip(completion.token_ids[first:], rows[first:], strict=True))
+
+    def _entry(self, token_id: int, logprob: Logprob | None) -> dict[str, Any]:
+        text = self._tokenizer.decode([token_id])
+        return {"token": text, "logprob": logprob and _finite(logprob), "bytes": list(text.encode())}
+
+    def _likeliest(self, taken: int, row: TokenLogprobs) -> dict[str, float]:
+        shown = [item for item in sorted(row.items(), key=_rank) if item[0] == taken or item[1].rank <= self._most]
+        return {self._tokenizer.decode([token_id]): _finite(logprob) for token_id, logprob in shown}
+
+
+TakeLogprobs = Callable[[ReportedLogprobs, CompletionOutput], dict[str, Any]]
+
+
+def _rank(item: tuple[int, Logprob]) -> int:
+    return item[1].rank
+
+
+def _finite(logprob: Logprob) -> float:
+    return max(logprob.logprob, LEAST)

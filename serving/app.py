@@ -1,0 +1,44 @@
+"""The application, put together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+from prometheus_client import CollectorRegistry
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from serving.error_handlers import install_error_handlers
+from serving.metrics.collector import EngineCollector
+from serving.metrics.engine_statistics import EngineStatistics
+from serving.routes.chat import chat_router
+from serving.routes.common import require_api_key
+from serving.routes.completions import completions_router
+from serving.routes.models import models_router
+from serving.routes.state import state_router
+from serving.routes.tokenize import tokenize_router
+from serving.served_model import ServedModel
+from serving.settings import ServerSettings
+
+
+def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
+    """Return the application over an engine. It does not end the engine: the server does (`Server.shutdown`)."""
+    served = ServedModel(llm, settings)
+    statistics = EngineStatistics()
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(statistics, served.name))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await llm.call(statistics.watch)
+        await served.open()
+        yield
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    install_error_handlers(app)
+    with_key = [Depends(require_api_key(settings.api_key))]
+    app.include_router(models_router(served), dependencies=with_key)
+    app.include_router(completions_router(served), dependencies=with_key)
+    app.include_router(chat_router(served), dependencies=with_key)
+    app.include_router(tokenize_router(served), dependencies=with_key)
+    app.include_router(state_router(served, registry))
+    return app

@@ -1,0 +1,94 @@
+"""`mini-vllm serve`: the engine of the lineup as an OpenAI server."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from course.terminal.console import fail, friendly, make_console, whose_code
+from course.terminal.engine_options import ELECTIVES, RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.options import FakeModel, LineupText, open_llm, remark_on_phase_6, stands_in_for_phase_6
+from course.terminal.progress import reported
+from mini_vllm.config import EngineConfig
+from mini_vllm.seams.lineup import Lineup
+from serving.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from mini_vllm.engine.async_llm import AsyncLLM
+
+NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+INSTALL = "pip install -c constraints.txt -e '.[serve]'"
+DEFAULTS = ServerSettings()
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(help="A model directory or hub name. Default: the embedded model.", show_default=False),
+]
+
+
+@friendly
+@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, *RUNNER, "check_invariants")
+def serve(
+    model: ModelArgument = None,
+    lineup: LineupText = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0: every network.")] = DEFAULTS.host,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0: any free one.")] = DEFAULTS.port,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="VLLM_API_KEY", help="Refuse requests without it.", show_default=False)
+    ] = None,
+    served_model_name: Annotated[
+        str | None, typer.Option(help="The model's name in requests. Default: MODEL, or mini-vllm.", show_default=False)
+    ] = None,
+    max_num_waiting: Annotated[int, typer.Option(help="Refuse requests while so many wait.")] = 1024,
+    request_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a request is ended. Default: never.", show_default=False)
+    ] = None,
+    shutdown_timeout: Annotated[
+        float, typer.Option(help="Seconds that running requests have when the server ends.")
+    ] = DEFAULTS.shutdown_timeout,
+    fake_model: FakeModel = False,
+    *,
+    settings: Settings,
+) -> None:
+    """Serve the engine by OpenAI's API. Ctrl-C or SIGTERM lets running requests finish."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
+    server_settings = replace(
+        DEFAULTS,
+        host=host,
+        port=port,
+        api_key=api_key,
+        model_name=served_model_name or model or DEFAULTS.model_name,
+        request_timeout=request_timeout,
+        shutdown_timeout=shutdown_timeout,
+    )
+    config = replace(engine_config(EngineConfig(), settings), max_num_waiting=max_num_waiting)
+    console = make_console()
+    team = lineup_to_run(lineup, console)
+    dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
+    for line in filter(None, [whose_code(team), remark_on_phase_6(team, dense=dense)]):
+        console.print(line, markup=False)
+    run_server(server_settings, lambda: open_engine(model, config, team, dense=dense))
+
+
+def open_engine(model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool) -> "AsyncLLM":
+    """Return the engine, on a thread of its own."""
+    from mini_vllm.engine.async_llm import AsyncLLM
+
+    with reported("Loading torch and the model"):
+        return AsyncLLM(open_llm(model, config, lineup, dense=dense).engine)
+
+
+def run_server(settings: ServerSettings, open_llm: Callable[[], "AsyncLLM"]) -> None:
+    """Serve an engine until a signal ends it. The address is taken before the engine is opened, which takes long."""
+    from serving.open_files import allow_many_connections
+    from serving.server import Server, address_of, bound_socket
+
+    allow_many_connections()
+    listener = bound_socket(settings)
+    server = Server(open_llm(), settings)
+    address = address_of(listener)
+    typer.echo(f"Serving {settings.model_name} at {address} (OpenAI's API: {address}/v1). Ctrl-C ends it.")
+    server.run([listener])

@@ -1,0 +1,153 @@
+"""One HTTP connection: uvicorn's, with the deadlines and the limit on headers that uvicorn does not have."""
+
+from asyncio import Transport
+from asyncio.events import TimerHandle
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from serving.errors import ApiError
+from serving.settings import ServerSettings
+
+LINGER_SECONDS = 2.0
+
+
+class Timer:
+    """Calls a function once, a time after it was last started, unless it is stopped."""
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self._seconds, self._function = seconds, function
+        self._handle: TimerHandle | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._handle is not None
+
+    def start(self, call_later: Callable[..., TimerHandle]) -> None:
+        self.stop()
+        self._handle = call_later(self._seconds, self._function)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that waits for headers, and for a client that does not read, only so long.
+
+    So half-open connections cost a socket for some seconds each, and never a request of somebody else.
+    """
+
+    def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._settings = settings
+        self._header_timer = Timer(settings.header_timeout, self._header_is_late)
+        self._send_timer = Timer(settings.send_timeout, self._client_reads_nothing)
+        self._linger_timer = Timer(LINGER_SECONDS, self._close)
+        self._num_header_bytes = 0
+        self._is_in_header = True
+        self._is_last_request = False
+        self._refusal: ApiError | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._header_timer.start(self.loop.call_later)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._header_timer, self._send_timer, self._linger_timer):
+            timer.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._linger_timer.is_running:
+            return
+        if self._is_in_header:
+            self._num_header_bytes += len(data)
+        super().data_received(data)
+        if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
+            self._refuse(self._header_too_large())
+
+    def on_headers_complete(self) -> None:
+        self._is_in_header = False
+        self._header_timer.stop()
+        if (
+            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            > self._settings.max_header_bytes
+        ):
+            self._refusal = self._header_too_large()
+            raise ValueError("the parser stops here, and `send_400_response` says why")
+        super().on_headers_complete()
+        if self._is_last_request:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_in_header, self._num_header_bytes = True, 0
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            # Also while a client still sends the body of a request that was refused: it is read and thrown away.
+            self._header_timer.start(self.loop.call_later)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._send_timer.start(self.loop.call_later)
+
+    def resume_writing(self) -> None:
+        self._send_timer.stop()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Take one more request at most: it is told that the server is shutting down."""
+        self._is_last_request = True
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def close_if_idle(self) -> None:
+        """Close the connection unless there is an answer under way."""
+        if self._is_idle:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, or a header that is too large."""
+        self._refuse(self._refusal or ApiError(400, "this is not a valid HTTP request", code="invalid_http"))
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _header_is_late(self) -> None:
+        if self._num_header_bytes and self._is_in_header:
+            message = f"the header was not there after {self._settings.header_timeout:g} seconds"
+            self._refuse(ApiError(408, message, code="header_timeout"))
+        else:
+            self.transport.close()
+
+    def _client_reads_nothing(self) -> None:
+        self.logger.warning(
+            "a client has read nothing for %g seconds: its connection is closed", self._settings.send_timeout
+        )
+        self.transport.abort()
+
+    def _header_too_large(self) -> ApiError:
+        message = f"the header has more than {self._settings.max_header_bytes:,} bytes"
+        return ApiError(431, message, code="header_too_large")
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer with an error and close. Behind an answer that is under way there is no place for another one."""
+        if not self._is_idle:
+            self.transport.close()
+            return
+        response = error.response()
+        headers = [*response.raw_headers, (b"connection", b"close")]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
+        # To close with unread data resets the connection, and the client may never see the answer.
+        self.transport.write_eof()
+        self._linger_timer.start(self.loop.call_later)
+
+    def _close(self) -> None:
+        self.transport.close()

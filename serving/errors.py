@@ -1,0 +1,72 @@
+"""Errors as OpenAI's API reports them: a status, and a JSON object with message, type, param and code."""
+
+import logging
+
+from fastapi.responses import JSONResponse
+
+from mini_vllm.engine.errors import QueueFullError, ShuttingDownError
+
+logger = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """An answer that is an error. `param` is the field of the request that is wrong; `retry_after` is in seconds."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+        self.body = {"error": {"message": message, "type": type, "param": param, "code": code}}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, self.status, self.headers)
+
+
+def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """Return the error of a request with a wrong value: 400."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def unavailable(message: str, code: str) -> ApiError:
+    """Return the error while the engine takes no requests: 503. OpenAI's client tries again after `Retry-After`."""
+    return ApiError(503, message, type="service_unavailable_error", code=code, headers={"Retry-After": "5"})
+
+
+def engine_error(message: str) -> ApiError:
+    """Return the error of a request that a failing step has ended: 500."""
+    return ApiError(500, message, type="server_error", code="engine_error")
+
+
+def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
+    """Return what an exception of `AsyncLLM.generate` means to the client.
+
+    A timeout is a 504: the client did its part, and the engine's answer is late. 408 would say that the client took
+    too long to send its request.
+    """
+    message = str(error)
+    match error:
+        case ApiError():
+            return error
+        case QueueFullError():
+            headers = {"Retry-After": "1"}
+            return ApiError(429, message, type="rate_limit_error", code="queue_full", headers=headers)
+        case ShuttingDownError():
+            return unavailable(message, "shutting_down")
+        case TimeoutError():
+            message = "the request was not finished in the time that this server gives a request, and was aborted"
+            return ApiError(504, message, type="timeout_error", code="request_timeout")
+        case ValueError():
+            setting = message.partition(" ")[0]
+            return invalid(message, setting if "_" in setting else prompt_field)
+        case _:
+            logger.error("a request failed in the engine", exc_info=error)
+            return engine_error(f"{type(error).__name__}: {error}")

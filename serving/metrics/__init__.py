@@ -1,0 +1,1 @@
+"""What Prometheus reads, under vLLM's names."""

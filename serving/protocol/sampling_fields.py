@@ -1,0 +1,97 @@
+"""The fields that chats and completions share, and what they mean to the engine."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainValidator
+
+from mini_vllm.sampling_params import SamplingParams
+from serving.errors import invalid
+from serving.protocol.parsing import Fields, shown
+
+MOST_STOPS = 64
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+TokenId = Annotated[int, Field(ge=0)]
+
+
+def stop_strings(value: object) -> tuple[str, ...]:
+    """Return the stop strings of a field. Raises `ValueError` if it has none of the legal forms."""
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(text, str) and text for text in texts) or len(texts) > MOST_STOPS:
+        raise ValueError(f"must be a string or a list of at most {MOST_STOPS} strings, none empty, got {shown(value)}")
+    return tuple(texts)
+
+
+class StreamOptions(Fields):
+    """What a stream brings besides the text."""
+
+    include_usage: bool = False
+
+
+class PlainText(Fields):
+    """The one response format there is."""
+
+    type: Literal["text"]
+
+
+class SamplingFields(Fields):
+    """What both routes take, of OpenAI's fields and of vLLM's own. A field that is null counts as left out."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+    response_format: PlainText | None = None
+    n: Positive | None = None
+    max_tokens: Positive | None = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    seed: Seed | None = None
+    stop: Annotated[tuple[str, ...], PlainValidator(stop_strings)] = ()
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
+
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+    min_tokens: NotNegative | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MOST_STOPS)] | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    priority: int | None = None
+    cache_salt: Annotated[str, Field(min_length=1)] | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with the number of tokens. Raises `ApiError` for options without a stream."""
+        if self.stream_options is not None and not self.stream:
+            raise invalid("stream_options needs stream: true", "stream_options")
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
+        """Return the engine's settings; `max_tokens` is the most that there is room for, or what was asked for.
+
+        Raises `ApiError` if `min_tokens` is more.
+        """
+        min_tokens = self.min_tokens or 0
+        if min_tokens > max_tokens:
+            raise invalid(f"min_tokens must be at most max_tokens ({max_tokens}), got {min_tokens}", "min_tokens")
+        return SamplingParams(
+            max_tokens=max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=max(0, self.top_k or 0),
+            seed=self.seed,
+            stop=self.stop,
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            ignore_eos=bool(self.ignore_eos),
+            include_stop_str_in_output=bool(self.include_stop_str_in_output),
+            min_tokens=min_tokens,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            repetition_penalty=self.repetition_penalty or 1.0,
+            logit_bias=self.logit_bias or None,
+            logprobs=logprobs,
+        )

@@ -1,0 +1,73 @@
+"""The one model that the server serves, and what every route asks of it."""
+
+import asyncio
+import time
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.tokenizer import Message
+from serving.errors import ApiError, invalid, unavailable
+from serving.settings import ServerSettings
+
+LONG_TEXT = 2000
+
+
+class ServedModel:
+    """An engine under the name that clients use for it."""
+
+    def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
+        self.llm = llm
+        self.settings = settings
+        self.name = settings.model_name
+        self.created = int(time.time())
+        self.max_model_len = llm.config.max_model_len or 0
+        self._most_tokens = self.max_model_len
+
+    async def open(self) -> None:
+        """Ask the engine how many tokens a request may ever have."""
+        self._most_tokens = await self.llm.call(most_tokens_of_request)
+
+    def require(self, name: str | None) -> None:
+        """Raise `ApiError` (404) if a request names another model; without a name it means this one."""
+        if name is not None and name != self.name:
+            message = f"the model {name!r} does not exist: this server serves {self.name!r}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    def require_running(self) -> None:
+        """Raise `ApiError` (503) if the engine takes no requests."""
+        if self.llm.is_shutting_down:
+            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+        if not self.llm.is_alive:
+            raise unavailable("the thread of the engine has ended: restart the server", "engine_dead")
+
+    def require_responsive(self) -> None:
+        """Raise `ApiError` (503) if the engine takes no requests, or is in a step that does not end."""
+        self.require_running()
+        seconds = self.llm.seconds_in_step
+        if seconds > self.settings.step_timeout:
+            raise unavailable(f"the engine has been in one step for {seconds:.0f} seconds", "engine_stuck")
+
+    def room_for(self, num_prompt_tokens: int) -> int:
+        """Return how many tokens an answer may have at most, at least 1."""
+        return max(1, self._most_tokens - num_prompt_tokens)
+
+    async def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; a long one must not hold up the other requests."""
+        encode = self.llm.tokenizer.encode
+        return encode(text) if len(text) < LONG_TEXT else await asyncio.to_thread(encode, text)
+
+    async def encode_chat(self, messages: list[Message]) -> list[int]:
+        """Return the tokens of a chat. Raises `ApiError` if the model's template refuses it, or there is none."""
+        encode = self.llm.tokenizer.apply_chat_template
+        is_short = sum(len(message["content"]) for message in messages) < LONG_TEXT
+        try:
+            return encode(messages) if is_short else await asyncio.to_thread(encode, messages)
+        except Exception as error:  # a template may raise anything
+            raise invalid(f"the model's chat template refuses messages: {error}", "messages") from error
+
+
+def most_tokens_of_request(engine: LLMEngine) -> int:
+    """Return the most tokens, prompt included, that fit both the model and the whole cache."""
+    kv = engine.scheduler.kv
+    # The last token is sampled and never computed, so it needs no slot.
+    return min(engine.scheduler.max_model_len, kv.num_usable_blocks * kv.block_size + 1)

@@ -1,0 +1,97 @@
+"""The server: uvicorn over the application, and its graceful end."""
+
+import asyncio
+import contextlib
+import functools
+import socket
+import time
+from types import FrameType
+from typing import cast
+
+import uvicorn
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from serving.app import create_app
+from serving.connection import Connection
+from serving.settings import ServerSettings
+
+BACKLOG = 2048
+LAST_EVENTS_SECONDS = 2.0
+STUCK_SECONDS = 5.0
+
+
+class Server(uvicorn.Server):
+    """Serves until it is told to end, by a signal or by `should_exit`. Then it ends the engine, too.
+
+    New requests are refused: by 503 on connections that are open, and the listening socket is closed. Running ones may
+    end within `shutdown_timeout`, the rest gets the finish reason `abort`. A second signal ends at once.
+    """
+
+    def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
+        connection = functools.partial(Connection, settings=settings)
+        super().__init__(
+            uvicorn.Config(
+                create_app(llm, settings),
+                http=cast(type[asyncio.Protocol], connection),
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=max(1, round(settings.header_timeout)),
+                backlog=BACKLOG,
+            )
+        )
+        self.llm = llm
+        self.settings = settings
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end. uvicorn's own handler would raise the signal again at the end, and so fail the process."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the requests, the connections and the engine."""
+        closing = asyncio.create_task(super().shutdown(sockets))
+        ending = asyncio.create_task(self._end_requests())
+        while not self.force_exit and not ending.done():
+            await asyncio.wait([ending], timeout=0.1)
+        ending.cancel()
+        self._abort_connections()
+        await closing
+        with contextlib.suppress(asyncio.CancelledError):
+            await ending
+
+    async def _end_requests(self) -> None:
+        # A step of a learner's code may never end, and an engine in it does not do what it is told.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.shutdown_timeout + STUCK_SECONDS):
+                await self.llm.shutdown(self.settings.shutdown_timeout)
+        # The last events are on their way to the connections; a client that does not read them is not waited for.
+        end = time.monotonic() + LAST_EVENTS_SECONDS
+        while self.server_state.connections and time.monotonic() < end:
+            for connection in self._connections():
+                connection.close_if_idle()
+            await asyncio.sleep(0.02)
+
+    def _abort_connections(self) -> None:
+        for connection in self._connections():
+            connection.transport.abort()
+
+    def _connections(self) -> list[Connection]:
+        return cast(list[Connection], list(self.server_state.connections))
+
+
+def bound_socket(settings: ServerSettings) -> socket.socket:
+    """Return a socket that listens where the settings say. Raises `ValueError` if that is not possible."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ValueError(f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}") from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address under which a listening socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,53 @@
+"""The server's settings: one frozen value, checked when it is created."""
+
+import math
+from dataclasses import dataclass
+
+from mini_vllm.config import require_at_least
+
+TIMEOUTS = ("header_timeout", "body_timeout", "send_timeout", "step_timeout", "request_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Where the server listens, and what it puts up with. Times are seconds, sizes are bytes.
+
+    Port 0 is any free one. With an `api_key`, requests must carry it; `/health` and `/metrics` stay open, as in vLLM.
+    A connection is closed if the header of its first or next request is not there after `header_timeout`, or if its
+    client reads nothing for `send_timeout`. A request is ended `request_timeout` after it came (None: never). A step
+    that takes longer than `step_timeout` makes `/health` report the engine as stuck. When the server is told to end,
+    running requests have `shutdown_timeout` to finish. `max_choices` is the most texts that one request may ask for.
+
+    Raises `ValueError` naming the setting, its value and the legal range.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    model_name: str = "mini-vllm"
+    api_key: str | None = None
+    header_timeout: float = 10.0
+    body_timeout: float = 30.0
+    send_timeout: float = 60.0
+    step_timeout: float = 60.0
+    request_timeout: float | None = None
+    shutdown_timeout: float = 30.0
+    max_header_bytes: int = 64 * 1024
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_choices: int = 256
+
+    def __post_init__(self) -> None:
+        if not self.model_name:
+            raise ValueError("model_name must not be empty")
+        if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
+            raise ValueError("api_key must be printable ASCII, and not empty")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be from 0 (any free one) to 65535, got {self.port}")
+        require_at_least(self, 1, "max_header_bytes", "max_body_bytes", "max_choices")
+        for name in TIMEOUTS:
+            seconds = getattr(self, name)
+            if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+                raise ValueError(f"{name} must be a finite number of seconds over 0, got {seconds!r}")
+        if not (math.isfinite(self.shutdown_timeout) and self.shutdown_timeout >= 0):
+            raise ValueError(
+                f"shutdown_timeout must be a finite number of seconds of at least 0, got {self.shutdown_timeout!r}"
+            )

@@ -1,0 +1,120 @@
+"""A client that goes away takes its requests with it: no step is spent on them, and every block is free again."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from serving.in_thread import RunningServer, running_server
+from tests.serving.running import (
+    MODEL,
+    RawConnection,
+    ask,
+    call,
+    fake_llm,
+    free_blocks,
+    head,
+    num_waiting,
+    wait_until,
+    wait_until_idle,
+)
+from tests.serving.test_openai_client import expected
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with running_server(fake_llm()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("stream", [True, False])
+def test_before_the_first_token(server: RunningServer, stream: bool, n: int) -> None:
+    server.llm.pause()
+    connection = RawConnection(server)
+    connection.post(CHAT, ask(stream=stream, n=n))
+    wait_until(lambda: num_waiting(server.llm) == n, "the request waits")
+    connection.close()
+    wait_until(lambda: num_waiting(server.llm) == 0, "the request is gone although no step was taken")
+    server.llm.resume()
+    wait_until_idle(server.llm)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_in_the_middle_of_a_stream(server: RunningServer, n: int) -> None:
+    connection = RawConnection(server)
+    connection.post(CHAT, ask(stream=True, n=n, max_tokens=2000))
+    connection.read_until(b'"content":"')
+    connection.close()
+    wait_until_idle(server.llm)
+
+
+def test_while_a_whole_answer_is_generated(server: RunningServer) -> None:
+    server.llm.pause()
+    connection = RawConnection(server)
+    connection.post(CHAT, ask(max_tokens=500))
+    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
+    for _ in range(3):
+        asyncio.run(server.llm.step_once())
+    assert call(server.llm, free_blocks) < call(server.llm, lambda engine: engine.scheduler.kv.num_usable_blocks)
+    connection.close()
+    wait_until(lambda: not call(server.llm, lambda engine: engine.scheduler.requests), "the request is gone")
+    server.llm.resume()
+    wait_until_idle(server.llm)
+
+
+def test_in_the_middle_of_a_body(server: RunningServer) -> None:
+    connection = RawConnection(server)
+    connection.send(head("POST", CHAT, "Content-Length: 100", "Content-Type: application/json") + b'{"mess')
+    connection.close()
+    wait_until_idle(server.llm)
+
+
+def test_a_timeout_of_the_client(server: RunningServer) -> None:
+    server.llm.pause()
+    with (
+        openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=0.2) as client,
+        pytest.raises(openai.APITimeoutError),
+    ):
+        client.completions.create(model=MODEL, prompt="abc")
+    wait_until(lambda: num_waiting(server.llm) == 0, "the request is gone")
+    server.llm.resume()
+
+
+def test_a_third_of_many_streams_hangs_up(server: RunningServer) -> None:
+    async def read(client: AsyncOpenAI, number: int, leaves_after: float) -> str | None:
+        prompt: Any = f"prompt {number}"
+        stream = await client.completions.create(model=MODEL, prompt=prompt, max_tokens=60, stream=True)
+        text = ""
+        async for chunk in stream:
+            text += chunk.choices[0].text
+            if len(text) > leaves_after:
+                await stream.close()
+                return None
+        return text
+
+    async def run() -> list[str | None]:
+        rng = random.Random(0)
+        leaves = [rng.uniform(0, 50) if number % 3 == 0 else 1000.0 for number in range(90)]
+        async with AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+            return await asyncio.gather(*(read(client, number, after) for number, after in enumerate(leaves)))
+
+    texts = asyncio.run(run())
+    assert [text for number, text in enumerate(texts) if number % 3] == [
+        expected(f"prompt {number}", 60) for number in range(90) if number % 3
+    ]
+    wait_until_idle(server.llm)
+
+
+def test_pipelined_requests_are_answered_in_turn(server: RunningServer) -> None:
+    connection = RawConnection(server)
+    for prompt in (b"a", b"b", b"c"):
+        connection.post("/tokenize", b'{"prompt": "%s"}' % prompt)
+    assert [connection.read_answer()[2]["tokens"] for _ in range(3)] == [[97], [98], [99]]
+    connection.close()

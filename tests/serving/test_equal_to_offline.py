@@ -1,0 +1,114 @@
+"""The embedded model behind OpenAI's client says what it says offline."""
+
+import math
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from mini_vllm.llm import LLM
+from mini_vllm.sampling_params import SamplingParams
+from tests.serving.running import MODEL
+
+STORY: Any = [{"role": "user", "content": "Tell me a story about Mina and a kite."}]
+LIST: Any = [{"role": "user", "content": "List the words: red, blue, red, green."}]
+PROMPT = "One day, a girl"
+
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"temperature": 0}, {}),
+    ({"temperature": 1.6, "seed": 3}, {"temperature": 1.6, "seed": 3}),
+    ({"seed": 21}, {"temperature": 1.0, "seed": 21}),
+    ({"temperature": 2, "top_p": 0.9, "seed": 5}, {"temperature": 2.0, "top_p": 0.9, "seed": 5}),
+    ({"temperature": 2, "extra_body": {"top_k": 3}, "seed": 5}, {"temperature": 2.0, "top_k": 3, "seed": 5}),
+    ({"temperature": 2, "extra_body": {"top_k": -1}, "seed": 5}, {"temperature": 2.0, "seed": 5}),
+    ({"temperature": 0, "presence_penalty": 2}, {"presence_penalty": 2.0}),
+    ({"temperature": 0, "frequency_penalty": -2}, {"frequency_penalty": -2.0}),
+    ({"temperature": 0, "extra_body": {"repetition_penalty": 1.8}}, {"repetition_penalty": 1.8}),
+    ({"temperature": 0, "logit_bias": {"300": 100}}, {"logit_bias": {300: 100.0}}),
+    ({"temperature": 0, "stop": ["tea", " plum"]}, {"stop": ("tea", " plum")}),
+    ({"temperature": 0, "extra_body": {"ignore_eos": True}}, {"ignore_eos": True}),
+    ({"temperature": 0, "extra_body": {"min_tokens": 30}}, {"min_tokens": 30}),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("fields", "params"), SETTINGS, ids=[str(fields) for fields, _ in SETTINGS])
+def test_a_chat_has_the_offline_text(
+    embedded: OpenAI, offline: LLM, fields: dict[str, Any], params: dict[str, Any], stream: bool
+) -> None:
+    (wanted,) = offline.chat(LIST, SamplingParams(max_tokens=30, **params))
+    answer: Any = embedded.chat.completions.create(model=MODEL, messages=LIST, max_tokens=30, stream=stream, **fields)
+    if stream:
+        chunks = list(answer)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        reason = chunks[-1].choices[0].finish_reason
+    else:
+        text, reason = answer.choices[0].message.content, answer.choices[0].finish_reason
+    assert (text, reason) == (wanted.outputs[0].text, wanted.outputs[0].finish_reason)
+
+
+def test_the_settings_of_the_cases_matter(offline: LLM) -> None:
+    texts = [offline.chat(LIST, SamplingParams(max_tokens=30, **params))[0].outputs[0].text for _, params in SETTINGS]
+    assert len(set(texts)) == len(SETTINGS), "a case with the text of another compares nothing"
+
+
+def test_a_completion_has_the_offline_text(embedded: OpenAI, offline: LLM) -> None:
+    prompts = [PROMPT, "Once upon a time"]
+    wanted = offline.generate(prompts, SamplingParams(max_tokens=30))
+    answer = embedded.completions.create(model=MODEL, prompt=prompts, max_tokens=30, temperature=0)
+    assert [choice.text for choice in answer.choices] == [output.outputs[0].text for output in wanted]
+
+
+def test_each_of_n_choices_has_its_own_seed(embedded: OpenAI, offline: LLM) -> None:
+    params = [SamplingParams(max_tokens=20, temperature=1.0, seed=seed) for seed in (40, 41, 42)]
+    wanted = [output.outputs[0].text for output in offline.generate([PROMPT] * 3, params)]
+    answer = embedded.completions.create(model=MODEL, prompt=PROMPT, max_tokens=20, seed=40, n=3)
+    assert [choice.text for choice in answer.choices] == wanted
+    assert len(set(wanted)) == 3
+
+
+def test_without_a_seed_choices_differ(embedded: OpenAI) -> None:
+    answer = embedded.completions.create(model=MODEL, prompt=PROMPT, max_tokens=20, temperature=1.5, n=6)
+    assert len({choice.text for choice in answer.choices}) > 1
+
+
+def test_logprobs_of_a_chat(embedded: OpenAI, offline: LLM) -> None:
+    (wanted,) = offline.chat(STORY, SamplingParams(max_tokens=12, logprobs=3))
+    answer: Any = embedded.chat.completions.create(
+        model=MODEL, messages=STORY, max_tokens=12, temperature=0, logprobs=True, top_logprobs=3
+    )
+    tokens, rows = answer.choices[0].logprobs.content, wanted.outputs[0].logprobs
+    assert rows is not None
+    assert [token.logprob for token in tokens] == [
+        pytest.approx(row[token_id].logprob, abs=1e-4)
+        for token_id, row in zip(wanted.outputs[0].token_ids, rows, strict=True)
+        if row
+    ]
+    assert {len(token.top_logprobs) for token in tokens} == {3}
+    assert all(token.top_logprobs[0].logprob == token.logprob for token in tokens), "greedy takes the likeliest"
+    assert "".join(token.token for token in tokens).split() == wanted.outputs[0].text.split()
+
+
+def test_logprobs_of_a_completion(embedded: OpenAI) -> None:
+    answer = embedded.completions.create(model=MODEL, prompt=PROMPT, max_tokens=12, temperature=1.0, seed=2, logprobs=2)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.tokens is not None
+    assert logprobs.token_logprobs is not None
+    assert logprobs.top_logprobs is not None
+    assert len(logprobs.tokens) == 12
+    assert all(token in top for token, top in zip(logprobs.tokens, logprobs.top_logprobs, strict=True))
+    assert all(2 <= len(top) <= 3 for top in logprobs.top_logprobs)
+    assert all(sum(math.exp(value) for value in top.values()) <= 1.0001 for top in logprobs.top_logprobs)
+
+
+@pytest.mark.parametrize("top", [None, 0])
+def test_logprobs_without_the_likeliest(embedded: OpenAI, top: int | None) -> None:
+    more: Any = {} if top is None else {"top_logprobs": top}
+    answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5, logprobs=True, **more)
+    assert [token.top_logprobs for token in answer.choices[0].logprobs.content] == [[]] * 5
+
+
+def test_without_logprobs_there_are_none(embedded: OpenAI) -> None:
+    answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5)
+    assert answer.choices[0].logprobs is None

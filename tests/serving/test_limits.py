@@ -1,0 +1,190 @@
+"""Raw connections: half of a request, too much of one, and none at all."""
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from serving.in_thread import RunningServer, running_server
+from serving.settings import ServerSettings
+from tests.serving.running import RawConnection, ask, fake_llm, head, wait_until
+
+CHAT = "/v1/chat/completions"
+IMPATIENT = ServerSettings(
+    port=0, header_timeout=0.3, body_timeout=0.3, send_timeout=0.3, max_header_bytes=2000, max_body_bytes=10_000
+)
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[RunningServer]:
+    with running_server(fake_llm(), IMPATIENT) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(impatient: RunningServer) -> Iterator[RawConnection]:
+    connection = RawConnection(impatient)
+    yield connection
+    connection.close()
+
+
+def test_a_silent_connection_is_closed(connection: RawConnection) -> None:
+    assert connection.is_closed()
+
+
+def test_half_a_header_is_answered_and_closed(connection: RawConnection) -> None:
+    connection.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: te")
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (408, "header_timeout")
+    assert connection.is_closed()
+
+
+def test_a_header_byte_by_byte_gains_no_time(connection: RawConnection) -> None:
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        send_slowly(connection, b"G" * 1000)
+
+
+def send_slowly(connection: RawConnection, data: bytes) -> None:
+    for byte in data:
+        connection.send(bytes([byte]))
+        time.sleep(0.02)
+
+
+def test_an_idle_connection_is_closed_behind_its_answer(connection: RawConnection) -> None:
+    connection.post("/tokenize", b'{"prompt": "x"}')
+    assert connection.read_answer()[0] == 200
+    assert connection.is_closed()
+
+
+def test_half_of_the_next_header_is_closed_too(connection: RawConnection) -> None:
+    connection.post("/tokenize", b'{"prompt": "x"}')
+    assert connection.read_answer()[0] == 200
+    connection.send(b"POST /tok")
+    assert connection.read_answer()[0] == 408
+
+
+def test_a_connection_serves_several_requests_longer_than_its_deadline(connection: RawConnection) -> None:
+    end = time.monotonic() + 3 * IMPATIENT.header_timeout
+    while time.monotonic() < end:
+        connection.post("/tokenize", b'{"prompt": "x"}')
+        assert connection.read_answer()[0] == 200
+        time.sleep(0.01)
+
+
+def test_an_answer_may_take_longer_than_the_deadlines(impatient: RunningServer, connection: RawConnection) -> None:
+    impatient.llm.pause()
+    connection.post(CHAT, ask(max_tokens=3))
+    time.sleep(2 * IMPATIENT.header_timeout)
+    impatient.llm.resume()
+    assert connection.read_answer()[0] == 200
+
+
+def test_half_a_body_is_answered_and_closed(connection: RawConnection) -> None:
+    connection.send(head("POST", CHAT, "Content-Length: 100", "Content-Type: application/json") + b'{"mess')
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (408, "body_timeout")
+    assert connection.is_closed()
+
+
+def test_an_endless_header_is_refused(connection: RawConnection) -> None:
+    connection.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 12_000_000)
+    assert connection.read_answer()[0] == 431, "a client that is still sending gets the answer, too"
+
+
+def test_a_header_that_is_too_large_is_refused(connection: RawConnection) -> None:
+    connection.send(head("GET", "/health", *(f"X-{number}: {'x' * 100}" for number in range(30))))
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (431, "header_too_large")
+    assert connection.is_closed()
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 50]
+)
+def test_what_is_not_http_is_refused(connection: RawConnection, data: bytes) -> None:
+    connection.send(data)
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (400, "invalid_http")
+
+
+def test_a_body_that_is_declared_too_large_is_not_read(connection: RawConnection) -> None:
+    connection.send(head("POST", CHAT, "Content-Length: 100000000", "Content-Type: application/json"))
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    assert connection.is_closed()
+
+
+def test_nobody_is_told_to_go_on_with_a_body_that_is_too_large(connection: RawConnection) -> None:
+    expecting = "Expect: 100-continue"
+    connection.send(head("POST", CHAT, "Content-Length: 100000000", "Content-Type: application/json", expecting))
+    assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_in_chunks_is_counted_while_it_is_read(connection: RawConnection) -> None:
+    connection.send(head("POST", CHAT, "Transfer-Encoding: chunked", "Content-Type: application/json"))
+    for _ in range(5):
+        connection.send(b"fa0\r\n" + b" " * 4000 + b"\r\n")
+    assert connection.read_answer()[0] == 413
+
+
+def test_a_body_in_chunks_is_served(connection: RawConnection) -> None:
+    connection.send(head("POST", "/tokenize", "Transfer-Encoding: chunked", "Content-Type: application/json"))
+    for part in (b'{"pro', b'mpt": ', b'"x"}'):
+        connection.send(b"%x\r\n%s\r\n" % (len(part), part))
+    connection.send(b"0\r\n\r\n")
+    assert connection.read_answer()[2]["tokens"] == [120]
+
+
+def test_100_megabytes_cost_no_memory() -> None:
+    with running_server(fake_llm()) as server:
+        connection = RawConnection(server)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        connection.send(head("POST", CHAT, "Transfer-Encoding: chunked", "Content-Type: application/json"))
+        part = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+        for _ in range(100):
+            connection.send(part)
+        assert connection.read_answer()[0] == 413
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000, "kilobytes"
+        connection.close()
+
+
+def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningServer) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    half_open = []
+    try:
+        for number in range(1000):
+            half_open.append(RawConnection(fake_server))
+            if number % 2:
+                half_open[-1].send(b"POST /v1/chat/completions HTTP/1.1\r\nHo")
+        connection = RawConnection(fake_server)
+        connection.post(CHAT, ask(max_tokens=5))
+        assert connection.read_answer()[0] == 200
+        connection.close()
+    finally:
+        for each in half_open:
+            each.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_client_that_reads_nothing_is_cut_off(impatient: RunningServer) -> None:
+    connection = RawConnection(impatient, receive_buffer=4096)
+    limit_send_buffers(impatient)
+    fields = {"stream": True, "n": 50, "max_tokens": 100, "prompt": "x", "logprobs": 5}
+    connection.post("/v1/completions", json.dumps(fields).encode())
+    connection.read_until(b"data: ")
+    wait_until(lambda: not impatient.llm.num_unfinished_requests, "the request is aborted")
+    with pytest.raises((AssertionError, ConnectionResetError)):
+        connection.read_until(b"[DONE]")
+    connection.close()
+
+
+def limit_send_buffers(server: RunningServer) -> None:
+    """Let the system take little of what the server has to send, so that it soon waits for the client."""
+    connections = server.server.server_state.connections
+    wait_until(lambda: bool(connections), "the server has the connection")
+    for connection in list(connections):
+        connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)

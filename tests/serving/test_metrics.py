@@ -1,0 +1,145 @@
+"""`/metrics`: vLLM's names, and figures that agree with what was done."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from openai import OpenAI
+from prometheus_client.parser import text_string_to_metric_families
+
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
+from serving.in_thread import RunningServer, running_server
+from serving.metrics.histogram import Histogram
+from serving.settings import ServerSettings
+from tests.serving.running import MODEL, RawConnection, ask, fake_llm, num_waiting, wait_until, wait_until_idle
+
+Samples = dict[str, float]
+VLLM_NAMES = {
+    *("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"),
+    *("prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "prompt_tokens_total"),
+    *("generation_tokens_total", "request_success_total", "time_to_first_token_seconds", "inter_token_latency_seconds"),
+    *("request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"),
+    *("iteration_tokens_total",),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    config = EngineConfig(num_gpu_blocks=20, check_invariants=True)
+    with running_server(fake_llm(config), ServerSettings(port=0, model_name="m")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[OpenAI]:
+    with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def scrape(server: RunningServer) -> Samples:
+    """Return the samples by name without `vllm:`, and with the labels other than model and engine."""
+    connection = RawConnection(server)
+    connection.send(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 200"), "no redirect"
+    connection.read_until(b"\r\n\r\n")
+    text = b""
+    while data := connection.received or connection.socket.recv(65536):
+        text, connection.received = text + data, b""
+    samples: Samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            assert sample.labels.pop("engine") == "0"
+            assert sample.labels.pop("model_name")
+            labels = ",".join(sample.labels.values())
+            samples[sample.name.removeprefix("vllm:") + (f" {labels}" if labels else "")] = sample.value
+    return samples
+
+
+def test_the_names_are_those_of_vllm(server: RunningServer) -> None:
+    found = {name.split()[0] for name in scrape(server)}
+    of_histograms = {f"{name}{end}" for name in VLLM_NAMES for end in ("_bucket", "_count", "_sum")}
+    assert found - of_histograms == {name for name in VLLM_NAMES if f"{name}_bucket" not in found}
+    assert {name for name in VLLM_NAMES if not {name, f"{name}_bucket"} & found} == set()
+
+
+def test_tokens_and_times_of_finished_requests(server: RunningServer, client: OpenAI) -> None:
+    for _ in range(2):
+        client.completions.create(model="m", prompt="x" * 40, max_tokens=10)
+    samples = scrape(server)
+    assert samples["prompt_tokens_total"] == 80
+    assert samples["prefix_cache_queries_total"] == 80
+    assert samples["prefix_cache_hits_total"] == 32
+    assert samples["generation_tokens_total"] == 20
+    assert samples["request_success_total length"] == 2
+    assert samples["time_to_first_token_seconds_count"] == 2
+    assert samples["inter_token_latency_seconds_count"] == 18
+    for name in ("e2e_request_latency", "request_queue_time", "request_time_per_output_token"):
+        assert samples[f"{name}_seconds_count"] == 2
+    assert samples["iteration_tokens_total_count"] == 20
+    assert samples["iteration_tokens_total_sum"] == 40 + 8 + 2 * 9
+    assert samples["e2e_request_latency_seconds_sum"] >= samples["time_to_first_token_seconds_sum"] > 0
+
+
+def test_the_queues_while_requests_wait_and_run(server: RunningServer) -> None:
+    server.llm.pause()
+    connections = [RawConnection(server) for _ in range(3)]
+    for connection in connections:
+        fields = {"prompt": "x" * 150, "max_tokens": 5, "cache_salt": str(id(connection))}
+        connection.post("/v1/completions", json.dumps(fields).encode())
+    wait_until(lambda: num_waiting(server.llm) == 3, "all wait")
+    samples = scrape(server)
+    assert (samples["num_requests_running"], samples["num_requests_waiting"]) == (0, 3)
+    assert samples["kv_cache_usage_perc"] == 0
+    asyncio.run(server.llm.step_once())
+    samples = scrape(server)
+    assert (samples["num_requests_running"], samples["num_requests_waiting"]) == (1, 2)
+    assert samples["kv_cache_usage_perc"] == pytest.approx(10 / 19)
+    server.llm.resume()
+    assert [connection.read_answer()[0] for connection in connections] == [200] * 3
+    wait_until_idle(server.llm)
+    samples = scrape(server)
+    assert (samples["num_requests_running"], samples["num_requests_waiting"]) == (0, 0)
+    assert samples["kv_cache_usage_perc"] == 0
+
+
+def test_preemptions_and_aborts_are_counted(server: RunningServer, client: OpenAI) -> None:
+    client.completions.create(model="m", prompt=["x" * 100, "y" * 100], max_tokens=60)
+    assert scrape(server)["num_preemptions_total"] > 0
+    server.llm.pause()
+    connection = RawConnection(server)
+    connection.post("/v1/chat/completions", ask(model="m"))
+    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
+    connection.close()
+    wait_until(lambda: scrape(server)["request_success_total abort"] == 1, "the abort is counted")
+    samples = scrape(server)
+    assert samples["num_requests_waiting"] == 0
+    assert samples["prompt_tokens_total"] == 200, "a prompt that is computed again counts once"
+
+
+def test_a_stop_is_counted_as_one(server: RunningServer, client: OpenAI) -> None:
+    text = client.completions.create(model="m", prompt="abc", max_tokens=20).choices[0].text
+    client.completions.create(model="m", prompt="abc", max_tokens=20, stop=text[4:7])
+    assert scrape(server)["request_success_total stop"] == 1
+
+
+def test_drafts_are_counted_where_there_are_some() -> None:
+    config = EngineConfig(num_gpu_blocks=100, speculative_config=SpeculativeConfig())
+    llm = AsyncLLM(build_engine(config, parse_lineup("solution:1-5,solution:7")))
+    with running_server(llm) as server, OpenAI(base_url=server.base_url, api_key="none") as client:
+        client.completions.create(model=MODEL, prompt="abcabcabcabc" * 10, max_tokens=60)
+        samples = scrape(server)
+    assert samples["spec_decode_num_draft_tokens_total"] >= samples["spec_decode_num_drafts_total"] > 0
+    accepted = [samples[f"spec_decode_num_accepted_tokens_per_pos_total {position}"] for position in range(4)]
+    assert sum(accepted) == samples["spec_decode_num_accepted_tokens_total"]
+
+
+def test_a_value_counts_in_the_bucket_of_the_next_bound() -> None:
+    histogram = Histogram((1, 8, 16))
+    for value in (0.5, 1, 1.5, 8, 17):
+        histogram.observe(value)
+    assert histogram.buckets() == [("1.0", 2), ("8.0", 4), ("16.0", 4), ("+Inf", 5)]
+    assert histogram.total == 28

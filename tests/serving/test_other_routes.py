@@ -1,0 +1,117 @@
+"""Tokens as text and back, the key, and the settings."""
+
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.llm import LLM
+from serving.in_thread import RunningServer, running_server
+from serving.settings import ServerSettings
+from tests.serving.running import HELLO, MODEL, RawConnection, ask, fake_llm, head
+
+
+def post(server: RunningServer, path: str, body: bytes, *headers: str) -> tuple[int, Any]:
+    connection = RawConnection(server)
+    connection.post(path, body, *headers)
+    status, _, answer = connection.read_answer()
+    connection.close()
+    return status, answer
+
+
+def test_tokens_of_a_text(fake_server: RunningServer) -> None:
+    body = b'{"model": "mini-vllm", "prompt": "ab", "return_token_strs": true, "add_special_tokens": true}'
+    status, answer = post(fake_server, "/tokenize", body)
+    assert status == 200
+    assert answer == {"count": 2, "max_model_len": 2048, "tokens": [97, 98], "token_strs": ["a", "b"]}
+
+
+def test_tokens_of_a_chat_are_those_that_are_computed(embedded_server: RunningServer, offline: LLM) -> None:
+    answer = post(embedded_server, "/tokenize", ask())[1]
+    assert answer["tokens"] == offline.engine.tokenizer.apply_chat_template(HELLO)
+    with OpenAI(base_url=embedded_server.base_url, api_key="none") as client:
+        usage = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1).usage
+    assert usage is not None
+    assert usage.prompt_tokens == answer["count"]
+
+
+def test_a_long_text_has_the_same_tokens(embedded_server: RunningServer, offline: LLM) -> None:
+    text = "One day, a girl went to the village. " * 100
+    answer = post(embedded_server, "/tokenize", b'{"prompt": "%s"}' % text.encode())[1]
+    assert answer["tokens"] == offline.engine.tokenizer.encode(text)
+
+
+def test_tokens_become_text_again(embedded_server: RunningServer) -> None:
+    tokens = post(embedded_server, "/tokenize", b'{"prompt": "a red kite"}')[1]["tokens"]
+    status, answer = post(embedded_server, "/detokenize", b'{"tokens": %s}' % str(tokens).encode())
+    assert (status, answer) == (200, {"prompt": "a red kite"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", b"{}", "prompt"),
+        ("/tokenize", b'{"prompt": "x", "messages": [{"role": "user", "content": "x"}]}', "prompt"),
+        ("/tokenize", b'{"prompt": "x", "add_special_tokens": false}', "add_special_tokens"),
+        ("/tokenize", b'{"prompt": ["x"]}', "prompt"),
+        ("/tokenize", b'{"prompt": "x", "model": "other"}', "model"),
+        ("/detokenize", b"{}", "tokens"),
+        ("/detokenize", b'{"tokens": "x"}', "tokens"),
+        ("/detokenize", b'{"tokens": [-1]}', "tokens.0"),
+        ("/detokenize", b'{"tokens": [1e400]}', "tokens.0"),
+        ("/detokenize", b'{"tokens": [99999999999999999999999]}', "tokens"),
+    ],
+)
+def test_wrong_requests_for_tokens(embedded_server: RunningServer, path: str, body: bytes, param: str) -> None:
+    status, answer = post(embedded_server, path, body)
+    assert status == (404 if param == "model" else 400)
+    assert answer["error"]["param"] == param
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m", "/v1/completions", "/v1/chat/completions", "/tokenize"])
+def test_without_the_key_there_is_nothing(path: str) -> None:
+    with running_server(fake_llm(), ServerSettings(port=0, api_key="sesame", model_name="m")) as server:
+        for key in (None, "Bearer wrong", "Bearer sesam", "Basic sesame", "sesame", "Bearer"):
+            connection = RawConnection(server)
+            method = "GET" if "models" in path else "POST"
+            connection.send(head(method, path, *([] if key is None else [f"Authorization: {key}"])))
+            status, headers, answer = connection.read_answer()
+            assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+            assert headers["www-authenticate"] == "Bearer"
+            connection.close()
+
+
+def test_with_the_key_there_is_all() -> None:
+    with running_server(fake_llm(), ServerSettings(port=0, api_key="sesame")) as server:
+        with OpenAI(base_url=server.base_url, api_key="sesame") as client:
+            assert client.models.list().data[0].id == MODEL
+            assert client.completions.create(model=MODEL, prompt="x").choices[0].finish_reason == "length"
+        with OpenAI(base_url=server.base_url, api_key="other") as client, pytest.raises(openai.AuthenticationError):
+            client.models.list()
+        connection = RawConnection(server)
+        connection.send(head("GET", "/health"))
+        assert connection.read_answer()[0] == 200, "a balancer has no key"
+
+
+def test_a_priority_decides_under_the_priority_policy() -> None:
+    with (
+        running_server(fake_llm(EngineConfig(policy="priority"))) as server,
+        OpenAI(base_url=server.base_url, api_key="none") as client,
+    ):
+        answer = client.completions.create(model=MODEL, prompt="x", max_tokens=2, extra_body={"priority": -3})
+        assert answer.choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("port", -1), ("port", 65536), ("header_timeout", 0), ("body_timeout", float("nan")), ("send_timeout", -1),
+        ("request_timeout", 0), ("shutdown_timeout", -1), ("shutdown_timeout", float("inf")), ("max_body_bytes", 0),
+        ("max_header_bytes", 0), ("max_choices", 0), ("model_name", ""), ("api_key", ""), ("api_key", "ключ"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(setting: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=setting):
+        ServerSettings(**{setting: value})

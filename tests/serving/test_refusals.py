@@ -1,0 +1,178 @@
+"""What the server refuses: with the right status, and by the name of the field. Nothing is ignored."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from serving.in_thread import RunningServer
+from tests.serving.running import HELLO, MODEL, RawConnection, head
+
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+TOOL = {"type": "function", "function": {"name": "look_up"}}
+
+WRONG_IN_BOTH: list[tuple[str, Any]] = [
+    ("n", 0), ("n", 1.5), ("n", "2"), ("n", True), ("n", 257),
+    ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", "5"),
+    ("temperature", -0.1), ("temperature", "hot"),
+    ("top_p", 0), ("top_p", 1.1), ("top_k", -2), ("seed", 2**63), ("seed", 0.5),
+    ("presence_penalty", 2.1), ("frequency_penalty", -2.1), ("repetition_penalty", 0), ("repetition_penalty", 2.5),
+    ("stop", ""), ("stop", [""]), ("stop", [1]), ("stop", ["x"] * 65), ("stop_token_ids", [-1]),
+    ("logit_bias", {"5": 101}), ("logit_bias", {"x": 1}), ("logit_bias", {"5000": 1}), ("logit_bias", []),
+    ("min_tokens", -1), ("min_tokens", 9), ("cache_salt", ""), ("priority", 1), ("priority", 0.5),
+    ("stream", "yes"), ("stream_options", {"include_usage": True}), ("model", 5), ("user", 5),
+    ("logprobs", 21), ("echo", "yes"),
+    ("response_format", {"type": "json_object"}), ("response_format", {"type": "json_schema", "json_schema": {}}),
+    ("service_tier", "flex"), ("metadata", {"a": "b"}), ("store", False), ("guided_json", {}), ("min_p", 0.1),
+    ("best_of", 2), ("suffix", "x"), ("skip_special_tokens", False), ("anything", 1),
+]  # fmt: skip
+WRONG_IN_CHATS: list[tuple[str, Any]] = [
+    ("tools", [TOOL]), ("tools", []), ("tool_choice", "auto"), ("functions", []), ("parallel_tool_calls", True),
+    ("modalities", ["text", "audio"]), ("audio", {"voice": "alloy", "format": "wav"}), ("prediction", {}),
+    ("reasoning_effort", "low"), ("verbosity", "low"), ("web_search_options", {}), ("prompt", "x"),
+    ("top_logprobs", 2), ("top_logprobs", 21), ("max_completion_tokens", 0), ("max_completion_tokens", 3),
+]  # fmt: skip
+WRONG_MESSAGES: list[tuple[str, Any]] = [
+    ("messages", []), ("messages", "hello"), ("messages", None),
+    ("messages.0", "hello"), ("messages.0.role", {"role": "wizard", "content": "x"}),
+    ("messages.0.content", {"role": "user"}), ("messages.0.content", {"role": "user", "content": None}),
+    ("messages.0.content", {"role": "user", "content": [IMAGE]}),
+    ("messages.0.content", {"role": "user", "content": [{"type": "text", "text": "x"}, IMAGE]}),
+    ("messages.0.content", {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}),
+    ("messages.0.content", {"role": "user", "content": [{"type": "file", "file": {}}]}),
+    ("messages.0.content", {"role": "user", "content": [{"type": "text", "text": 5}]}),
+    ("messages.0.content", {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}),
+    ("messages.0.content", {"role": "user", "content": []}), ("messages.0.content", {"role": "user", "content": ["x"]}),
+    ("messages.0.role", {"role": "tool", "content": "x", "tool_call_id": "1"}),
+    ("messages.0.name", {"role": "user", "content": "x", "name": "me"}),
+    ("messages.0.tool_calls", {"role": "assistant", "content": "x", "tool_calls": [{}]}),
+]  # fmt: skip
+WRONG_PROMPTS: list[Any] = [
+    5, None, [], {}, [1.5], [-1], [True], ["a", 1], [[1], "a"], [[]], [[1], []], "", "x" * 2048, [1000], [10**30],
+]  # fmt: skip
+
+
+def ids(case: Any) -> str:
+    return json.dumps(case)[:60]
+
+
+def post(server: RunningServer, path: str, **fields: Any) -> tuple[int, dict[str, Any]]:
+    connection = RawConnection(server)
+    connection.post(path, json.dumps(fields).encode())
+    status, _, body = connection.read_answer()
+    connection.close()
+    return status, body["error"]
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETION])
+@pytest.mark.parametrize(("name", "value"), WRONG_IN_BOTH, ids=ids)
+def test_a_wrong_value_is_refused_by_its_name(fake_server: RunningServer, path: str, name: str, value: Any) -> None:
+    prompt: dict[str, Any] = {"messages": HELLO} if path == CHAT else {"prompt": "hello"}
+    status, error = post(fake_server, path, **({"max_tokens": 5} | prompt | {name: value}))
+    assert (status, error["type"]) == (400, "invalid_request_error")
+    assert error["param"].split(".")[0] == name
+    assert name in error["message"]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_IN_CHATS, ids=ids)
+def test_what_a_chat_cannot_have_is_refused_by_its_name(fake_server: RunningServer, name: str, value: Any) -> None:
+    status, error = post(fake_server, CHAT, **({"messages": HELLO, "max_tokens": 5} | {name: value}))
+    assert (status, error["param"].split(".")[0]) == (400, name)
+    assert name in error["message"]
+
+
+@pytest.mark.parametrize(("param", "value"), WRONG_MESSAGES, ids=ids)
+def test_a_wrong_message_is_refused_by_its_place(fake_server: RunningServer, param: str, value: Any) -> None:
+    messages = value if param == "messages" else [value]
+    status, error = post(fake_server, CHAT, messages=messages)
+    assert (status, error["param"]) == (400, param)
+
+
+@pytest.mark.parametrize("prompt", WRONG_PROMPTS, ids=ids)
+def test_a_wrong_prompt_is_refused(fake_server: RunningServer, prompt: Any) -> None:
+    status, error = post(fake_server, COMPLETION, prompt=prompt)
+    assert (status, error["param"]) == (400, "prompt")
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETION])
+def test_a_request_without_text_is_refused(fake_server: RunningServer, path: str) -> None:
+    status, error = post(fake_server, path)
+    assert (status, error["code"]) == (400, "missing_required_parameter")
+
+
+def test_echo_with_logprobs_is_refused(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="logprobs with echo"):
+        client.completions.create(model=MODEL, prompt="abc", echo=True, logprobs=1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_is_too_long_is_refused_before_a_stream_begins(client: OpenAI, stream: bool) -> None:
+    with pytest.raises(openai.BadRequestError, match="at most max_model_len") as caught:
+        client.completions.create(model=MODEL, prompt="x" * 3000, stream=stream)
+    assert caught.value.param == "prompt"
+
+
+def test_more_prompts_than_allowed_are_refused(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="at most 256, got 300"):
+        client.completions.create(model=MODEL, prompt=["x"] * 300)
+
+
+def test_one_wrong_prompt_of_many_aborts_the_others(fake_server: RunningServer, client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="not in the vocabulary"):
+        client.completions.create(model=MODEL, prompt=[[97]] * 9 + [[1000]], max_tokens=2000)
+    assert fake_server.llm.num_unfinished_requests == 0
+
+
+def test_a_model_that_is_not_there(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="gpt-4", messages=HELLO)
+    assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+
+
+BODIES = [
+    b"", b"{", b"[]", b"5", b"null", b'"x"', b"{'a': 1}", b'{"messages": [}', b"\xff\xfe", b'{"prompt": "\xff"}',
+    b'{"prompt": "\\ud800"}', b'{"prompt": "\\udc00x"}', b'{"prompt": "\x00"}', b"[" * 100_000,
+    b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    b'{"prompt": "x", "temperature": NaN}', b'{"prompt": "x", "temperature": Infinity}',
+    b'{"prompt": "x", "temperature": -Infinity}', b'{"prompt": "x", "temperature": 1e999}',
+    b'{"prompt": "x", "max_tokens": ' + b"9" * 5000 + b"}", b'{"prompt": "x"} {"prompt": "y"}',
+    "\ufeff{}".encode(), '{"prompt": "x"}'.encode("utf-16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETION, "/tokenize"])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
+def test_a_body_that_is_no_request_is_refused(fake_server: RunningServer, path: str, body: bytes) -> None:
+    connection = RawConnection(fake_server)
+    connection.post(path, body)
+    status, _, answer = connection.read_answer()
+    assert status == 400
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert len(answer["error"]["message"]) < 300
+    connection.post("/tokenize", b'{"prompt": "x"}')
+    assert connection.read_answer()[0] == 200, "the connection is of no more use"
+    connection.close()
+
+
+def test_a_body_that_is_not_declared_as_json_is_refused(fake_server: RunningServer) -> None:
+    connection = RawConnection(fake_server)
+    connection.send(head("POST", CHAT, "Content-Length: 2", "Content-Type: text/plain") + b"{}")
+    status, _, answer = connection.read_answer()
+    assert (status, answer["error"]["code"]) == (415, "unsupported_media_type")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/v2/chat", 404), ("GET", CHAT, 405), ("PUT", "/health", 405)]
+)
+def test_another_path_or_method(fake_server: RunningServer, method: str, path: str, status: int) -> None:
+    connection = RawConnection(fake_server)
+    connection.send(head(method, path))
+    got, headers, answer = connection.read_answer()
+    assert got == status
+    assert path in answer["error"]["message"]
+    assert ("allow" in headers) == (status == 405)
+    connection.close()
