@@ -1,10 +1,9 @@
 """One HTTP request may ask for several texts, and each of them is a request of the engine."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import cast
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.outputs import RequestOutput
@@ -46,15 +45,13 @@ async def generate_all(
     If one choice cannot be served, or the reader leaves early, the others are aborted.
     """
     streams = [
-        _closable(
-            llm.generate(
-                choice.prompt_token_ids,
-                choice.sampling_params,
-                f"{request_id}-{index}",
-                priority=priority,
-                cache_salt=cache_salt,
-                timeout=timeout,
-            )
+        llm.generate(
+            choice.prompt_token_ids,
+            choice.sampling_params,
+            f"{request_id}-{index}",
+            priority=priority,
+            cache_salt=cache_salt,
+            timeout=timeout,
         )
         for index, choice in enumerate(choices)
     ]
@@ -93,7 +90,3 @@ async def _merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Out
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
-
-
-def _closable(outputs: AsyncIterator[RequestOutput]) -> AsyncGenerator[RequestOutput, None]:
-    return cast(AsyncGenerator[RequestOutput, None], outputs)

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
@@ -17,6 +18,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 Result = TypeVar("Result")
+SECONDS_FOR_LAST_STEP = 10.0
 
 
 class AsyncLLM:
@@ -53,7 +55,7 @@ class AsyncLLM:
         priority: int = 0,
         cache_salt: str | None = None,
         timeout: float | None = None,
-    ) -> AsyncIterator[RequestOutput]:
+    ) -> AsyncGenerator[RequestOutput, None]:
         """Yield the request's outputs until it is finished; `new_text` is the text since the one before.
 
         If the reader leaves early, by `aclose` or because its task is cancelled, the request is aborted at the next
@@ -70,11 +72,13 @@ class AsyncLLM:
         timer = None if timeout is None else collector.loop.call_later(timeout, collector.fail, late)
         is_finished = False
         try:
-            await self.call(
-                lambda engine: engine.add_request(
-                    request_id, prompt, sampling_params, priority=priority, cache_salt=cache_salt
-                )
-            )
+            add = partial(LLMEngine.add_request, priority=priority, cache_salt=cache_salt)
+            adding = self.call(lambda engine: add(engine, request_id, prompt, sampling_params))
+            # The step that it waits for may take long, too.
+            try:
+                await asyncio.wait_for(adding, timeout)
+            except TimeoutError:
+                raise late from None
             while not is_finished:
                 output = await collector.get()
                 is_finished = output.finished
@@ -88,7 +92,7 @@ class AsyncLLM:
 
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""
-        await self.call(lambda engine: self._end(engine, request_id))
+        await self.call(partial(self._end, request_id=request_id))
 
     async def call(self, function: Callable[[LLMEngine], Result]) -> Result:
         """Run a function of the engine on its thread, between two steps, and return what it returns."""
@@ -114,7 +118,10 @@ class AsyncLLM:
         await self.call(lambda engine: self._thread.step() if engine.has_unfinished_requests() else None)
 
     async def shutdown(self, timeout: float = 30.0) -> None:
-        """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread."""
+        """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread.
+
+        A step that does not end is waited for so long: then its readers get `EngineDeadError`, and the thread is left.
+        """
         self.is_shutting_down = True
         if not self.is_alive:
             return
@@ -123,11 +130,15 @@ class AsyncLLM:
         deadline = time.monotonic() + timeout
         while self._collectors and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        for request_id in list(self._collectors):
-            with suppress(EngineDeadError):
-                await self.abort(request_id)
-        # In a thread: the join may wait for a whole step, and the readers' loop has their last outputs to pass on.
-        await asyncio.to_thread(self._thread.end, timeout + 10)
+        with suppress(EngineDeadError):
+            for request_id in list(self._collectors):
+                self._thread.call(partial(self._end, request_id=request_id))
+        self._thread.end()
+        deadline = time.monotonic() + SECONDS_FOR_LAST_STEP
+        while self.is_alive and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if self.is_alive:
+            self._fail_all(EngineDeadError(f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"))
 
     def _abort(self, request_id: str) -> None:
         with suppress(EngineDeadError, ShuttingDownError):
@@ -154,7 +165,7 @@ class AsyncLLM:
                     self._abort(output.request_id)
 
     def _fail_all(self, error: EngineDeadError) -> None:
-        """Tell all readers that the engine's thread has ended. Called on that thread."""
+        """Tell all readers that nothing will come any more."""
         for collector in list(self._collectors.values()):
             with suppress(RuntimeError):
                 collector.loop.call_soon_threadsafe(collector.fail, error)

@@ -96,12 +96,11 @@ class EngineThread:
             self._step_began = None
         self.deliver(outputs)
 
-    def end(self, timeout: float) -> None:
-        """End the thread behind the calls so far; wait at most `timeout` seconds for it."""
+    def end(self) -> None:
+        """Let the thread end behind the calls so far."""
         with self._ending:
             self.is_ending = True
         self.wake()
-        self._thread.join(timeout)
 
     def _dead(self) -> EngineDeadError:
         return EngineDeadError(f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log")

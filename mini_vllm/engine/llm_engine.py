@@ -54,6 +54,10 @@ class LLMEngine:
                 return observer
         raise ValueError("this engine records no steps: build it with record=True")
 
+    def add_observer(self, observer: StepObserver) -> None:
+        """Let an observer see every step from now on."""
+        self.observers = Observers([*self.observers.observers, observer])
+
     def add_request(
         self,
         request_id: str,

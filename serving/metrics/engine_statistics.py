@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from mini_vllm.core.request import FINISH_REASONS, Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import Observers, StepObserver
+from mini_vllm.engine.observers import StepObserver
 from serving.metrics.histogram import (
     FIRST_TOKEN_SECONDS,
     REQUEST_SECONDS,
@@ -39,7 +39,7 @@ class EngineStatistics(StepObserver):
     def watch(self, engine: LLMEngine) -> None:
         """Begin to observe an engine. Called on its thread."""
         self.engine = engine
-        engine.observers = Observers([*engine.observers.observers, self])
+        engine.add_observer(self)
         self._note_queues()
 
     def request_added(self, request_id: str) -> None:

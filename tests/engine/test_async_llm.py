@@ -11,6 +11,7 @@ import pytest
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.engine import async_llm
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -113,7 +114,7 @@ def test_a_reader_that_leaves_gives_its_blocks_back() -> None:
     async def leave(llm: AsyncLLM) -> None:
         stream = llm.generate(PROMPTS[0], SamplingParams(200), "left")
         await anext(stream)
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert await llm.call(lambda engine: engine.scheduler.requests) == {}
         assert await llm.call(lambda engine: engine.scheduler.kv.num_free_blocks) == 63
         assert await text_of(llm, PROMPTS[0], "left") == offline()[0], "the name is free again"
@@ -320,6 +321,26 @@ def test_shutdown_aborts_what_does_not_end_in_time() -> None:
 
     assert asyncio.run(run()).outputs[0].finish_reason == "abort"
     assert set(threading.enumerate()) == threads
+
+
+def test_a_step_that_does_not_end_holds_up_neither_readers_nor_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_llm, "SECONDS_FOR_LAST_STEP", 0.05)
+    engine, goes_on = build_engine(CONFIG, LINEUP), threading.Event()
+    monkeypatch.setattr(engine, "step", lambda: goes_on.wait(60) and [])
+
+    async def run() -> float:
+        llm = AsyncLLM(engine)
+        first = asyncio.create_task(outputs_of(llm.generate(PROMPTS[0], SamplingParams(), "a")))
+        await until(lambda: llm.seconds_in_step > 0)
+        with pytest.raises(TimeoutError, match="not finished after 0"):
+            await outputs_of(llm.generate(PROMPTS[1], SamplingParams(), "b", timeout=0.05))
+        await llm.shutdown(0.0)
+        with pytest.raises(EngineDeadError, match="in a step"):
+            await first
+        return llm.seconds_in_step
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) >= 0.05
+    goes_on.set()
 
 
 def test_readers_of_a_closed_loop_cost_nothing() -> None:
