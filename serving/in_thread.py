@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.server import Server, address_of, bound_socket
+from serving.server import Server, address_of, bound_socket, engine_server
 from serving.settings import ServerSettings
 
 
@@ -32,7 +32,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     """
     settings = settings or ServerSettings(port=0)
     listener = bound_socket(settings)
-    server = Server(llm, settings)
+    server = engine_server(llm, settings)
     thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
     thread.start()
     while not server.started and thread.is_alive():

@@ -6,9 +6,10 @@ import functools
 import socket
 import time
 from types import FrameType
-from typing import cast
+from typing import Protocol, cast
 
 import uvicorn
+from fastapi import FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.app import create_app
@@ -17,7 +18,14 @@ from serving.settings import ServerSettings
 
 BACKLOG = 2048
 LAST_EVENTS_SECONDS = 2.0
-STUCK_SECONDS = 5.0
+
+
+class Ending(Protocol):
+    """What a server ends with itself: an engine, or several."""
+
+    async def shutdown(self, timeout: float) -> None:
+        """Take no more requests, let the others end within `timeout` seconds, abort the rest."""
+        ...
 
 
 class Server(uvicorn.Server):
@@ -27,11 +35,11 @@ class Server(uvicorn.Server):
     end within `shutdown_timeout`, the rest gets the finish reason `abort`. A second signal ends at once.
     """
 
-    def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
+    def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
         connection = functools.partial(Connection, settings=settings)
         super().__init__(
             uvicorn.Config(
-                create_app(llm, settings),
+                app,
                 http=cast(type[asyncio.Protocol], connection),
                 ws="none",
                 lifespan="on",
@@ -42,7 +50,7 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
             )
         )
-        self.llm = llm
+        self.engine = engine
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -63,10 +71,7 @@ class Server(uvicorn.Server):
             await ending
 
     async def _end_requests(self) -> None:
-        # A step of a learner's code may never end, and an engine in it does not do what it is told.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.shutdown_timeout + STUCK_SECONDS):
-                await self.llm.shutdown(self.settings.shutdown_timeout)
+        await self.engine.shutdown(self.settings.shutdown_timeout)
         # The last events are on their way to the connections; a client that does not read them is not waited for.
         end = time.monotonic() + LAST_EVENTS_SECONDS
         while self.server_state.connections and time.monotonic() < end:
@@ -80,6 +85,11 @@ class Server(uvicorn.Server):
 
     def _connections(self) -> list[Connection]:
         return cast(list[Connection], list(self.server_state.connections))
+
+
+def engine_server(llm: AsyncLLM, settings: ServerSettings) -> Server:
+    """Return the server of one engine."""
+    return Server(create_app(llm, settings), llm, settings)
 
 
 def bound_socket(settings: ServerSettings) -> socket.socket:

@@ -18,8 +18,9 @@ from serving.settings import ServerSettings
 
 if TYPE_CHECKING:
     from mini_vllm.engine.async_llm import AsyncLLM
+    from serving.server import Server
 
-NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx")
 INSTALL = "pip install -c constraints.txt -e '.[serve]'"
 DEFAULTS = ServerSettings()
 ModelArgument = Annotated[
@@ -48,6 +49,9 @@ def serve(
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests have when the server ends.")
     ] = DEFAULTS.shutdown_timeout,
+    data_parallel_size: Annotated[
+        int, typer.Option(min=1, help="Engines, each a process of its own, behind one router by prefix.")
+    ] = 1,
     fake_model: FakeModel = False,
     *,
     settings: Settings,
@@ -70,7 +74,10 @@ def serve(
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     for line in filter(None, [whose_code(team), remark_on_phase_6(team, dense=dense)]):
         console.print(line, markup=False)
-    run_server(server_settings, lambda: open_engine(model, config, team, dense=dense))
+    if data_parallel_size > 1:
+        run_front(server_settings, model, config, team, dense=dense, size=data_parallel_size)
+    else:
+        run_server(server_settings, lambda: open_engine(model, config, team, dense=dense))
 
 
 def open_engine(model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool) -> "AsyncLLM":
@@ -82,13 +89,37 @@ def open_engine(model: str | None, config: EngineConfig, lineup: Lineup, *, dens
 
 
 def run_server(settings: ServerSettings, open_llm: Callable[[], "AsyncLLM"]) -> None:
-    """Serve an engine until a signal ends it. The address is taken before the engine is opened, which takes long."""
+    """Serve an engine until a signal ends it."""
+    from serving.server import engine_server
+
+    listen(settings, lambda: engine_server(open_llm(), settings))
+
+
+def run_front(
+    settings: ServerSettings, model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool, size: int
+) -> None:
+    """Serve several engines behind a router until a signal ends them."""
+    from serving.router.front import create_front
+    from serving.router.policies import PrefixAware
+    from serving.router.replicas import EngineSpec, Replicas
+    from serving.server import Server
+
+    def open_server() -> Server:
+        with reported(f"Starting {size} engines"):
+            replicas = Replicas(EngineSpec(config, lineup, model, dense), settings, size)
+        return Server(create_front(replicas, PrefixAware()), replicas, settings)
+
+    listen(settings, open_server)
+
+
+def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> None:
+    """Serve until a signal comes. The address is taken before anything is opened, which takes long."""
     from serving.open_files import allow_many_connections
-    from serving.server import Server, address_of, bound_socket
+    from serving.server import address_of, bound_socket
 
     allow_many_connections()
     listener = bound_socket(settings)
-    server = Server(open_llm(), settings)
+    server = open_server()
     address = address_of(listener)
     typer.echo(f"Serving {settings.model_name} at {address} (OpenAI's API: {address}/v1). Ctrl-C ends it.")
     server.run([listener])

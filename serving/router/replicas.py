@@ -101,11 +101,11 @@ def run_replica(
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
 
     from serving.open_files import allow_many_connections
-    from serving.server import Server, address_of, bound_socket
+    from serving.server import address_of, bound_socket, engine_server
 
     allow_many_connections()
     listener = bound_socket(settings)
-    server = Server(engine.open(), settings)
+    server = engine_server(engine.open(), settings)
     address.send(address_of(listener))
     address.close()
     server.run([listener])
