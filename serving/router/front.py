@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import httpx
 from fastapi import FastAPI, Request, Response
@@ -16,7 +15,7 @@ from serving.errors import engine_error, unavailable
 from serving.limits import read_body
 from serving.router.metrics import merged_page
 from serving.router.policies import Router
-from serving.router.prompt_prefix import prefix_of
+from serving.router.prompt_prefix import prefix_of_bytes
 from serving.router.replicas import Replica, Replicas
 
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
@@ -69,7 +68,7 @@ class Front:
     async def generate(self, request: Request) -> Response:
         """Send a prompt to the replica that the router chooses."""
         body = await read_body(request, self.replicas.settings)
-        return await self._send(request, body, prefix_of(_parsed(body)))
+        return await self._send(request, body, prefix_of_bytes(body))
 
     async def pass_on(self, request: Request) -> Response:
         """Send anything else to the first replica: all of them would say the same."""
@@ -132,11 +131,3 @@ class Front:
             return (await self.client.get(f"{replica.address}/health", timeout=5)).status_code == 200
         except httpx.HTTPError:
             return False
-
-
-def _parsed(body: bytes) -> Any:
-    """Return the body as JSON for the router; None if it is none: the replica will say what is wrong with it."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None

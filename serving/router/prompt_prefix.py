@@ -1,5 +1,6 @@
 """The prefix of a request's prompt, from its body: what the router compares, without a tokenizer."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,6 +9,14 @@ from serving.router.policies import chained
 CHARACTERS_PER_BLOCK = 64
 """About the text of one block of 16 tokens."""
 TOKENS_PER_BLOCK = 16
+
+
+def prefix_of_bytes(body: bytes) -> list[int]:
+    """Return the keys of a prompt in a body as it was sent; none if it is no JSON."""
+    try:
+        return prefix_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return []
 
 
 def prefix_of(body: Any) -> list[int]:

@@ -202,7 +202,7 @@ def test_health_tells_of_a_step_that_does_not_end(server: RunningServer) -> None
 
 
 def test_health_tells_of_an_engine_that_has_ended(server: RunningServer) -> None:
-    server.llm._thread.end(PATIENCE)  # nothing that a request does may end it
+    server.llm._thread.end()  # nothing that a request does may end it
     assert health(server) == (503, "engine_dead")
     connection = RawConnection(server)
     connection.post("/v1/chat/completions", ask())
