@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.error_handlers import install_error_handlers
+from serving.live.recent_steps import keep_recent_steps
+from serving.live.routes import live_router
 from serving.metrics.collector import EngineCollector
 from serving.metrics.engine_statistics import EngineStatistics
 from serving.routes.chat import chat_router
@@ -29,6 +31,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await llm.call(keep_recent_steps)
         await llm.call(statistics.watch)
         await served.open()
         yield
@@ -41,4 +44,5 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     app.include_router(chat_router(served), dependencies=with_key)
     app.include_router(tokenize_router(served), dependencies=with_key)
     app.include_router(state_router(served, registry))
+    app.include_router(live_router(served))
     return app

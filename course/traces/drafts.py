@@ -87,7 +87,7 @@ def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
 
 
 def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
-    """Return for each step the verdicts on its shares, in the order of the plan.
+    """Return for each step the verdicts on its shares, in the order of the plan. The steps follow each other.
 
     A step that was planned before the verdict on the one before counted that one's drafts as right: its shares begin
     as much earlier as was taken back since.
@@ -97,7 +97,8 @@ def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
     for record in steps:
         # Asynchronously the step before was applied behind this plan, not before it.
         late = record["step"] - 1 if applied_in.get(record["step"] - 1) is record else None
-        before = {} if late is None else {verdict.request_id: verdict for verdict in found[late]}
+        known = [] if late is None or late < steps[0]["step"] else found[late - steps[0]["step"]]
+        before = {verdict.request_id: verdict for verdict in known}
         applied = applied_in.get(record["step"])
         kept = {} if applied is None else dict(applied["output"])
         verdicts = [verdict_on(share, record["sampled"], kept, before) for share in record["scheduled"]]

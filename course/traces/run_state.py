@@ -163,7 +163,9 @@ class RunState:
 
     def tables_after_update(self) -> dict[str, list[int]]:
         """Return the block tables at the end of the step, without finished requests."""
-        running = {request_id for request_id, *_ in self.record["running_after"]} if self.record else set()
+        if self.record is None:
+            return dict(self.tables)
+        running = {request_id for request_id, *_ in self.record["running_after"]}
         return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
 
     def num_used_slots(self) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -74,8 +75,8 @@ class Picture:
     def __post_init__(self) -> None:
         if self.width > MAX_WIDTH:
             raise ValueError(f"width is {self.width}, but a picture is at most {MAX_WIDTH} px wide")
-        names = [layer.name for layer in self.layers]
-        if twice := {name for name in names if names.count(name) > 1}:
+        names = Counter(layer.name for layer in self.layers)
+        if twice := {name for name, count in names.items() if count > 1}:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
     def svg(self, *, with_legend: bool = True) -> Markup:

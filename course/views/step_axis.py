@@ -45,16 +45,20 @@ class TimeScale:
 
 @dataclass(frozen=True)
 class StepAxis:
-    """The places of the steps: step `k` lies between `edges[k]` and `edges[k + 1]`, in px."""
+    """The places of the steps from `first` on, in px: step `first + k` lies between `edges[k]` and `edges[k + 1]`.
+
+    Steps before the first one, and behind the last one, have their places at the ends of the axis, without a width.
+    """
 
     edges: Sequence[float]
     is_even: bool = False
+    first: int = 0
 
     @classmethod
-    def even(cls, num_steps: int, room: float) -> Self:
+    def even(cls, num_steps: int, room: float, first: int = 0) -> Self:
         """Return equally wide steps."""
         width = min(MOST_STEP_WIDTH, room / max(1, num_steps))
-        return cls([width * step for step in range(num_steps + 1)], is_even=True)
+        return cls([width * step for step in range(num_steps + 1)], is_even=True, first=first)
 
     @classmethod
     def in_time(cls, num_tokens: Sequence[int], scale: TimeScale, num_steps: int) -> Self:
@@ -68,23 +72,27 @@ class StepAxis:
 
     def x(self, step: int) -> float:
         """Return the left edge of a step, or the right edge of the step before it."""
-        return self.edges[step]
+        return self.edges[min(max(0, step - self.first), self.num_steps)]
 
     def width(self, step: int) -> float:
         """Return the width of a step."""
-        return self.edges[step + 1] - self.edges[step]
+        return self.x(step + 1) - self.x(step)
 
     def middle(self, step: int) -> float:
         """Return the middle of a step."""
-        return (self.edges[step] + self.edges[step + 1]) / 2
+        return (self.x(step) + self.x(step + 1)) / 2
+
+    def has(self, step: int) -> bool:
+        """Return whether a step is on the axis."""
+        return 0 <= step - self.first < self.num_steps
 
     def numbers(self) -> Markup:
         """Return the numbers of the steps that have room: of equal steps, the multiples of a round number."""
         every, drawn, end = 1, list[Markup](), 0.0
         if self.is_even and self.num_steps:
-            widest = text_width(str(self.num_steps), NUMBER) + 4
-            every = next(interval for interval in INTERVALS if interval * self.width(0) >= widest)
-        for step in range(0, self.num_steps, every):
+            widest = text_width(str(self.first + self.num_steps), NUMBER) + 4
+            every = next(interval for interval in INTERVALS if interval * self.width(self.first) >= widest)
+        for step in range(-(-self.first // every) * every, self.first + self.num_steps, every):
             half = text_width(str(step), NUMBER) / 2
             if self.middle(step) - half >= end and self.width(step):
                 drawn.append(svg.text(self.middle(step), 14, str(step), class_="mv-middle mv-faint"))
@@ -98,7 +106,6 @@ class StepAxis:
 
     def columns(self, y: float, height: float) -> Markup:
         """Return an invisible column over each step; a click on it goes to the step."""
-        columns = [
-            svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in range(self.num_steps)
-        ]
+        steps = range(self.first, self.first + self.num_steps)
+        columns = [svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in steps]
         return svg.group(*columns, fill="transparent", class_="mv-link")

@@ -9,9 +9,9 @@ from tools.pictures import __main__ as command
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"""(?:\]\(|src=["']|srcset=["'])([^)"'\s]*pictures/[^)"'\s]+)""")
-SCREENS = {"jupyterlab_light.png", "jupyterlab_dark.png"}
+SCREENS = {"jupyterlab_light.png", "jupyterlab_dark.png", "serving_light.png", "serving_dark.png"}
 FILMS = {"film_light.gif", "film_dark.gif"}
-MADE = {f"{name}.svg" for name in command.NAMES if name not in ("screens", "film")} | SCREENS | FILMS
+MADE = {f"{name}.svg" for name in command.NAMES if name not in ("screens", "serving", "film")} | SCREENS | FILMS
 LARGEST_PNG, LARGEST_FILM = 200_000, 1_000_000
 
 

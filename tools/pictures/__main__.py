@@ -8,6 +8,7 @@ from mini_vllm.seams.lineup import CHECKOUT
 from tools.pictures import views
 from tools.pictures.moving import moving_pictures
 from tools.pictures.screens import screens
+from tools.pictures.serving import serving_screens
 from tools.pictures.terminal import demo
 
 PICTURES = CHECKOUT / "docs" / "pictures"
@@ -22,7 +23,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "drafts": views.kept_and_rejected_drafts,
     "lanes": views.in_turn_and_ahead,
 }
-NAMES = ("demo", *VIEWS, "screens", "film")
+NAMES = ("demo", *VIEWS, "screens", "serving", "film")
 
 
 def files(name: str) -> dict[str, bytes]:
@@ -31,6 +32,8 @@ def files(name: str) -> dict[str, bytes]:
         return {"demo.svg": demo().encode()}
     if name == "screens":
         return {f"{screen}.png": png for screen, png in screens().items()}
+    if name == "serving":
+        return {f"{screen}.png": png for screen, png in serving_screens().items()}
     if name == "film":
         return moving_pictures()
     return {f"{name}.svg": f"{VIEWS[name]().svg()}\n".encode()}

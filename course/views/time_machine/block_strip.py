@@ -16,7 +16,10 @@ LETTER = 12
 
 @dataclass(frozen=True)
 class Block:
-    """The state of a block as its strip shows it; `num_used` of its `size` slots hold K and V."""
+    """The state of a block as its strip shows it; `num_used` of its `size` slots hold K and V.
+
+    `owner` is whose content a free block still holds; of content from before the recording only `is_kept` is known.
+    """
 
     block_id: int
     size: int
@@ -27,12 +30,14 @@ class Block:
     taken: bool
     evicted: bool
     is_first: bool
+    is_kept: bool = False
 
     @property
     def text(self) -> str:
         """The state of the block as text."""
         name = f"{'block' if self.size > 1 else 'slot'} {self.block_id}"
-        state = f"still holds content of {self.labels[0]}" if self.owner is not None else ""
+        whose = self.labels[0] if self.owner is not None else "an earlier request"
+        state = f"still holds content of {whose}" if self.owner is not None or self.is_kept else ""
         if self.holders:
             state = f"{'held' if len(self.holders) == 1 else 'shared'} by {', '.join(self.labels)}"
             if self.num_used < self.size:
@@ -60,8 +65,9 @@ def strip(block: Block, cell: float, high: float) -> list[Markup]:
     drawn = [ground] if not block.holders or block.num_used < block.size else []
     if block.holders:
         drawn += held(block, cell, high)
-    elif block.owner is not None:
-        style = f"stroke:{color(block.owner)};stroke-width:2"
+    elif block.owner is not None or block.is_kept:
+        stroke = "var(--mv-rule)" if block.owner is None else color(block.owner)
+        style = f"stroke:{stroke};stroke-width:2"
         drawn.append(svg.rect(1, 1, wide - 2, high - 2, class_="mv-panel mv-kept", style=style, stroke_dasharray="3 2"))
     if cell >= SEPARATED:
         ends = range(1, block.size) if block.size > 1 else range(1, 2)

@@ -108,8 +108,8 @@ class Histories:
         if is_stuck(record):
             self.stuck = record["step"]
         for request_id in self._arrived:
-            history, kind = self.of[request_id], state.status(request_id)
-            if history.end is None and kind != "done":
+            history = self.of[request_id]
+            if history.end is None and (kind := state.status(request_id)) != "done":
                 history.add("waiting" if kind == "preempted" else kind, record["step"])
         self._add_events(record, state)
 

@@ -34,6 +34,7 @@ def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
                 taken=block_id in taken,
                 evicted=block_id in evicted,
                 is_first=block_id in first,
+                is_kept=owner is None and not held_by and block_id in cached,
             )
         )
     return blocks

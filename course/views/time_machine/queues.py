@@ -21,14 +21,14 @@ ONE_ROW = 560
 """From this room on both queues stand in one row."""
 
 
-def queues_part(state: RunState, width: float) -> Part:
-    """Return running and waiting requests, in a row each if need be. Those that joined in this step are outlined."""
+def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part:
+    """Return running and waiting requests, `in_rows` or where need be in a row each. Those that joined are outlined."""
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
     victims = {victim for victim, *_ in record["preempted"]}
     waiting, new, room = record["waiting_after"], victims | set(record["added"]), span_of(width)
-    if room < ONE_ROW or state.info.priorities:
+    if in_rows or room < ONE_ROW or state.info.priorities:
         layers = [
             heading("running", "running", HIGH / 2 + 4),
             Layer("running", chips(state, running, joined, room), x=LEFT),

@@ -1,6 +1,6 @@
 """The whole run on one line per request, with the current step marked: in steps, and in time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from course.palette import color, ink_on
 from course.traces.run_state import RunInfo, RunState
@@ -41,23 +41,28 @@ class Timeline:
         axes: Mapping[str, StepAxis],
         mark: int | None = None,
         most_high: float = MOST_HIGH,
+        shown: Sequence[str] | None = None,
+        num_rows: int = 0,
     ) -> None:
         """`axes` are the places of the steps, by scale. `mark` is a step to point out: the first difference.
 
-        All rows are at most `most_high` px high, unless the text of so many is higher.
+        All rows are at most `most_high` px high, unless the text of so many is higher. `shown` are the requests that
+        have a row (default: the first 32 of the run); there is room for `num_rows` rows at least.
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
-        self.shown = list(info.titles)[:MOST_ROWS]
-        self.row = max(LEAST_ROW, min(MOST_ROW, int(most_high / max(1, len(self.shown)))))
-        self.height = self.row * len(self.shown)
+        self.shown = list(info.titles)[:MOST_ROWS] if shown is None else shown
+        self.num_rows = max(num_rows, len(self.shown))
+        self.row = max(LEAST_ROW, min(MOST_ROW, int(most_high / max(1, self.num_rows))))
+        self.height = self.row * self.num_rows
         self.rows = {scale: self._rows(scale) for scale in axes}
-        num_hidden = len(info.titles) - len(self.shown)
+        num_hidden = len(info.titles) - len(self.shown) if shown is None else 0
         self.caption = f"{num_hidden} more requests" if num_hidden else ""
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         """Return the timeline with its cursor on `step`, over the numbers of the steps."""
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
+        layers += [self._no_head(place) for place in range(len(self.shown), self.num_rows)]
         for scale, axis in self.axes.items():
             shown, end = f"mv-in-{scale}", "" if scale == "steps" else f"-{scale}"
             cursor = axis.cursor(step, self.height, f"cursor{end}")
@@ -94,6 +99,9 @@ class Timeline:
         )
         return Layer(f"head-{place}", drawn, x=12, y=y, data={"about": f"request:{index}"})
 
+    def _no_head(self, place: int) -> Layer:
+        return Layer(f"head-{place}", Markup(""), x=12, y=TOP + place * self.row)
+
     def _rows(self, scale: str) -> Markup:
         rows = [self._row(place, request_id, scale) for place, request_id in enumerate(self.shown)]
         return svg.joined([*rows, *self._stuck(self.axes[scale])])
@@ -108,7 +116,8 @@ class Timeline:
 
     def _row(self, place: int, request_id: str, scale: str) -> Markup:
         index, history, axis = self.info.index(request_id), self.histories.of[request_id], self.axes[scale]
-        parts = [self._span(axis, span, index) for span in history.spans]
+        first, end = axis.first, axis.first + axis.num_steps
+        parts = [self._span(axis, span, index) for span in history.spans if span.last >= first and span.first < end]
         if scale == "time":
             parts += [self._wait(axis, history, wait, index) for wait in history.waits(self.histories.num_tokens)]
         parts += self._events(axis, history)
@@ -152,15 +161,16 @@ class Timeline:
 
     def _events(self, axis: StepAxis, history: RequestHistory) -> list[Markup]:
         half = self.row / 2
-        parts = [svg.path(f"M{axis.x(step):.1f} 1.5l5 0l-5 7z", class_="mv-ink mv-hit") for step, _ in history.hits]
-        if history.first_token is not None:
+        hits = [step for step, _ in history.hits if axis.has(step)]
+        parts = [svg.path(f"M{axis.x(step):.1f} 1.5l5 0l-5 7z", class_="mv-ink mv-hit") for step in hits]
+        if history.first_token is not None and axis.has(history.first_token):
             x, style = axis.x(history.first_token + 1) - 1, "stroke:var(--mv-ink)"
             parts.append(svg.element("circle", cx=x, cy=half, r=3.2, class_="mv-paper mv-first", style=style))
-        for step in history.preemptions:
+        for step in filter(axis.has, history.preemptions):
             x, r = axis.middle(step), min(4.0, half - 2)
             cross = f"M{x - r:.1f} {half - r:.1f}l{2 * r:.1f} {2 * r:.1f}m0 {-2 * r:.1f}l{-2 * r:.1f} {2 * r:.1f}"
             parts.append(svg.path(cross, class_="mv-alert-line mv-preempted", stroke_width=2.5))
-        if history.end is not None:
+        if history.end is not None and axis.has(history.end[0]):
             x, kind = axis.x(history.end[0] + 1), "alert-line" if history.end[1] == "abort" else "line"
             parts.append(svg.line(x, 1, x, self.row - 2, class_=f"mv-{kind} mv-end-of-request", stroke_width=2))
         return parts

@@ -1,0 +1,77 @@
+"""A crowd of synthetic requests: arrivals at random times, prompts of which some begin alike."""
+
+import asyncio
+import random
+from itertools import count
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.sampling_params import SamplingParams
+
+MOST_PER_SECOND, MOST_AT_ONCE = 50.0, 256
+NOTES = (
+    "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
+    "The hat of Lily is pink. The bell of Omar is gold. ",
+    "Notes: Oslo is the capital of Norway. Rome is the capital of Italy. Paris is the capital of France. Lima is the "
+    "capital of Peru. Cairo is the capital of Egypt. ",
+    "",
+)
+NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum", "map", "boat", "hat", "bell")
+LENGTHS = (16, 32, 64, 128)
+
+
+class Crowd:
+    """Sends requests to the engine itself: a browser would have only six connections for them."""
+
+    def __init__(self, llm: AsyncLLM, seed: int | None = None) -> None:
+        self._llm = llm
+        self._random = random.Random(seed)
+        self._numbers = count()
+        self._arrivals: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self.requests_per_second = 0.0
+        self.num_refused = 0
+        self.refusal = ""
+
+    @property
+    def num_unfinished(self) -> int:
+        """The requests of the crowd that have not ended."""
+        return len(self._requests)
+
+    def set(self, requests_per_second: float) -> None:
+        """Change the rate of arrivals from now on; at 0 those that are there may end."""
+        self.requests_per_second = requests_per_second
+        if self._arrivals is not None:
+            self._arrivals.cancel()
+        self.num_refused, self.refusal = 0, ""
+        self._arrivals = asyncio.create_task(self._arrive()) if requests_per_second else None
+
+    def send_away(self) -> None:
+        """Send no more requests, and abort those that are unfinished."""
+        self.set(0)
+        for request in self._requests:
+            request.cancel()
+
+    async def _arrive(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.expovariate(self.requests_per_second))
+            if len(self._requests) < MOST_AT_ONCE:
+                request = asyncio.create_task(self._ask(f"crowd-{next(self._numbers)}"))
+                self._requests.add(request)
+                request.add_done_callback(self._requests.discard)
+
+    async def _ask(self, request_id: str) -> None:
+        try:
+            async for _ in self._llm.generate(self._prompt(), self._params(), request_id):
+                pass
+        except (ValueError, RuntimeError) as error:
+            self.num_refused += 1
+            self.refusal = str(error)
+
+    def _prompt(self) -> list[int]:
+        draw = self._random.choice
+        text = f"{draw(NOTES)}Tell me a story about {draw(NAMES)} and a {draw(THINGS)}."
+        token_ids = self._llm.tokenizer.apply_chat_template([{"role": "user", "content": text}])
+        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]
+
+    def _params(self) -> SamplingParams:
+        return SamplingParams(max_tokens=self._random.choice(LENGTHS), temperature=0.8)

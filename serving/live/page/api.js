@@ -1,0 +1,75 @@
+// Requests to the server: with the API key where there is one, and errors in words.
+
+const KEY = "mini-vllm-api-key";
+const GONE = "The server does not answer. It may have ended: start it again, and this page finds it by itself.";
+
+export class RequestError extends Error {
+  constructor(message, status = 0, code = "", retryAfter = 0) {
+    super(message);
+    Object.assign(this, { status, code, retryAfter });
+  }
+}
+
+export const apiKey = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (key) => sessionStorage.setItem(KEY, key),
+};
+
+async function errorOf(response) {
+  const body = await response.json().catch(() => ({}));
+  const { message = `The server answered with status ${response.status}.`, code = "" } = body.error ?? {};
+  return new RequestError(inWords(response.status, message), response.status, code,
+    Number(response.headers.get("Retry-After") ?? 0));
+}
+
+function inWords(status, message) {
+  if (status === 429) return `The waiting queue is full: ${message}.`;
+  if (status === 503) return `The server takes no requests now: ${message}.`;
+  if (status === 401) return `The server asks for an API key: ${message}.`;
+  return message.endsWith(".") ? message : `${message}.`;
+}
+
+// Returns a response whose status is 200. Raises `RequestError`, also if no answer comes.
+export async function request(path, { body, signal } = {}) {
+  const headers = apiKey.get() ? { Authorization: `Bearer ${apiKey.get()}` } : {};
+  const sent = body === undefined ? { headers, signal } : {
+    method: "POST", signal, headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body),
+  };
+  let response;
+  try {
+    response = await fetch(path, sent);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new RequestError(GONE);
+  }
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+export async function ask(path, body) {
+  return (await request(path, { body })).json();
+}
+
+// Yields the server-sent events of a response as [name, data].
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  while (true) {
+    let part;
+    try {
+      part = await reader.read();
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new RequestError(GONE);
+    }
+    if (part.done) return;
+    const blocks = (text + part.value).split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) {
+      const lines = block.split("\n");
+      const name = lines.find((line) => line.startsWith("event: "))?.slice(7) ?? "message";
+      const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
+      if (data) yield [name, data];
+    }
+  }
+}

@@ -1,0 +1,135 @@
+"""The page at `/`, its files, and what it asks of the server."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from pydantic import Field
+
+from course.views.picture import read_asset
+from serving.errors import ApiError
+from serving.limits import read_body
+from serving.live.crowd import MOST_PER_SECOND
+from serving.live.drawing.look import Look
+from serving.live.drawing_process import DrawingProcess
+from serving.live.pace import MOST_STEPS_PER_SECOND
+from serving.live.stream import LiveStream
+from serving.live.watch import Watch
+from serving.protocol.parsing import Fields, parse
+from serving.routes.common import require_api_key
+from serving.served_model import ServedModel
+
+PAGE = Path(__file__).parent / "page"
+SHARED = ("controls.js", "motion.js", "following.js")
+EXPORTS = "export { make, button, choice, travel, isMotionWanted, mark, about, keyOf, TRAVEL };\n"
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+Width = Annotated[int, Field(ge=300, le=1100)]
+Height = Annotated[int, Field(ge=150, le=2000)]
+
+
+class WantedLook(Fields):
+    """What a page looks at from now on."""
+
+    viewer: str
+    step: Annotated[int, Field(ge=0)] | None = None
+    width: Width
+    height: Height
+    follow: Annotated[str, Field(max_length=200)] = ""
+    with_text: bool = False
+
+
+class WantedPace(Fields):
+    """How fast the engine may go; None: as fast as it can, 0: paused."""
+
+    steps_per_second: Annotated[float, Field(ge=0, le=MOST_STEPS_PER_SECOND)] | None
+
+
+class WantedCrowd(Fields):
+    """How many synthetic requests arrive per second."""
+
+    requests_per_second: Annotated[float, Field(ge=0, le=MOST_PER_SECOND)]
+
+
+def live_router(served: ServedModel) -> APIRouter:
+    """Return the routes. The page and its files are open to all; what they ask for needs the API key."""
+    router, watch = APIRouter(), Watch(served, DrawingProcess)
+    router.include_router(files_router())
+    router.include_router(
+        control_router(served, watch), dependencies=[Depends(require_api_key(served.settings.api_key))]
+    )
+    return router
+
+
+def files_router() -> APIRouter:
+    """Return the routes of the files. `shared.js` is what the page and the notebooks' player have in common."""
+    router = APIRouter()
+    files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
+    shared = "".join(map(read_asset, SHARED)) + EXPORTS
+
+    @router.get("/")
+    async def page() -> FileResponse:
+        return FileResponse(PAGE / "index.html", headers=HEADERS)
+
+    @router.get("/live/page/shared.js")
+    async def shared_code() -> Response:
+        return Response(shared, media_type="text/javascript", headers=HEADERS)
+
+    @router.get("/live/page/{name}")
+    async def file(name: str) -> FileResponse:
+        if name not in files:
+            raise ApiError(404, f"the page has no file {name}", code="not_found")
+        return FileResponse(files[name], headers=HEADERS)
+
+    return router
+
+
+def control_router(served: ServedModel, watch: Watch) -> APIRouter:
+    """Return the routes of the stream and of the controls."""
+    router = APIRouter()
+    with_page = [Depends(watch.require_page)]
+
+    @router.get("/live/stream")
+    async def stream(
+        width: Annotated[int, Query(ge=300, le=1100)] = 720, height: Annotated[int, Query(ge=150, le=2000)] = 480
+    ) -> LiveStream:
+        return LiveStream(watch, await watch.open(Look(width=width, height=height)))
+
+    @router.post("/live/look")
+    async def look(request: Request) -> JSONResponse:
+        wanted = parse(WantedLook, await read_body(request, served.settings))
+        viewer = watch.viewer(wanted.viewer)
+        viewer.look = Look(**wanted.model_dump(exclude={"viewer"}))
+        viewer.changed.set()
+        return JSONResponse({})
+
+    @router.post("/live/pace", dependencies=with_page)
+    async def pace(request: Request) -> JSONResponse:
+        watch.pace.set(parse(WantedPace, await read_body(request, served.settings)).steps_per_second)
+        return JSONResponse(watch.status())
+
+    @router.post("/live/step", dependencies=with_page)
+    async def step(request: Request) -> JSONResponse:
+        parse(Fields, await read_body(request, served.settings))
+        await watch.pace.step()
+        return JSONResponse(watch.status())
+
+    @router.post("/live/crowd", dependencies=with_page)
+    async def crowd(request: Request) -> JSONResponse:
+        watch.crowd.set(parse(WantedCrowd, await read_body(request, served.settings)).requests_per_second)
+        return JSONResponse(watch.status())
+
+    @router.get("/live/bills/{request_id}", dependencies=with_page)
+    async def bill(request_id: str) -> JSONResponse:
+        """Return what a request has cost, null while it has not ended, and long after."""
+        found = watch.recent.bills.get(request_id)
+        return JSONResponse(found and asdict(found))
+
+    return router

@@ -1,0 +1,83 @@
+"""Engines that are watched while they work through a crowded random workload, step by step."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from course.traces.recording import Recording
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
+from serving.live.drawing.live_run import LiveRun
+from serving.live.recent_steps import RecentSteps, keep_recent_steps
+from serving.live.watch import recent_and_facts
+from tests.engine.workloads import draft_half_right
+
+CROWDED = EngineConfig(
+    max_num_seqs=8, max_num_batched_tokens=64, max_model_len=256, num_gpu_blocks=40, block_size=8, check_invariants=True
+)
+
+
+@dataclass
+class Watched:
+    """An engine with both recorders: the complete one, and the one of the server."""
+
+    engine: LLMEngine
+    recent: RecentSteps
+    rng: random.Random
+
+    @classmethod
+    def build(cls, config: EngineConfig = CROWDED, lineup: str = "solution:1-5") -> "Watched":
+        engine = build_engine(config, parse_lineup(lineup), record=True)
+        if config.speculative_config is not None:
+            draft_half_right(engine)
+        return cls(engine, keep_recent_steps(engine), random.Random(0))
+
+    @classmethod
+    def ahead(cls) -> "Watched":
+        """An engine with drafts that plans a step ahead."""
+        config = EngineConfig(
+            max_num_seqs=6,
+            max_num_batched_tokens=64,
+            max_model_len=256,
+            num_gpu_blocks=40,
+            block_size=8,
+            speculative_config=SpeculativeConfig("ngram", 3, adaptive=False),
+            async_scheduling=True,
+        )
+        return cls.build(config, "solution:1-5,solution:7,solution:8")
+
+    def add(self) -> None:
+        shared = [list(range(start, start + 24)) for start in (0, 50)]
+        prompt = self.rng.choice([*shared, []]) + [self.rng.randrange(256) for _ in range(self.rng.randrange(4, 60))]
+        params = SamplingParams(max_tokens=self.rng.randrange(4, 40), ignore_eos=True)
+        self.engine.add_request(f"chatcmpl-{self.rng.getrandbits(64):x}-0", prompt, params)
+
+    def run(self, num_steps: int) -> None:
+        """Take steps while requests come, and some leave early."""
+        for _ in self.steps(num_steps):
+            pass
+
+    def steps(self, num_steps: int) -> Iterator[None]:
+        for _ in range(num_steps):
+            if self.rng.random() < 0.2 or not self.engine.has_unfinished_requests():
+                self.add()
+            if self.rng.random() < 0.03:
+                self.engine.abort_request(self.rng.choice(list(self.engine.scheduler.requests)))
+            if self.engine.has_unfinished_requests():
+                self.engine.step()
+                yield
+
+    @property
+    def recording(self) -> Recording:
+        """The whole run, from the complete recorder."""
+        return Recording.of(self.engine)
+
+    def live_run(self) -> LiveRun:
+        """What the process that draws knows of the run so far."""
+        run = LiveRun(recent_and_facts(self.engine)[1])
+        for chunk in self.recent.chunks.since(0):
+            run.feed(chunk)
+        return run

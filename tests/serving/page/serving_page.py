@@ -1,0 +1,42 @@
+"""A server with the page."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psutil
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.llm_engine import LLMEngine
+from serving.in_thread import RunningServer, running_server
+from serving.settings import ServerSettings
+from tests.serving.running import call
+
+Result = TypeVar("Result")
+
+
+def on_engine(llm: AsyncLLM, function: Callable[[LLMEngine], Result]) -> Result:
+    """Run a function of the engine on its thread, from a test that has a browser: its thread has a loop already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, llm, function).result()
+
+
+def drawing_processes() -> list[int]:
+    """Return the processes that draw for the servers of this test run."""
+    children = psutil.Process().children()
+    return [child.pid for child in children if "serving.live.drawing" in cmdline(child)]
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+@contextmanager
+def running_with_page(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
+    """Serve an engine together with the page."""
+    with running_server(llm, settings) as server:
+        yield server

@@ -1,0 +1,327 @@
+"""The page as a visitor meets it: chats that answer, an engine that can be watched, held and looked back at."""
+
+import json
+import time
+from typing import Any
+
+from serving.in_thread import RunningServer
+from serving.live.recent_steps import recent_steps_of
+from tests.serving.page.serving_page import on_engine
+from tests.serving.running import PATIENCE, wait_until
+
+
+def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
+    page.fill("#max-tokens", str(max_tokens))
+    page.fill("#message", text)
+    page.get_by_role("button", name="Send").click()
+
+
+def set_pace(page: Any, name: str) -> None:
+    page.select_option("#pace", label=name)
+
+
+def crowd(page: Any, rate: float) -> None:
+    page.locator("#crowd").evaluate("(one, rate) => { one.value = rate; one.oninput(); }", rate)
+
+
+def figure(page: Any, name: str) -> str:
+    return str(page.locator(f'[data-figure="{name}"] b').text_content())
+
+
+def step_of(page: Any) -> int:
+    """Return the step that the picture shows."""
+    return int(page.locator("#picture").get_attribute("data-step"))
+
+
+def num_steps(server: RunningServer) -> int:
+    """Return how many steps the engine has taken, from its own recorder."""
+    return on_engine(server.llm, recent_steps_of).chunks.num_steps
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait until an expression is true. The page's own policy forbids playwright's way of waiting for one."""
+    end = time.monotonic() + PATIENCE
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"not within {PATIENCE:g} seconds: {expression}"
+        page.wait_for_timeout(20)
+
+
+def held_at(page: Any, server: RunningServer) -> int:
+    """Return the step at which the engine is held, once the page shows it."""
+    page.wait_for_selector("body.paused")
+    held = num_steps(server) - 1
+    until(page, f"document.getElementById('picture').dataset.step === '{held}'")
+    return held
+
+
+def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: RunningServer) -> None:
+    before = num_steps(server)
+    send(page, "tell me something", max_tokens=24)
+    answer = page.locator(".answer")
+    answer.locator(".bill").wait_for()
+    assert len(answer.locator(".text").text_content()) == 24, "the fake model writes a letter per token"
+    assert "24 tokens" in answer.locator(".figures").text_content()
+    assert "first token after" in answer.locator(".figures").text_content()
+    bill = answer.locator(".bill").text_content()
+    # The chat's template is 38 bytes long: 38 + 23 slots are 4 blocks of 16.
+    assert "4 blocks at most" in bill
+    assert "0 preemptions" in bill
+    assert "24 steps" in bill
+    page.wait_for_selector("#picture svg")
+    until(page, f"document.getElementById('picture').dataset.step === '{before + 23}'")
+    assert figure(page, "running") == "0"
+    assert page.locator("#sentence").text_content().startswith("Finished, blocks freed:")
+    letter = answer.locator(".tile").text_content()
+    rows = page.locator('#picture [data-layer^="head-"]').all_text_contents()
+    assert any(row.startswith(f"{letter}: ") for row in rows)
+    assert page.locator("#picture svg").get_attribute("aria-label").startswith("Step ")
+
+
+def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, server: RunningServer) -> None:
+    set_pace(page, "20 steps/s")
+    send(page, max_tokens=400)
+    until(page, "document.getElementById('picture').dataset.step")
+    page.get_by_role("button", name="pause the engine for everybody").click()
+    page.get_by_role("button", name="let the engine go on").wait_for()
+    held = held_at(page, server) + 1
+    length = len(page.locator(".answer .text").text_content())
+    page.wait_for_timeout(400)
+    assert num_steps(server) == held
+    for number in range(1, 4):
+        page.get_by_role("button", name="Step", exact=False).filter(has_text="Step").click()
+        until(page, f"document.getElementById('picture').dataset.step === '{held - 1 + number}'")
+        assert num_steps(server) == held + number
+    until(page, f"document.querySelector('.answer .text').textContent.length === {length + 3}")
+    assert page.locator("#place").text_content() == "paused"
+    page.get_by_role("button", name="let the engine go on").click()
+    wait_until(lambda: num_steps(server) > held + 5, "the engine goes on")
+    assert page.locator("#pace").evaluate("(menu) => menu.selectedOptions[0].textContent") == "20 steps/s"
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("stopped").wait_for()
+
+
+def test_requests_that_arrive_while_the_engine_is_held_are_told(page: Any) -> None:
+    send(page, max_tokens=2)
+    page.locator(".bill").wait_for()
+    page.locator("#pause").click()
+    page.wait_for_selector("body.paused")
+    send(page)
+    until(page, "document.getElementById('place').textContent === 'paused, 1 arrived since'")
+    assert "waits for its first token" in page.locator(".answer .figures").last.text_content()
+
+
+def test_who_is_followed_stands_out(page: Any) -> None:
+    set_pace(page, "20 steps/s")
+    page.click("#add-chat")
+    page.check("#to-all")
+    send(page, max_tokens=300)
+    until(page, "document.querySelectorAll('#tabs .tile').length === 2")
+    page.locator("#pause").click()
+    page.wait_for_selector("body.paused")
+    page.locator(".panel.chosen .answer .request").click()
+    letter = page.locator(".panel.chosen .answer .tile").text_content()
+    page.wait_for_selector("#picture .mv-followed")
+    followed = set(page.locator("#picture .mv-followed").evaluate_all("(all) => all.map((one) => one.dataset.request)"))
+    dim = set(page.locator("#picture .mv-dim").evaluate_all("(all) => all.map((one) => one.dataset.request)"))
+    number = page.locator("#picture").evaluate(
+        "(one) => one.querySelector('.mv-followed').dataset.request.split(' ')[0]"
+    )
+    assert all(number in names.split() for names in followed), "a shared block is followed, too"
+    assert dim
+    assert not any(number in names.split() for names in dim)
+    assert page.locator("#about").text_content().startswith(f"{letter}: ")
+    assert page.locator("#follow").evaluate("(menu) => menu.selectedOptions[0].textContent") == f"request {letter}"
+    page.click("#step")
+    page.wait_for_selector("#picture .mv-followed")
+    other = page.locator("#tabs .tile").first.text_content()
+    page.select_option("#follow", label=f"request {other}")
+    until(page, f"document.getElementById('about').textContent.startsWith('{other}: ')")
+    page.select_option("#follow", label="no request")
+    until(page, "!document.querySelector('#picture .mv-dim')")
+    block = page.locator("#picture [data-layer^='block-']").first
+    block.click()
+    until(page, "document.getElementById('about').textContent.startsWith('block 1: ')")
+    page.keyboard.press("Escape")
+
+
+def test_replay_looks_back_fifty_steps_while_the_engine_goes_on(page: Any, server: RunningServer) -> None:
+    send(page, max_tokens=120)
+    page.locator(".bill").wait_for()
+    set_pace(page, "20 steps/s")
+    send(page, max_tokens=400)
+    until(page, "document.querySelectorAll('.answer .tile').length === 2")
+    start = step_of(page)
+    page.locator("#at").evaluate("(one, step) => { one.value = step; one.oninput(); }", start - 50)
+    until(page, f"document.getElementById('picture').dataset.step === '{start - 50}'")
+    assert page.locator("#live").get_attribute("aria-pressed") == "false"
+    assert page.locator(".top").bounding_box()["width"] == 1280, "the page stays as it is"
+    wait_until(lambda: num_steps(server) > start + 8, "the engine goes on")
+    until(page, f"Number(document.getElementById('at').max) > {start + 5}")
+    assert step_of(page) == start - 50
+    assert "steps ago" in page.locator("#place").text_content()
+    page.get_by_role("button", name="previous step").click()
+    until(page, f"document.getElementById('picture').dataset.step === '{start - 51}'")
+    page.locator("#picture [data-go-to]").first.dispatch_event("click")
+    until(page, f"Number(document.getElementById('picture').dataset.step) < {start - 51}")
+    page.get_by_role("button", name="Live").click()
+    until(page, f"Number(document.getElementById('picture').dataset.step) > {start}")
+
+
+def test_a_crowd_makes_requests_wait(page: Any, server: RunningServer) -> None:
+    set_pace(page, "20 steps/s")
+    crowd(page, 20)
+    until(page, "document.querySelector('[data-figure=running] b')?.textContent === '4'")
+    until(page, "Number(document.querySelector('[data-figure=waiting] b').textContent) >= 3")
+    assert page.locator("#picture [data-layer='waiting'] [data-request]").count() >= 2
+    assert page.locator("#crowd-about").text_content() == "20 requests per second"
+    send(page, max_tokens=4)
+    crowd(page, 0)
+    until(page, "document.getElementById('crowd-about').textContent === 'no requests'")
+    set_pace(page, "full speed")
+    page.locator(".bill").wait_for()
+    assert "waited" in page.locator(".bill").text_content()
+
+
+def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None:
+    set_pace(page, "20 steps/s")
+    for _ in range(3):
+        page.click("#add-chat")
+    assert page.locator("#add-chat").is_hidden(), "more streams than that a browser does not open"
+    page.check("#to-all")
+    send(page, max_tokens=12)
+    until(page, "document.querySelectorAll('.bill:not([hidden])').length === 4")
+    letters = page.locator("#tabs .tile").all_text_contents()
+    assert len(set(letters)) == 4
+    page.locator("#tabs [role=tab]").nth(1).click()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#tabs [aria-selected=true]").text_content().endswith("chat 1")
+
+
+def test_the_keyboard_is_enough(page: Any, server: RunningServer) -> None:
+    assert page.evaluate("document.activeElement.id") == "message"
+    page.fill("#max-tokens", "300")
+    page.focus("#message")
+    page.keyboard.type("hello")
+    page.locator("#pace").select_option(label="20 steps/s")
+    page.focus("#message")
+    page.keyboard.press("Enter")
+    until(page, "Number(document.getElementById('picture').dataset.step) > 4")
+    page.focus("#engine")
+    page.keyboard.press("Space")
+    held = held_at(page, server)
+    page.keyboard.press("Enter")
+    until(page, f"document.getElementById('picture').dataset.step === '{held + 1}'")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    until(page, f"document.getElementById('picture').dataset.step < '{held + 1}'")
+    page.keyboard.press("End")
+    until(page, f"document.getElementById('picture').dataset.step === '{held + 1}'")
+    rings = page.evaluate(RINGS)
+    assert [name for name, ring in rings if ring == "none"] == []
+    assert len(rings) > 10
+
+
+RINGS = """() => { const seen = [];
+  for (const one of document.querySelectorAll('button, select, input, textarea, summary, [tabindex="0"]')) {
+    if (!one.offsetParent || one.disabled) continue;
+    one.focus({ focusVisible: true });
+    seen.push([one.id || one.className || one.tagName, getComputedStyle(one).outlineStyle]);
+  }
+  return seen; }"""
+
+
+def test_the_picture_has_a_twin_in_words(page: Any) -> None:
+    send(page, max_tokens=3)
+    page.locator(".bill").wait_for()
+    page.locator("#twin summary").click()
+    until(page, "document.getElementById('text').textContent.includes('free queue, next first: ')")
+    lines = dict(line.split(": ", 1) for line in page.locator("#text").text_content().splitlines())
+    assert lines["running"] == "none"
+    assert lines["memory"].endswith("of 120 blocks of 16 slots held")
+    assert lines["what happened"] == page.locator("#sentence").text_content()
+    until(page, f"document.getElementById('spoken').textContent.endsWith('{lines['what happened']}')")
+    assert page.locator("#spoken").get_attribute("aria-live") == "polite"
+    page.locator("#meaning").click()
+    assert "prefill" in page.locator("#legend").text_content()
+
+
+SIZES = """() => [...document.querySelectorAll('body *')]
+  .filter((one) => one.getClientRects().length)
+  .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+  .filter((one) => !one.closest('.spoken') && parseFloat(getComputedStyle(one).fontSize) < 12)
+  .map((one) => one.outerHTML.slice(0, 80))"""
+
+
+def test_everything_fits_at_every_width_and_no_text_is_small(page: Any) -> None:
+    crowd(page, 10)
+    page.click("#add-chat")
+    send(page, "x" * 300, max_tokens=200)
+    page.wait_for_selector("#picture svg")
+    for width, height in ((1280, 800), (600, 900), (900, 700), (2200, 1200)):
+        page.set_viewport_size({"width": width, "height": height})
+        until(
+            page,
+            "() => { const room = document.getElementById('picture').clientWidth;"
+            " const drawn = document.querySelector('#picture svg').viewBox.baseVal.width;"
+            " return Math.abs(Math.min(1100, room) - drawn) <= 20 || drawn === 1100; }",
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if width >= 1280:
+            assert page.evaluate("document.documentElement.scrollHeight") <= height, "one screen"
+            hidden = page.evaluate(
+                "(() => { const one = document.getElementById('engine');"
+                " return one.scrollHeight - one.clientHeight; })()"
+            )
+            assert hidden <= 1
+        outside = page.evaluate(
+            "[...document.querySelectorAll('.engine > *, .chats > *')].filter((one) => one.getClientRects().length"
+            " && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.id || one.className)"
+        )
+        assert outside == []
+        assert page.evaluate(SIZES) == []
+
+
+def test_nothing_moves_for_who_asked_for_that(fresh_server: RunningServer, open_page: Any) -> None:
+    for motion, condition in (("no-preference", "window.moved > 0"), ("reduce", "window.moved === 0")):
+        page = open_page(fresh_server, reduced_motion=motion)
+        page.wait_for_selector("#connection[data-state=open]")
+        page.evaluate(
+            "() => { window.moved = 0; const animate = Element.prototype.animate;"
+            " Element.prototype.animate = function (...all) { window.moved += 1; return animate.apply(this, all); }; }"
+        )
+        page.evaluate(SLOWLY)
+        start = num_steps(fresh_server)
+        send(page, max_tokens=40)
+        until(page, f"Number(document.getElementById('picture').dataset.step) >= {start + 2}")
+        until(page, condition)
+        page.close()
+
+
+SLOWLY = """() => fetch('live/pace', { method: 'POST', headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify({ steps_per_second: 2 }) }).then((answer) => answer.ok)"""
+
+
+def test_errors_are_told_in_words_with_a_way_on(server: RunningServer, open_page: Any) -> None:
+    page = open_page(server, expected="Failed to load resource")
+    page.wait_for_selector("#connection[data-state=open]")
+
+    def refuse(status: int, message: str) -> None:
+        body = json.dumps({"error": {"message": message, "type": "t", "param": None, "code": "c"}})
+        page.route("**/v1/chat/completions", lambda route: route.fulfill(status=status, body=body))
+
+    for status, message, words in (
+        (429, "1024 requests wait", "The waiting queue is full: 1024 requests wait."),
+        (503, "the server is shutting down", "The server takes no requests now: the server is shutting down."),
+    ):
+        refuse(status, message)
+        send(page)
+        page.get_by_text(words).wait_for()
+        page.unroute("**/v1/chat/completions")
+        page.get_by_role("button", name="Ask again").last.click()
+        page.locator(".answer").last.locator(".bill").wait_for()
+    page.fill("#max-tokens", "99999")
+    page.fill("#message", "hello")
+    page.locator("#message").press("Enter")
+    page.get_by_role("button", name="Clear this chat").last.wait_for()
+    page.get_by_role("button", name="Clear this chat").last.click()
+    page.get_by_text("For example:").wait_for()

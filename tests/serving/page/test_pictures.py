@@ -1,0 +1,178 @@
+"""The pictures of a server's engine: right at any size of the page and of the pool."""
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from course.palette import color
+from mini_vllm.config import EngineConfig
+from serving.live.drawing.changes import Viewer
+from serving.live.drawing.live_info import LiveInfo, Numbers
+from serving.live.drawing.look import Look
+from serving.live.drawing.pool_map import PoolMap, runs
+from serving.live.drawing.pool_part import shelf_for
+from serving.live.drawing.scene import picture_of
+from serving.live.watch import recent_and_facts
+from tests.serving.page.runs import CROWDED, Watched
+from tests.views.drawing import described, layers, marked, texts, tooltips
+
+SIZES = [(460, 300), (720, 480), (1100, 1200)]
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Watched:
+    watched = Watched.build()
+    watched.run(420)
+    return watched
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("step", [None, 0, 200])
+def test_a_picture_is_sound_and_as_large_as_asked(crowded: Watched, width: int, height: int, step: int | None) -> None:
+    run, facts = crowded.live_run(), recent_and_facts(crowded.engine)[1]
+    picture = picture_of(run, Look(step, width, height, with_text=True), facts)
+    root = ElementTree.fromstring(picture.svg(with_legend=False))
+    assert picture.width == width
+    assert picture.height <= height or height < 400
+    assert not [part for part in root.iter() if part.get("id")]
+    assert {"budget", "running", "waiting", "timeline-rows"} <= layers(picture).keys()
+    shown = run.state(run.newest if step is None else step)
+    assert shown.record is not None
+    lines = described(picture)
+    assert lines["what happened"] == picture.sentence
+    assert lines["running"].split() == [run.info.label(name) for name, *_ in shown.record["running_after"]]
+    tiles = tooltips(layers(picture)["running"])
+    assert [tile.split(":")[0] for tile in tiles] == lines["running"].split()[: len(tiles)]
+
+
+def test_all_blocks_are_in_the_picture_whatever_their_number(crowded: Watched) -> None:
+    run, facts = crowded.live_run(), recent_and_facts(crowded.engine)[1]
+    strips = picture_of(run, Look(None, 720, 480), facts)
+    assert len([name for name in layers(strips) if name.startswith("block-")]) == facts["num_blocks"]
+    for num_blocks in (1000, 8192, 200_000):
+        run.info = replace(run.info, num_blocks=num_blocks)
+        run._state.info = run.info
+        picture = picture_of(run, Look(None, 720, 480), facts)
+        held = tooltips(layers(picture)["pool-held"])
+        assert len(held) == len([table for table in run.state(run.newest).tables.values() if table])
+        assert "holds" in held[0]
+        assert texts(layers(picture)["pool-heading"])[0] == f"{num_blocks:,} blocks"
+        assert picture.height <= 480
+
+
+@pytest.mark.parametrize("num_blocks", [1, 7, 500, 2000, 8192, 100_000])
+def test_a_map_has_a_square_for_every_block_or_for_as_many_as_it_says(num_blocks: int) -> None:
+    pool = PoolMap.fitting(num_blocks, 600, 150)
+    assert pool.height <= 150
+    assert pool.num_cells * pool.per_cell >= num_blocks > (pool.num_cells - 1) * pool.per_cell
+    assert pool.cells([1]) == [0]
+    assert pool.cells([num_blocks]) == [pool.num_cells - 1]
+    assert (pool.per_cell == 1) == (num_blocks <= 10_000)
+
+
+def test_squares_are_drawn_as_one_line_for_each_run() -> None:
+    assert runs([0, 1, 2, 5, 9, 10, 11], per_line=10) == [(0, 2), (5, 5), (9, 9), (10, 11)]
+    pool = PoolMap(100, 1, 10, 10)
+    [data] = [part.get("d") for part in ElementTree.fromstring(pool.squares([0, 1, 2, 10])).iter()]
+    assert data == "M0 4.5h29M0 14.5h9"
+
+
+def test_strips_are_only_for_pools_that_one_can_read() -> None:
+    info = LiveInfo({}, {}, 128, 16, 256)
+    shelf = shelf_for(info, 720, 200)
+    assert shelf is not None
+    assert shelf.cell * 16 >= 16
+    assert shelf.height <= 200
+    assert shelf_for(replace(info, num_blocks=1000), 720, 200) is None
+    assert shelf_for(replace(info, block_size=1), 720, 200) is None
+
+
+def test_letters_are_given_again_but_not_while_one_could_mix_them_up() -> None:
+    numbers = Numbers()
+    for name in ("a", "b", "c"):
+        numbers.give(name)
+    numbers.end_time_of(["b", "b"])
+    numbers.give("d")
+    numbers.give("e")
+    assert numbers.of == {"a": 0, "b": 1, "c": 2, "d": 1, "e": 3}
+    numbers.forget(["b", "a"])
+    numbers.give("f")
+    assert numbers.of == {"c": 2, "d": 1, "e": 3, "f": 0}, "b had given its number back before"
+
+
+def test_two_requests_of_one_time_never_share_a_letter() -> None:
+    watched = Watched.build()
+    watched.run(1500)
+    run = watched.live_run()
+    assert len({run.info.numbers.of[name] for name in run.info.titles}) < len(run.info.titles), "some are given again"
+    for step in range(run.oldest, run.newest, 7):
+        letters = [run.info.label(name) for name in run.recent(step)]
+        assert len(letters) == len(set(letters))
+
+
+def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
+    run, facts, viewer = crowded.live_run(), recent_and_facts(crowded.engine)[1], Viewer()
+    kept: dict[str, str] = {}
+    for step in range(300, 340):
+        look = Look(step, 720, 480)
+        picture = picture_of(run, look, facts)
+        message = json.loads(json.dumps(viewer.message(run, look, picture, step)))
+        if "svg" in message:
+            kept = {}
+        assert all(kept.get(name) != content for name, content in message["layers"].items())
+        kept |= message["layers"]
+        assert kept == {layer.name: layer.content for layer in picture.layers}
+        assert message["figures"]["step"] == step
+    assert viewer.message(run, look, picture, step)["layers"] == {}
+
+
+def test_the_followed_request_has_a_row_in_any_crowd() -> None:
+    watched = Watched.build(replace(CROWDED, max_num_seqs=4))
+    for _ in range(60):
+        watched.add()
+    watched.engine.step()
+    run, facts = watched.live_run(), recent_and_facts(watched.engine)[1]
+    last = list(run.info.titles)[-1]
+    about = f"request:{run.info.index(last)}"
+    assert not marked(picture_of(run, Look(None, 720, 400), facts), "about", about)
+    assert marked(picture_of(run, Look(None, 720, 400, follow=last), facts), "about", about)
+
+
+def test_drafts_are_marked_one_by_one() -> None:
+    watched = Watched.ahead()
+    watched.run(200)
+    run, facts = watched.live_run(), recent_and_facts(watched.engine)[1]
+    found = 0
+    for step in range(run.oldest + 2, run.newest):
+        verdicts = [verdict for verdict in run.verdicts(step) if verdict.drafts and verdict.sampled]
+        part = layers(picture_of(run, Look(step, 1100, 480), facts))["drafts"]
+        words = [words for words in tooltips(part) if "accepted" in words]
+        assert len(words) == len(verdicts)
+        wrong = len([one for one in part.iter() if one.get("class") == "mv-alert-line"])
+        assert wrong == sum(verdict.num_rejected for verdict in verdicts)
+        found += len(verdicts)
+    assert found > 50
+
+
+def test_content_that_is_older_than_all_letters_has_no_colour() -> None:
+    watched = Watched.build(EngineConfig(max_num_seqs=4, max_model_len=256, num_gpu_blocks=60, block_size=8))
+    for _ in range(2):
+        watched.add()
+        while watched.engine.has_unfinished_requests():
+            watched.engine.step()
+    first = watched.live_run()
+    facts = recent_and_facts(watched.engine)[1]
+    picture = picture_of(first, Look(None, 720, 480), facts)
+    kept = [
+        one for name, one in layers(picture).items() if name.startswith("block-") and "still holds" in tooltips(one)[0]
+    ]
+    assert kept
+    assert all(color(0) in ElementTree.tostring(one, encoding="unicode") for one in kept)
+    old = next(iter(first.info.titles))
+    first.histories.of[old].spans[-1].last -= 1000
+    first.histories.of[old].spans[-1].first -= 1000
+    later = picture_of(first, Look(None, 720, 480), facts)
+    words = [tooltips(one)[0] for name, one in layers(later).items() if name.startswith("block-")]
+    assert sum("content of an earlier request" in text for text in words) == len(kept)

@@ -1,0 +1,188 @@
+"""What is kept of an engine that runs for days: the same as the complete recorder has, but only of the last steps."""
+
+import pickle
+
+import pytest
+
+from course.traces.run_state import RunState
+from mini_vllm.core.request import Request
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import parse_lineup
+from serving.live.bills import MOST_BILLS, Bills
+from serving.live.chunks import MOST_STEPS, STEPS_PER_CHUNK, Chunks
+from serving.live.drawing.live_run import LiveRun
+from serving.live.recent_steps import MOST_WAITING_NAMED, recent_steps_of
+from serving.live.watch import recent_and_facts
+from tests.serving.page.runs import CROWDED, Watched
+
+DECISIONS = (
+    "added",
+    "aborted",
+    "total",
+    "preempted",
+    "evicted",
+    "output",
+    "finished",
+    "running_after",
+    "waiting_after",
+)
+
+
+def states_agree(watched: Watched, run: LiveRun) -> int:
+    """Compare every step that is kept with the complete recording; return how many."""
+    recording, num_compared = watched.recording, 0
+    whole = RunState(recording.info)
+    for record in recording.steps:
+        whole.advance(record)
+        step = record["step"]
+        if step < run.oldest:
+            continue
+        num_compared += 1
+        kept = run.state(step)
+        assert kept.record is not None
+        for name in DECISIONS:
+            assert kept.record[name] == record[name], (step, name)  # type: ignore[literal-required]
+        for mine, theirs in zip(kept.record["scheduled"], record["scheduled"], strict=True):
+            assert mine == theirs, step
+        assert kept.tables == whole.tables, step
+        assert (kept.pool.free_queue, kept.pool.cached, kept.pool.taken) == (
+            whole.pool.free_queue,
+            whole.pool.cached,
+            whole.pool.taken,
+        ), step
+        assert {i: kept.num_reached(i) for i in kept.tables} == {i: whole.num_reached(i) for i in whole.tables}, step
+    return num_compared
+
+
+def test_every_kept_step_is_what_the_complete_recorder_has() -> None:
+    watched = Watched.build()
+    watched.run(1300)
+    run = watched.live_run()
+    assert run.state(run.newest).num_preemptions >= 0
+    assert watched.recording.state(len(watched.recording.steps) - 1).num_preemptions > 20, "the workload is crowded"
+    assert states_agree(watched, run) >= MOST_STEPS
+
+
+def test_steps_that_are_planned_ahead_with_drafts_are_kept_alike() -> None:
+    watched = Watched.ahead()
+    for _ in watched.steps(300):
+        watched.recent.want_pool()
+    run = watched.live_run()
+    assert states_agree(watched, run) > 200
+    assert run.totals[run.newest].drafts > run.totals[run.newest].accepted > 0
+
+
+def test_a_run_can_be_followed_step_by_step_and_looked_back_at_meanwhile() -> None:
+    watched = Watched.build()
+    run, following = LiveRun(recent_and_facts(watched.engine)[1]), 0
+    for _ in watched.steps(260):
+        watched.recent.want_pool()
+        for chunk in watched.recent.chunks.since(following):
+            run.feed(chunk)
+        following = watched.recent.chunks.num_steps
+        record = run.state(max(run.oldest, run.newest - 40)).record
+        assert record is not None
+        assert record["step"] == max(0, run.newest - 40)
+    assert states_agree(watched, run) == following
+
+
+def test_who_falls_behind_begins_anew_with_what_is_kept() -> None:
+    watched = Watched.build()
+    watched.run(30)
+    run = watched.live_run()
+    watched.run(MOST_STEPS + 200)
+    for chunk in watched.recent.chunks.since(run.newest + 1):
+        run.feed(chunk)
+    assert run.oldest == watched.recent.chunks.oldest
+    assert states_agree(watched, run) >= MOST_STEPS
+
+
+def test_memory_is_bounded() -> None:
+    chunks = Chunks()
+    for step in range(10 * MOST_STEPS):
+        if chunks.needs_keyframe:
+            chunks.begin(b"state")
+        chunks.append(b"step")
+        kept = chunks.num_steps - chunks.oldest
+        assert min(step + 1, MOST_STEPS) <= kept <= MOST_STEPS + STEPS_PER_CHUNK
+    watched = Watched.build()
+    watched.run(2000)
+    run = watched.live_run()
+    assert len(run.info.titles) < 0.2 * 1.5 * 1100, "requests that ended long ago are forgotten"
+    assert max(run.info.numbers.of.values()) < 100, "letters are given again"
+    assert len(run.state(run.newest).finished) <= len(run.info.titles)
+
+
+def test_a_step_that_fails_begins_a_chunk_with_what_the_engine_has_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched.build()
+    watched.run(60)
+    with monkeypatch.context() as patched:
+
+        def fail(batch: object) -> None:
+            raise RuntimeError("no forward pass")
+
+        patched.setattr(watched.engine.runner, "execute_model", fail)
+        with pytest.raises(RuntimeError, match="no forward pass"):
+            watched.engine.step()
+    watched.run(40)
+    run = watched.live_run()
+    newest = run.state(run.newest)
+    scheduler = watched.engine.scheduler
+    assert newest.pool.free_queue == scheduler.kv.free_block_ids()
+    assert newest.tables_after_update() == {
+        r.request_id: scheduler.kv.block_ids(r.request_id) for r in scheduler.running
+    }
+    assert newest.record is not None
+    assert newest.record["waiting_after"] == [r.request_id for r in scheduler.waiting]
+
+
+def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
+    watched = Watched.build()
+    for _ in range(20 * MOST_WAITING_NAMED):
+        watched.add()
+    watched.engine.step()
+    watched.engine.step()
+    first, second = watched.recent.chunks.since(0)[0].steps
+    assert len(second) < 10_000 < len(first), "the second step names only the first that wait"
+    run = watched.live_run()
+    assert states_agree(watched, run) == 2, "and yet it is known who waits"
+    assert len(pickle.loads(second).record["waiting_after"]) == MOST_WAITING_NAMED
+
+
+def test_a_bill_says_what_a_request_has_cost() -> None:
+    engine = Watched.build().engine
+    recent = recent_steps_of(engine)
+    for name in ("one", "two"):
+        engine.add_request(name, list(range(20)), SamplingParams(max_tokens=9, ignore_eos=True))
+        while engine.has_unfinished_requests():
+            engine.step()
+    one, two = recent.bills.get("one"), recent.bills.get("two")
+    assert one is not None
+    assert two is not None
+    # 20 prompt tokens and the first 8 of 9 have slots: 28 in blocks of 8.
+    assert (one.num_blocks, one.num_steps, one.num_output_tokens, one.num_cached_tokens) == (4, 9, 9, 0)
+    assert (two.num_prompt_tokens, two.num_cached_tokens, two.num_waited, two.num_preemptions) == (20, 16, 0, 0)
+    assert recent.bills.get("three") is None
+
+
+def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
+    watched = Watched.build()
+    watched.run(600)
+    bills = list(watched.recent.bills._bills.values())
+    assert max(bill.num_waited for bill in bills) > 5
+    preempted = sum(bill.num_preemptions for bill in bills)
+    assert 0 < preempted <= watched.recording.state(len(watched.recording.steps) - 1).num_preemptions
+    assert len(watched.recent.bills._accounts) == len(watched.engine.scheduler.requests)
+    many = Bills()
+    for number in range(MOST_BILLS + 5):
+        many.open(Request(f"r{number}", [1]), number)
+        many.close(f"r{number}", number)
+    assert many.get("r4") is None
+    assert many.get("r5") is not None
+
+
+def test_an_engine_that_keeps_no_steps_says_so() -> None:
+    engine = build_engine(CROWDED, parse_lineup("solution:1-5"))
+    with pytest.raises(ValueError, match="keep_recent_steps"):
+        recent_steps_of(engine)
