@@ -95,7 +95,7 @@ def engine_of(name: str) -> LLMEngine:
 def outputs_of(engine: LLMEngine, params: SamplingParams) -> list[CompletionOutput]:
     for number, prompt in enumerate(prompts()):
         engine.add_request(str(number), list(prompt), params)
-    last = {}
+    last: dict[str, CompletionOutput] = {}
     while engine.has_unfinished_requests():
         last |= {output.request_id: output.outputs[0] for output in engine.step()}
     return [last[str(number)] for number in range(len(prompts()))]

@@ -423,4 +423,46 @@ QUESTIONS: dict[str, Pairs] = {
             ),
         },
     },
+    "12_serving": {
+        "one_request.reveal(": {
+            "In how many steps is it answered?": ("8 steps", "A, steps: 8\n"),
+            "How many tokens are computed for it?": ("22 tokens", "A, computed tokens: 22\n"),
+            "How many blocks does it hold in its last step?": ("3 blocks", "A, blocks in each step: .* 3\n"),
+        },
+        "one_answer.reveal(": {
+            "vllm:prompt_tokens_total?": ("15", "vllm:prompt_tokens_total 15\n"),
+            "vllm:generation_tokens_total?": ("8", "vllm:generation_tokens_total 8\n"),
+            "vllm:kv_cache_usage_perc?": ("0", "vllm:kv_cache_usage_perc 0\n"),
+            "vllm:iteration_tokens_total_count?": ("8", "vllm:iteration_tokens_total_count 8\n"),
+        },
+        "two_clients.reveal(": {
+            "How many steps do the two take together?": (
+                "12 steps",
+                "step 8 of 19: .*\n.*Admitted: B, C(?s:.*)step 19 of 19: (?s:.*)B: .* step 19 (?s:.*)C: .* step 19 ",
+            ),
+            "How many tokens does their first step compute?": ("49 tokens", "token budget: 49 of 512: B 18 .*, C 31"),
+            "And their second?": ("2 tokens", "step 9 of 19: .*\n.*\ntoken budget: 2 of 512"),
+        },
+        "hung_up.reveal(": {
+            "How many blocks does D hold while it listens?": (
+                "3 blocks",
+                r"kv_cache_usage_perc: 0 \(before D\), 0.0234 \(D listens\)",
+            ),
+            "And when it has hung up?": ("0 blocks", r"kv_cache_usage_perc: .* 0 \(D has hung up\)"),
+            "How many tokens were generated for D?": (
+                "5 tokens",
+                r"generation_tokens_total: 32 \(before D\), .* 37 \(D has hung up\)",
+            ),
+        },
+        "same_notes.reveal(": {
+            "How many tokens of F's prompt are found in the cache?": ("272 tokens", "F, from the cache: 272\n"),
+            "How many of F's blocks are paler in its bill?": ("34 blocks", "F, blocks from the cache: 34\n"),
+            "How many tokens does F's first step compute?": ("10 tokens", "F, tokens in each step: 33 prefill 10,"),
+        },
+        "full_queue.reveal(": {
+            "Which one is refused?": ("I", "I: 429"),
+            "With which status?": ("429 Too Many Requests", "I: 429, Retry-After: 1: the waiting queue is full"),
+            "The two others are answered.": ("true", "G: The opposite of up is down.\nH: Grass is green.\n"),
+        },
+    },
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mini_vllm.seams.lineup import CHECKOUT
 
-COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "notebooks", "solutions")
+COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "serving", "notebooks", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.gz")
 
 

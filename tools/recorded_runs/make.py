@@ -19,6 +19,7 @@ from course.notebook.records import REFUSED, key_of
 from course.views.policy_comparison import PolicyComparison, compare_policies
 from mini_vllm.config import EngineConfig
 from mini_vllm.seams.lineup import parse_lineup
+from serving.notebook import LabServer
 
 TOUR = "00_tour"
 POLICIES = "09_policies"
@@ -46,6 +47,10 @@ def record_notebook(path: Path) -> Lines:
         return value
 
     names, lineup = run_cells(path, recorded), parse_lineup("solution:1-5")
+    for value in names.values():
+        if isinstance(value, LabServer):
+            lines |= value.records()
+            value.close()
     if path.stem == TOUR:
         for config in knob_settings(names["config_of_knobs"]):
             with contextlib.suppress(FreshError):

@@ -1,0 +1,183 @@
+"""A lab's engine as a server: cells talk to it by OpenAI's client, and see what it did."""
+
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from course.fresh.process import FreshError
+from course.notebook.lab import Lab
+from course.notebook.missing import broken_starter, code_that_ran, mark_for
+from course.notebook.notice import Notice, Remark
+from course.notebook.recorded_mark import CellMarks, marked_html, marked_text
+from mini_vllm.config import EngineConfig
+from serving.notebook.at_once import Talk, heard_by, listen_at_once
+from serving.notebook.exchange import Exchange, recorded
+from serving.notebook.extras import CLIENT, SERVER, missing_extras
+from serving.notebook.heard import Heard
+from serving.notebook.metrics_table import Metrics
+from serving.notebook.process import ServerProcess
+from serving.notebook.replay import Replay
+from serving.notebook.served_run import ServedRun
+from serving.notebook.talk import fetch, notice_of_error
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+T = TypeVar("T")
+MODEL = "mini-vllm"
+SECONDS = 60.0
+
+
+class LabServer:
+    """Serves the lab's lineup from a process of its own, with the files as last saved.
+
+    Where a task is missing, the answers are those of the reference, recorded and marked as such. Where there is no
+    server, every method returns the `Notice` that says why.
+    """
+
+    def __init__(self, lab: Lab, config: EngineConfig) -> None:
+        self.lineup, self.config = lab.lineup(), config
+        self.recorded = mark_for(self.lineup)
+        self.problem = broken_starter(self.lineup)
+        self._marks = CellMarks()
+        self._server: ServerProcess | Replay | None = None
+        if self.problem is None:
+            self.problem = missing_extras(CLIENT if self.recorded else SERVER)
+        if self.problem is None:
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._server = (Replay if self.recorded else ServerProcess)(self.config, self.lineup)
+        except FreshError as error:
+            title = "This needs a task that is not written yet" if error.unwritten else "The server did not start"
+            self.problem = Notice(title, f"{error}\n\n{code_that_ran(self.lineup)}")
+
+    @property
+    def address(self) -> str:
+        """Where the server listens; empty without one."""
+        return self._server.address if self._server else ""
+
+    @property
+    def base_url(self) -> str:
+        """What OpenAI's client takes."""
+        return f"{self.address}/v1"
+
+    def client(self) -> "OpenAI":
+        """Return OpenAI's client of this server, which tries nothing twice."""
+        from openai import OpenAI
+
+        return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
+
+    def ask(self, function: "Callable[[OpenAI], T]") -> T | Notice:
+        """Return what a function of a client returns, or a `Notice` if the engine or its server fails."""
+
+        def ask() -> T:
+            with self.client() as client:
+                value = function(client)
+            self._control("/notebook/settled")
+            return value
+
+        return self._try(ask)
+
+    def at_once(self, **talks: Talk) -> Heard | Notice:
+        """Let several clients ask, in their order, before the engine takes its next step; return what each one heard.
+
+        Each function is given a client, and yields the pieces of its answer.
+        """
+
+        def listen() -> Heard:
+            self.pause()
+            try:
+                clients, order = listen_at_once(talks, self.client, self._num_arrived)
+            finally:
+                self.resume()
+            heard = heard_by(clients, order, self.recorded)
+            self._control("/notebook/settled")
+            return heard
+
+        return self._try(listen)
+
+    def metrics(self) -> Metrics | Notice:
+        """Return what `/metrics` says now."""
+        return self._try(lambda: Metrics.of(fetch(self.address, "/metrics"), self.recorded))
+
+    def run(self) -> ServedRun | Notice:
+        """Return what the engine has done so far, from its first step on."""
+
+        def get() -> ServedRun:
+            times = self._control("/notebook/times") or {}
+            return ServedRun.of(fetch(self.address, "/notebook/run", json=True), times, self.recorded)
+
+        return self._try(get)
+
+    def pause(self, after_steps: int = 0) -> None:
+        """Let the engine take so many steps more, and then none until `resume`. Requests may come and go."""
+        self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
+
+    def resume(self) -> None:
+        """Let the engine take its steps again."""
+        self._control("/notebook/resume", "POST")
+
+    def close(self) -> None:
+        """End the server. It ends with the notebook's kernel, too."""
+        if self._server:
+            self._server.close()
+
+    def records(self) -> dict[str, str]:
+        """Return the records of all that a live server has been asked, by their names."""
+        noted = self._control("/notebook/exchanges") or []
+        return recorded([Exchange(**each) for each in noted], self.config, self.lineup)
+
+    def __repr__(self) -> str:
+        if self.problem is not None:
+            return str(self.problem)
+        return marked_text("\n".join(f"{name}: {value}" for name, value in self._facts()), self.recorded)
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        if self.problem is not None:
+            return self.problem._repr_mimebundle_()
+        cell = '<td style="text-align:left">'
+        rows = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{shown(value)}</td></tr>" for name, value in self._facts())
+        page = f'<table style="max-width:720px"><tbody>{rows}</tbody></table>'
+        return {"text/html": marked_html(page, self.recorded), "text/plain": repr(self)}
+
+    def _facts(self) -> list[tuple[str, str]]:
+        whose = "the reference, recorded" if self.recorded else self.lineup.describe()
+        return [
+            ("whose code answers", whose),
+            ("OpenAI's API", self.base_url),
+            ("its model", MODEL),
+            ("its metrics", f"{self.address}/metrics"),
+            ("its page", "that of a live server alone" if self.recorded else f"{self.address}/"),
+        ]
+
+    def _num_arrived(self) -> int:
+        return int(self._control("/notebook/arrived") or 0)
+
+    def _control(self, path: str, method: str = "GET") -> Any:
+        """Ask a live server something beside its API; None without one."""
+        if isinstance(self._server, ServerProcess) and self._server.is_running:
+            return fetch(self.address, path, method, json=True)
+        return None
+
+    def _try(self, function: Callable[[], T]) -> T | Notice:
+        """Return the function's value, or a `Notice` of why there is none."""
+        if self.problem is not None:
+            return Remark("No server", "The cell that starts it says why.")
+        try:
+            value = function()
+        except Exception as error:
+            notice = notice_of_error(error, code_that_ran(self.lineup))
+            if notice is None:
+                raise
+            return notice
+        if not isinstance(value, Notice) and not getattr(value, "recorded", ""):
+            self._marks.show(self.recorded)
+        return value
+
+
+def shown(value: str) -> str:
+    """Return a value as HTML, an address as a link."""
+    text = escape(value)
+    return f'<a href="{text}" target="_blank">{text}</a>' if value.startswith("http") else text

@@ -1,0 +1,54 @@
+"""Plain requests to a server, and what the errors of one mean to a learner."""
+
+import json as json_format
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from course.notebook.notice import Notice, Remark
+
+NOT_RECORDED = "not_recorded"
+SECONDS = 60.0
+
+
+def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -> Any:
+    """Return the answer to a request without a body, as text or as what its JSON says. Raises `OSError`."""
+    with urlopen(Request(address + path, method=method), timeout=SECONDS) as answer:
+        text = answer.read().decode()
+    return json_format.loads(text) if json else text
+
+
+def notice_of_error(error: Exception, whose: str) -> Notice | None:
+    """Return what an error of a client means; None for one of the cell's own code."""
+    import openai
+
+    match error:
+        case openai.APIStatusError() if code_of(error) == NOT_RECORDED:
+            return not_recorded()
+        case HTTPError() if NOT_RECORDED in error.read().decode(errors="replace"):
+            return not_recorded()
+        case openai.APIStatusError() if error.status_code < 500:
+            return Notice(f"The server refused this: {error.status_code}", message_of(error))
+        case openai.APITimeoutError() | TimeoutError():
+            return Notice("No answer in time", f"The engine may be in a step that does not end.\n\n{whose}")
+        case openai.APIConnectionError() | URLError():
+            return Notice("The server has ended", f"Run the cell that starts it again.\n\n{whose}")
+        case openai.APIError():
+            return Notice("The engine did not finish", f"{message_of(error)}\n\n{whose}")
+    return None
+
+
+def not_recorded() -> Notice:
+    """Return the notice for a request that has no record."""
+    return Remark("Not recorded", "Recorded is what the notebook asks as it is. Yours answers anything.")
+
+
+def code_of(error: Exception) -> str:
+    """Return the code of an error in OpenAI's form."""
+    return str(getattr(error, "code", ""))
+
+
+def message_of(error: Exception) -> str:
+    """Return what the server says about an error."""
+    body = getattr(error, "body", None)
+    return str(body["message"]) if isinstance(body, dict) and "message" in body else str(error)

@@ -1,0 +1,189 @@
+"""A server in a notebook: whose code answers, clients at once, one that hangs up, and what a failure shows."""
+
+import os
+from dataclasses import replace
+from urllib.request import urlopen
+
+import pytest
+from openai import OpenAI
+
+from course.notebook import Lab, Notice
+from serving.notebook import Heard, LabServer, bill_of
+from serving.notebook.bill import Bill
+from serving.notebook.heard import Refused
+from serving.notebook.metrics_table import Metrics
+from serving.notebook.process import ServerProcess
+from serving.notebook.served_run import ServedRun
+from serving.notebook.talk import fetch
+from tests.serving.notebook.conftest import CONFIG
+from tests.serving.notebook.talks import ask, message, stream
+from tests.serving.running import PATIENCE, wait_until
+
+TEXT = "one two three four five six seven eight nine ten"
+
+
+def run_of(server: LabServer) -> ServedRun:
+    run = server.run()
+    assert isinstance(run, ServedRun), run
+    return run
+
+
+def metrics_of(server: LabServer) -> Metrics:
+    metrics = server.metrics()
+    assert isinstance(metrics, Metrics), metrics
+    return metrics
+
+
+def bill(run: ServedRun, label: str) -> Bill:
+    found = bill_of(run, label)
+    assert isinstance(found, Bill)
+    return found
+
+
+def test_it_says_whose_code_answers_and_where(server: LabServer) -> None:
+    assert "1 scheduler step: reference" in repr(server)
+    assert server.base_url in repr(server)
+    page = server._repr_mimebundle_()["text/html"]
+    assert f'<a href="{server.address}/metrics"' in page
+    assert 'role="note"' not in page
+
+
+def test_the_page_is_live(server: LabServer) -> None:
+    assert "<html" in fetch(server.address, "/")
+    with urlopen(f"{server.address}/live/stream", timeout=PATIENCE) as stream:
+        assert stream.readline() == b"event: hello\n"
+        assert b'"num_blocks":128' in stream.readline()
+
+
+def test_a_bill_agrees_with_the_usage_and_the_metrics(server: LabServer) -> None:
+    answer = server.ask(ask(TEXT, 20))
+    assert not isinstance(answer, Notice)
+    usage, run = answer.usage, run_of(server)
+    assert usage is not None
+    one = bill(run, "A")
+    assert (one.num_prompt_tokens, one.num_output_tokens) == (usage.prompt_tokens, 20)
+    assert one.num_computed == usage.prompt_tokens + 19
+    assert [item.num_tokens for item in one.items] == [usage.prompt_tokens, *[1] * 19]
+    assert one.most_blocks == -(-one.num_computed // 8) == one.items[-1].num_blocks
+    assert (one.end, one.num_waited, len(one.times)) == ("length", 0, 3)
+    metrics = metrics_of(server)
+    assert metrics["vllm:iteration_tokens_total_sum"] == one.num_computed
+    assert metrics["vllm:time_to_first_token_seconds_sum"] == pytest.approx(sum(one.times[:2]))
+    assert metrics["vllm:e2e_request_latency_seconds_sum"] == pytest.approx(sum(one.times))
+
+
+def test_two_clients_share_every_step_and_hear_their_pieces_in_turns(server: LabServer) -> None:
+    heard = server.at_once(A=stream(TEXT, 30), B=stream("zzz", 30))
+    assert isinstance(heard, Heard)
+    assert heard.refused == []
+    assert set(heard.order) == {"A", "B"}
+    run = run_of(server)
+    assert [item.step for item in bill(run, "A").items] == [item.step for item in bill(run, "B").items] == [*range(30)]
+    assert heard.in_order in repr(heard)
+
+
+def test_a_third_client_is_refused_while_two_wait_and_the_two_are_answered(server: LabServer) -> None:
+    heard = server.at_once(A=stream("a", 3), B=stream("b", 3), C=stream("c", 3))
+    assert isinstance(heard, Heard)
+    refused = heard.answers["C"]
+    assert isinstance(refused, Refused)
+    assert (refused.status, refused.retry_after) == (429, "1")
+    assert "max_num_waiting is 2" in refused.message
+    assert heard.refused == ["C"]
+    assert len(run_of(server).token_ids) == 2
+    assert "429, Retry-After: 1" in heard._repr_mimebundle_()["text/html"]
+
+
+def test_the_blocks_of_a_client_that_hangs_up_come_back(server: LabServer) -> None:
+    def hang_up(client: OpenAI) -> Metrics:
+        events = client.chat.completions.create(**message(TEXT), max_tokens=400, stream=True)
+        next(iter(events))
+        wait_until(lambda: metrics_of(server)["vllm:iteration_tokens_total_count"] == 5, "five steps are taken")
+        during = metrics_of(server)
+        events.close()
+        return during
+
+    server.pause(after_steps=5)
+    during = server.ask(hang_up)
+    server.resume()
+    assert isinstance(during, Metrics), during
+    one, after = bill(run_of(server), "A"), metrics_of(server)
+    assert (one.end, one.num_output_tokens, one.num_steps) == ("abort", 5, 5)
+    assert during["vllm:kv_cache_usage_perc"] * 128 == one.items[-1].num_blocks
+    assert after["vllm:kv_cache_usage_perc"] == 0
+    assert after['vllm:request_success_total{finished_reason="abort"}'] == 1
+    assert not isinstance(server.ask(ask("still there?", 2)), Notice)
+
+
+def test_the_second_request_with_a_prefix_computes_the_rest_alone(server: LabServer) -> None:
+    server.ask(ask(TEXT * 3, 2))
+    server.ask(ask(TEXT * 3 + "!", 2))
+    first, second = (bill(run_of(server), label) for label in "AB")
+    assert second.num_cached_tokens == 8 * second.num_cached_blocks > 100
+    assert second.items[0].num_tokens == second.num_prompt_tokens - second.num_cached_tokens
+    assert first.num_cached_tokens == 0
+    assert metrics_of(server)["vllm:prefix_cache_hits_total"] == second.num_cached_tokens
+
+
+def test_what_the_server_refuses_is_a_notice(server: LabServer) -> None:
+    refused = server.ask(ask(TEXT * 50, 2))
+    assert isinstance(refused, Notice)
+    assert "refused this: 400" in str(refused)
+    assert "max_model_len" in str(refused)
+
+
+def test_an_error_of_the_cell_itself_is_an_error(server: LabServer) -> None:
+    def wrong(client: OpenAI) -> float:
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        server.ask(wrong)
+
+
+def test_a_server_that_has_ended_says_so(server: LabServer) -> None:
+    server.close()
+    for result in (server.ask(ask("a", 1)), server.metrics(), server.run(), server.at_once(A=stream("a", 1))):
+        assert isinstance(result, Notice)
+        assert "has ended" in str(result)
+
+
+def test_the_process_ends_with_its_owner() -> None:
+    process = ServerProcess(CONFIG, Lab(5, "solution").lineup())
+    pid = process._worker.pid
+    assert process.is_running
+    del process
+
+    def is_gone() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    wait_until(is_gone, "the process has ended")
+
+
+@pytest.mark.parametrize(
+    ("lineup", "title"),
+    [
+        ("starter", "This needs a task that is not written yet"),  # the engine cannot be built
+        ("starter:1,solution:2-5", "The engine did not finish"),  # every step fails
+    ],
+)
+def test_code_that_raises_is_named(lineup: str, title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.notebook.lab_server.mark_for", lambda lineup: "")
+    made = LabServer(Lab(5, lineup), CONFIG)
+    answers = [made.problem] if made.problem is not None else [made.ask(ask("a", 1)), made.at_once(A=stream("a", 1))]
+    made.close()
+    for shown in answers:
+        assert isinstance(shown, Notice)
+        assert shown.title == title
+        assert "Phase 1, task" in shown.text or "Phase 4, task 2" in shown.text
+        assert "1 scheduler step: yours" in shown.text
+
+
+def test_settings_that_cannot_be_served_are_named() -> None:
+    made = LabServer(Lab(5, "solution"), replace(CONFIG, async_scheduling=True))
+    assert made.problem is not None
+    assert "async_scheduling needs phase 8" in str(made)
+    assert "No server" in str(made.ask(ask("a", 1)))
