@@ -121,7 +121,6 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
     listener = bound_socket(settings)
     server = open_server()
     address = address_of(listener)
-    typer.echo(
-        f"Serving {settings.model_name} at {address} (OpenAI's API: {address}/v1; the page: {address}/). Ctrl-C ends it."
-    )
+    places = f"OpenAI's API: {address}/v1; the page: {address}/"
+    typer.echo(f"Serving {settings.model_name} at {address} ({places}). Ctrl-C ends it.")
     server.run([listener])
