@@ -16,6 +16,9 @@ from bench.cli.dial import bench_dial
 from bench.cli.features import feature_command
 from bench.cli.loop import bench_loop
 from bench.cli.overlap import bench_async
+from bench.cli.router import bench_router
+from bench.cli.serve import bench_serve
+from bench.cli.serve_faults import bench_serve_faults
 from bench.cli.speculative import bench_speculative
 from bench.cli.throughput import bench_throughput
 from bench.cli.widget import bench_widget
@@ -53,6 +56,9 @@ for name, text in FEATURES.items():
     bench_app.command(name, help=text)(feature_command(name))
 bench_app.command("speculative")(bench_speculative)
 bench_app.command("async")(bench_async)
+bench_app.command("serve")(bench_serve)
+bench_app.command("serve-faults")(bench_serve_faults)
+bench_app.command("router")(bench_router)
 bench_app.command("loop")(bench_loop)
 bench_app.command("widget")(bench_widget)
 bench_app.command("dial")(bench_dial)

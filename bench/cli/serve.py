@@ -1,0 +1,162 @@
+"""`mini-vllm bench serve`: load on a server, by its HTTP endpoint; ours beside its peers, or any."""
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bench.backend import Settings
+from bench.peer_process import PeerError
+from bench.serve.comparison import Plan, as_record, compare, measured_record
+from bench.serve.comparison_view import show_comparison, show_searches
+from bench.serve.endpoint import Endpoint
+from bench.serve.goodput import parse_objective
+from bench.serve.load import Load, Search, measure
+from bench.serve.model_directory import EMBEDDED, RANDOM, model_directory
+from bench.serve.peers import OURS, SERVERS
+from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
+from bench.serve.view import show_report
+from course.terminal.console import fail, friendly, make_console
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.options import LineupText
+from course.terminal.progress import reported
+
+LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
+KV_CACHE_TOKENS = 32_768
+ServerThreads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Compute threads of every server. Default: its own choice, which for ours is one if the model is small.",
+        show_default=False,
+    ),
+]
+QUICK_LOAD: dict[str, Any] = {"num_requests": 6, "scale": 0.05}
+QUICK_SEARCH = Search(bound=5.0, num_probes=2, probe_seconds=0.5, min_requests=4)
+
+
+def _load(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel=LOAD_PANEL)
+
+
+def _search(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel=SEARCH_PANEL)
+
+
+@friendly
+def bench_serve(
+    base_url: Annotated[
+        str | None, typer.Option(help="An OpenAI endpoint. Default: our own server, and peers.")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' or a model directory; with --base-url the model's name there."),
+    ] = EMBEDDED,
+    api_key: Annotated[str | None, typer.Option(help="Default: OPENAI_API_KEY.", show_default=False)] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False,
+    extra_body: Annotated[str, typer.Option(help="JSON added to every request: '{\"ignore_eos\": true}'.")] = "{}",
+    workload: Annotated[str, _load(f"One of {', '.join(DESCRIPTIONS)}.")] = SHAREGPT,
+    num_prompts: Annotated[int, _load("Number of requests.")] = 100,
+    request_rate: Annotated[float, _load("Requests per second, or inf: all at once.")] = math.inf,
+    burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0,
+    scale: Annotated[float, _load("Factor of all lengths.")] = 0.25,
+    seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0,
+    max_concurrency: Annotated[int | None, _load("Most requests under way at once. Default: no limit.")] = None,
+    goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None,
+    timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0,
+    find_rate: Annotated[
+        bool | None, _search("Search the highest rate within the bound. Default: without --base-url.")
+    ] = None,
+    max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0,
+    probes: Annotated[int, _search("Rates to try.")] = 6,
+    probe_seconds: Annotated[float, _search("Least seconds of a probe; it has at least 100 requests.")] = 20.0,
+    rounds: Annotated[int, typer.Option(min=0, help="Rounds of offline and HTTP in turns; 0: none.")] = 5,
+    peers: Annotated[
+        str, typer.Option(metavar="A,B", help=f"{', '.join(SERVERS[1:])}; 'none'.", rich_help_panel=SERVER_PANEL)
+    ] = ",".join(SERVERS[1:]),
+    lineup: LineupText = None,
+    threads: ServerThreads = None,
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
+    quick: Annotated[bool, typer.Option("--quick", help="A handful of short requests: a trial run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+) -> None:
+    """Send requests at their planned times, whatever comes back, and print what vLLM's `bench serve` prints.
+
+    Without --base-url, start our server and its peers one after another, find the highest request rate of each
+    within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
+    """
+    load = Load(
+        workload,
+        num_prompts,
+        request_rate,
+        burstiness,
+        scale,
+        seed,
+        max_concurrency,
+        timeout,
+        parse_objective(goodput or []),
+    )
+    search = Search(max_p99_ttft / 1e3, probes, probe_seconds)
+    if quick:
+        load, search, rounds = replace(load, **QUICK_LOAD), QUICK_SEARCH, min(rounds, 1)
+    load.requests(0)  # a value that is not legal is refused before anything starts
+    wanted = search if (base_url is None if find_rate is None else find_rate) else None
+    if base_url is not None:
+        key = api_key or os.environ.get("OPENAI_API_KEY")
+        measure_endpoint(
+            Endpoint(base_url, model, key, parse_extra_body(extra_body), chat), load, wanted, as_json=as_json
+        )
+        return
+    team = lineup_to_run(lineup, make_console(stderr=as_json))
+    names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers))
+    try:
+        with tempfile.TemporaryDirectory() as folder, reported("Opening the model") as on_progress:
+            directory = "" if team.runner == "absent" else model_directory(model, Path(folder))
+            settings = Settings(directory, dtype, threads or 0, KV_CACHE_TOKENS, lineup=str(team))
+            plan = Plan(settings, load, names, wanted, rounds)
+            comparison = compare(plan, on_progress)
+    except PeerError as error:
+        fail(str(error), 1)
+    if as_json:
+        typer.echo(json.dumps(as_record(plan, comparison)))
+    else:
+        show_comparison(make_console(), comparison)
+
+
+def measure_endpoint(endpoint: Endpoint, load: Load, search: Search | None, *, as_json: bool) -> None:
+    """Send the load to a server that runs already."""
+    with reported("Sending") as on_progress:
+        load.warm_up(endpoint, on_progress)
+        measured = measure({endpoint.model: endpoint}, load, search, on_progress)[endpoint.model]
+    if as_json:
+        typer.echo(json.dumps({"load": load.as_record(), **measured_record(measured)}))
+        return
+    console = make_console()
+    show_report(console, measured.name, measured.report)
+    if measured.search is not None:
+        show_searches(console, {measured.name: measured.search})
+
+
+def parse_extra_body(text: str) -> dict[str, Any]:
+    """Parse `--extra-body`. Raises `ValueError` if it is not a JSON object."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise ValueError(f"--extra-body must be a JSON object, got {text!r}")
+    return body
+
+
+def chosen_peers(text: str) -> list[str]:
+    """Parse `--peers`. Raises `ValueError` for an unknown name."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in SERVERS[1:]:
+            raise ValueError(f"--peers {name}: choose from {', '.join(SERVERS[1:])}, or 'none'")
+    return names

@@ -1,0 +1,113 @@
+"""Our server and its peers, one after another in one run, and what was aimed at."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.backend import Settings
+from bench.peer_process import PeerError
+from bench.serve.http_cost import HttpCost, measure_http_cost
+from bench.serve.load import Load, Measured, OnProgress, Search, measure, named
+from bench.serve.peers import OURS, TRANSFORMERS, server_command, why_missing
+from bench.serve.rate_search import ratio
+from bench.serve.server_process import ServerProcess
+
+TIMES_THE_RATE = 3.0
+MOST_HTTP_COST = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which servers get which load; `search` None: no rate is searched; `num_cost_rounds` 0: HTTP is not measured."""
+
+    settings: Settings
+    load: Load
+    servers: Sequence[str]
+    search: Search | None
+    num_cost_rounds: int
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was measured, by server; `missing` says why a peer is not there."""
+
+    measured: dict[str, Measured] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    http_cost: HttpCost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What was aimed at, and what was found; None if it could not be found."""
+
+    text: str
+    found: float | None
+    met: bool
+
+
+def compare(plan: Plan, on_progress: OnProgress) -> Comparison:
+    """Start every server, measure them in turns, and end them. Raises `PeerError` if ours cannot be measured."""
+    comparison = Comparison()
+    with ExitStack() as running:
+        servers: dict[str, ServerProcess] = {}
+        for name in plan.servers:
+            on_progress(f"{name}: starting", 0, 0)
+            try:
+                server = start(name, plan)
+                running.callback(server.stop)
+                plan.load.warm_up(server.endpoint, named(name, on_progress))
+            except (PeerError, ValueError) as error:
+                if name == OURS:
+                    raise
+                comparison.missing[name] = str(error)
+            else:
+                servers[name] = server
+        endpoints = {name: server.endpoint for name, server in servers.items()}
+        comparison.measured = measure(endpoints, plan.load, plan.search, on_progress)
+        if plan.num_cost_rounds:
+            comparison.http_cost = measure_http_cost(
+                servers[OURS], plan.settings, plan.load, plan.num_cost_rounds, on_progress
+            )
+    return comparison
+
+
+def start(name: str, plan: Plan) -> ServerProcess:
+    """Start a server and return it when it answers. It uses no CPU in the rounds of others. Raises `PeerError`."""
+    if (reason := why_missing(name)) is not None:
+        raise PeerError(reason)
+    return ServerProcess(server_command(name, plan.settings))
+
+
+def aims(comparison: Comparison) -> list[Aim]:
+    """Return what was aimed at, as far as it was measured."""
+    found = []
+    ours, theirs = (comparison.measured.get(name) for name in (OURS, TRANSFORMERS))
+    if ours is not None and theirs is not None and ours.search is not None and theirs.search is not None:
+        times = ratio(ours.search, theirs.search)
+        text = f"at least {TIMES_THE_RATE:g} times the request rate of transformers serve at equal p99 TTFT"
+        found.append(Aim(text, times, times is not None and times >= TIMES_THE_RATE))
+    if (cost := comparison.http_cost) is not None:
+        text = f"HTTP and streaming cost under {MOST_HTTP_COST:.0%} of offline throughput at 64 streams"
+        found.append(Aim(text, cost.cost, cost.cost < MOST_HTTP_COST))
+    return found
+
+
+def as_record(plan: Plan, comparison: Comparison) -> dict[str, Any]:
+    """Return everything as a JSON object; times are seconds."""
+    cost = comparison.http_cost
+    return {
+        "settings": asdict(plan.settings),
+        "load": plan.load.as_record(),
+        "servers": {name: measured_record(measured) for name, measured in comparison.measured.items()},
+        "missing": comparison.missing,
+        "http_cost": None if cost is None else {**asdict(cost), "ratio": cost.ratio, "cost": cost.cost},
+        "aims": [asdict(aim) for aim in aims(comparison)],
+    }
+
+
+def measured_record(measured: Measured) -> dict[str, Any]:
+    """Return one server's figures as a JSON object."""
+    search = measured.search
+    found = None if search is None else {**asdict(search), "highest": search.highest}
+    return {"report": asdict(measured.report), "rate_search": found}

@@ -1,0 +1,131 @@
+"""The load of one run, and what a server makes of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from bench.serve.endpoint import Endpoint
+from bench.serve.goodput import Objective
+from bench.serve.open_loop import run_round
+from bench.serve.rate_search import RateSearch
+from bench.serve.report import Report, report
+from bench.serve.text_requests import SHAREGPT, TextRequest, text_requests
+
+OnProgress = Callable[[str, int, int], object]
+"""Called with the current part of the work, how many requests of it have ended, and how many there are."""
+NUM_WARM_UPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
+
+    workload: str = SHAREGPT
+    num_requests: int = 100
+    request_rate: float = math.inf
+    burstiness: float = 1.0
+    scale: float = 1.0
+    seed: int = 0
+    max_concurrency: int | None = None
+    timeout: float = 600.0
+    objective: Objective | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the load as a JSON object, which has no infinity."""
+        rate = "inf" if self.request_rate == math.inf else self.request_rate
+        return {**asdict(self), "request_rate": rate}
+
+    def requests(self, round_number: int) -> list[TextRequest]:
+        """Return the requests of a round. Every round has the same lengths and other words, so that no cache helps."""
+        return text_requests(
+            self.workload,
+            self.num_requests,
+            self.request_rate,
+            self.burstiness,
+            self.scale,
+            self.seed,
+            round_number,
+        )
+
+    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: OnProgress) -> Report:
+        """Run a round and return its figures."""
+        requests = self.requests(round_number)
+        answered = run_round(
+            endpoint,
+            requests,
+            self.max_concurrency,
+            self.timeout,
+            lambda done: on_progress(name, done, len(requests)),
+        )
+        return report(answered, self.objective)
+
+    def warm_up(self, endpoint: Endpoint, on_progress: OnProgress) -> None:
+        """Send a few requests whose figures do not count: a server may load its model at the first of them.
+
+        Raises `ValueError` if none of them is answered: then there is nothing to measure.
+        """
+        first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
+        more = replace(first, num_requests=NUM_WARM_UPS)
+        reports = [load.send(endpoint, -number, "warm-up", on_progress) for number, load in ((1, first), (2, more))]
+        if not any(each.completed for each in reports):
+            reason = next(iter(reports[-1].failed))
+            raise ValueError(
+                f"{endpoint.base_url} answered none of {NUM_WARM_UPS} requests; the first reason: {reason}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the highest rate is searched: its bound in seconds, and how many probes of what length.
+
+    A probe lasts `probe_seconds`, and has at least `min_requests`: a 99th percentile needs a hundred.
+    """
+
+    bound: float = 1.0
+    num_probes: int = 6
+    probe_seconds: float = 20.0
+    min_requests: int = 100
+
+    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: OnProgress) -> None:
+        """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
+        number, rate = len(search.probed) + 1, search.next_rate()
+        count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
+        probing = replace(load, request_rate=rate, num_requests=count, max_concurrency=None)
+        name = f"probe {number} of {self.num_probes}: {rate:.2f} requests/s"
+        search.note(rate, probing.send(endpoint, number, name, on_progress))
+
+
+@dataclass(slots=True)
+class Measured:
+    """One server's figures; `search` is None if no rate was searched."""
+
+    name: str
+    report: Report
+    search: RateSearch | None = None
+
+
+def measure(
+    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: OnProgress
+) -> dict[str, Measured]:
+    """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
+
+    Servers take turns, round by round: what else the machine does, or how warm it is, then meets all of them alike.
+    They should have been warmed up.
+    """
+    measured = {}
+    for name, endpoint in endpoints.items():
+        figures = load.send(endpoint, 0, "the load", named(name, on_progress))
+        measured[name] = Measured(name, figures)
+        if search is not None and figures.completed:
+            measured[name].search = RateSearch(search.bound, figures.request_throughput)
+    for _ in range(search.num_probes if search is not None else 0):
+        for name, endpoint in endpoints.items():
+            if search is not None and (rates := measured[name].search) is not None:
+                search.probe(endpoint, load, rates, named(name, on_progress))
+    return measured
+
+
+def named(name: str, on_progress: OnProgress) -> OnProgress:
+    """Return a progress report that names a server first."""
+    return lambda part, done, total: on_progress(f"{name}, {part}", done, total)

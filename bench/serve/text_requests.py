@@ -1,0 +1,85 @@
+"""Requests as text for any server: words in place of token ids, because only a server knows its tokenizer."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.serve.arrivals import arrival_times
+from course.simulator.synthetic_prompt import prompt_of
+from course.simulator.workloads import WORKLOADS, Lengths, make_requests, scaled
+from course.workloads.timed_request import TimedRequest
+
+SHAREGPT = "sharegpt"
+SHAREGPT_PROMPT = Lengths(80, 1.6, 4, 1_024)
+SHAREGPT_ANSWER = Lengths(150, 0.8, 4, 1_024)
+"""Log-normal, about 200 tokens each on average: many short prompts and a few of a thousand tokens, as ShareGPT's."""
+DESCRIPTIONS: dict[str, str] = {
+    SHAREGPT: "prompts and answers with lengths like ShareGPT's (log-normal); no prompt shares anything",
+    **{name: text for name, text in WORKLOADS.items() if name != "burst"},
+}
+WORDS = (
+    "the and was with you rain story felt help car there boy girl after kind brave she white saw yellow play gave "
+    "orange green night black come red gray pink blue brown well had home near him happy very walked morning farm "
+    "garden old sun boat cold next button box book warm rainbow clock tree together basket shared smiled better told"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """A prompt, when it goes out (seconds from the start), and how many tokens its answer has."""
+
+    arrival_time: float
+    prompt: str
+    max_tokens: int
+
+
+def text_requests(
+    workload: str,
+    count: int,
+    rate: float,
+    burstiness: float = 1.0,
+    scale: float = 1.0,
+    seed: int = 0,
+    round_number: int = 0,
+) -> list[TextRequest]:
+    """Return `count` requests of a workload in order of arrival; the same arguments give the same requests.
+
+    A word is about one token. `scale` multiplies all lengths. Another rate sends the same requests, closer together;
+    another round has the same lengths and other words. Raises `ValueError` for an unknown workload, or as
+    `arrival_times` does.
+    """
+    times = arrival_times(count, rate, burstiness, seed)
+    text_seed = f"{seed} {round_number}"
+    if workload == SHAREGPT:
+        return sharegpt_requests(times, scale, seed, text_seed)
+    if workload not in DESCRIPTIONS:
+        raise ValueError(f"workload must be one of {', '.join(DESCRIPTIONS)}, got {workload!r}")
+    requests = scaled(make_requests(workload, count, rate=1.0, seed=seed), scale)
+    return [
+        TextRequest(time, prompt_text(request, text_seed), request.max_tokens)
+        for time, request in zip(times, requests, strict=True)
+    ]
+
+
+def sharegpt_requests(times: Sequence[float], scale: float, seed: int, text_seed: str) -> list[TextRequest]:
+    """Return a request for each of `times`."""
+    rng = random.Random(f"lengths {seed}")
+    lengths = [(SHAREGPT_PROMPT.draw(rng), SHAREGPT_ANSWER.draw(rng)) for _ in times]
+    return [
+        TextRequest(time, words(max(1, round(prompt * scale)), f"{text_seed} {number}"), max(1, round(answer * scale)))
+        for number, (time, (prompt, answer)) in enumerate(zip(times, lengths, strict=True))
+    ]
+
+
+def prompt_text(request: TimedRequest, text_seed: str) -> str:
+    """Return a synthetic prompt as text: two texts agree as far as the prompts do."""
+    prompt = prompt_of(request)
+    num_shared = min(prompt.num_shared_tokens, prompt.num_tokens)
+    shared = words(num_shared, f"{text_seed} shared {prompt.shared_prefix}")
+    own = words(prompt.num_tokens - num_shared, f"{text_seed} {prompt.conversation}")
+    return f"{shared} {own}".strip()
+
+
+def words(count: int, seed: str) -> str:
+    """Return `count` words; more words of the same seed begin with the same ones."""
+    return " ".join(random.Random(seed).choices(WORDS, k=count))

@@ -1,0 +1,141 @@
+"""`mini-vllm bench serve`: against any endpoint, and with servers that it starts itself."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import peer_process
+from bench.backend import Settings
+from bench.peer_process import PeerError
+from bench.serve import peers
+from bench.serve.endpoint import Endpoint
+from bench.serve.peers import server_command, why_missing
+from bench.serve.server_process import ServerCommand, ServerProcess
+from tests.bench.serve.stub import Stub
+from tests.cli.conftest import Commands
+
+
+def test_any_endpoint_is_measured(mini_vllm: Commands, stub: Stub) -> None:
+    options = ("--base-url", stub.endpoint.base_url, "--model", "stub", "--quick", "--extra-body", '{"top_k": 3}')
+    record = json.loads(mini_vllm("bench", "serve", *options, "--goodput", "ttft:10000", "--json").stdout)
+    found = record["report"]
+    assert (found["completed"], found["failed"]) == (6, {})
+    assert found["request_goodput"] == pytest.approx(found["request_throughput"])
+    assert 0 < found["ttft"]["p50"] <= found["ttft"]["p99"] <= found["e2el"]["p99"] <= found["duration"]
+    assert record["rate_search"] is None
+    assert record["load"]["request_rate"] == "inf"
+    assert stub.bodies[-1]["top_k"] == 3
+
+
+def test_the_rate_of_any_endpoint_can_be_searched(mini_vllm: Commands, stub: Stub) -> None:
+    options = ("--base-url", stub.endpoint.base_url, "--model", "stub", "--quick", "--find-rate")
+    shown = mini_vllm("bench", "serve", *options).output
+    assert "Successful requests:                     6" in shown
+    assert "The highest request rate with p99 TTFT within 5000 ms" in shown
+    assert shown.count("left over") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            ("--base-url", "http://127.0.0.1:1", "--model", "m"),
+            "answered none of 8 requests; the first reason: no conn",
+        ),
+        (("--base-url", "nowhere"), "base_url must be http://HOST:PORT"),
+        (("--base-url", "http://127.0.0.1:1", "--extra-body", "{"), "--extra-body must be a JSON object"),
+        (("--request-rate", "0"), "request_rate must be over 0"),
+        (("--burstiness", "0"), "burstiness must be a finite number over 0"),
+        (("--workload", "poems"), "workload must be one of sharegpt"),
+        (("--goodput", "speed:1"), "goodput must be NAME:MILLISECONDS"),
+        (("--peers", "vllm"), "choose from transformers-serve, openvino"),
+    ],
+)
+def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str, ...], reason: str) -> None:
+    shown = mini_vllm("bench", "serve", "--quick", *arguments, exit_code=2).output
+    assert reason in " ".join(shown.split())
+
+
+def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
+    record = json.loads(mini_vllm("bench", "serve", "--quick", "--lineup", "solution:1-5", "--json").stdout)
+    found = record["servers"]["mini-vllm"]
+    assert (found["report"]["completed"], found["report"]["failed"]) == (6, {})
+    assert found["report"]["total_output_tokens"] > 6
+    assert [probed["num_failed"] for probed in found["rate_search"]["probed"]] == [0, 0]
+    cost = record["http_cost"]
+    assert cost["num_equal"] == cost["num_compared"] == 64
+    assert cost["ratio"] == pytest.approx(cost["streamed"][0] / cost["offline"][0])
+    assert [aim["found"] for aim in record["aims"]] == [cost["cost"]]
+
+
+PEER = """
+import http.server, json, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"")
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert body["ignore_eos"] and body["model"] == "openvino"
+        event = {"choices": [{"text": "word", "finish_reason": "length"}]}
+        self.answer(f"data: {json.dumps(event)}\\n\\n".encode())
+    def answer(self, body):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 512
+Server(("127.0.0.1", int(sys.argv[2])), Handler).serve_forever()
+"""
+
+
+def test_a_peer_is_shown_beside_ours(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    front = tmp_path / "front.py"
+    front.write_text(PEER)
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(peers, "OPENVINO_FRONT", front)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = mini_vllm("bench", "serve", "--quick", "--peers", "openvino", "--rounds", 0, "--threads", 1).output
+    assert "== mini-vllm ==" in shown
+    assert "== openvino ==" in shown
+    bars = [line for line in shown.splitlines() if "█" in line]
+    assert len(bars) == 2
+    assert all("requests/s" in line for line in bars)
+    assert "is missing" not in shown
+
+
+def test_a_peer_that_breaks_off_is_missing_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such processor')")
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
+    monkeypatch.setattr(peers, "OPENVINO_FRONT", broken)
+    with pytest.raises(PeerError, match="openvino exited early; its last lines: no such processor"):
+        ServerProcess(server_command("openvino", Settings("")))
+
+
+def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
+    silent = [sys.executable, "-c", "import time; print('loading', flush=True); time.sleep(600)"]
+    with pytest.raises(PeerError, match=r"slow did not answer within 0.5 seconds; its last lines: "):
+        ServerProcess(ServerCommand("slow", silent, Endpoint("http://127.0.0.1:1", "m"), {}), start_timeout=0.5)
+
+
+def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "find_spec", lambda name: None if name == "accelerate" else object())
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
+    assert why_missing("mini-vllm") is None
+    assert why_missing("transformers-serve") == "it needs `pip install accelerate`"
+    assert "python -m tools.openvino_peer" in (why_missing("openvino") or "")
+
+
+def test_every_server_gets_the_same_model_threads_and_cache() -> None:
+    settings = Settings("/models/a", "bfloat16", 3, 6400, 256, 32)
+    ours, theirs = (server_command(name, settings) for name in ("mini-vllm", "transformers-serve"))
+    assert {"--num-gpu-blocks=401", "--max-num-batched-tokens=256", "--max-num-seqs=32"} <= set(ours.arguments)
+    assert {"--continuous-batching", "--cb-num-blocks=204", "--cb-max-batch-tokens=256"} <= set(theirs.arguments)
+    for command in (ours, theirs):
+        assert "/models/a" in command.arguments
+        assert "--dtype=bfloat16" in command.arguments
+        assert f"--port={command.endpoint.port}" in command.arguments
+        assert command.environment == {"OMP_NUM_THREADS": "3"}
+    assert server_command("mini-vllm", Settings("", num_threads=0)).environment == {}
