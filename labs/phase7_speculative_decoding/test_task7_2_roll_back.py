@@ -5,7 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase7.counters import answer_in_steps, check_roll_back, drafted
+from course.labtest.phase7.counters import check_roll_back, drafted
+from course.labtest.phase7.whole_answers import answer_in_steps
 
 
 @pytest.mark.parametrize(

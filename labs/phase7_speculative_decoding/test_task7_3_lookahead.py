@@ -4,39 +4,48 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.whole_numbers import whole_number, whole_numbers
+from course.labtest.expect import expect_equal, explained
+from course.labtest.phase7.answers import list_of, number_of
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
-from mini_vllm.core.request import RequestStatus
+from course.views.text import counted
+from mini_vllm.core.request import Request, RequestStatus
 
+RULE_OF_SLOTS = (
+    "A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other request none."
+)
+RULE_OF_HITS = "A drafter with a KV cache can use all blocks of a hit but the last; one without can use all."
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 
 
 @pytest.mark.parametrize("status", [WAITING, RUNNING, PREEMPTED], ids=lambda status: status.name.lower())
 @pytest.mark.parametrize("has_kv_cache", [True, False], ids=["with a KV cache", "without"])
-@pytest.mark.parametrize("num_drafts", [1, 4])
+@pytest.mark.parametrize("num_drafts", [4, 1])
 def test_a_running_request_gets_slots_for_the_drafter(
     phase7: ModuleType, status: RequestStatus, has_kv_cache: bool, num_drafts: int
 ) -> None:
     expected = num_drafts if has_kv_cache and status is RUNNING else 0
-    for drafts in ([5], [0, 6, 7], []):
-        request = drafted(10, 0 if status is WAITING else 4, list(drafts), computed=13 if status is RUNNING else 0)
+    for drafts, computed in (([5], 13), ([0, 6, 7], 13), ([], 13), ([], 6)):
+        request = drafted(10, 0 if status is WAITING else 4, list(drafts), computed=computed * (status is RUNNING))
         request.status = status
         before = fields_of(request)
         scheduling = scheduling_of(phase7, num_drafts, has_kv_cache=has_kv_cache)
         situation = (
-            f"{status.name} request with {len(drafts)} drafts; num_speculative_tokens={num_drafts}, the drafter has "
+            f"{status.name} request with {counted(len(drafts), 'draft')}, num_computed_tokens="
+            f"{request.num_computed_tokens}; num_speculative_tokens={num_drafts}, the drafter has "
             f"{'a' if has_kv_cache else 'no'} KV cache"
         )
-        yours = whole_number(scheduling.num_lookahead_tokens(request), "num_lookahead_tokens", situation)
+        with explained([situation], rule=RULE_OF_SLOTS):
+            answer = scheduling.num_lookahead_tokens(request)
+        yours = number_of(answer, "num_lookahead_tokens", situation)
         expect_equal(
             yours,
             expected,
-            rule="A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other "
-            "request none.",
+            rule=RULE_OF_SLOTS,
             situation=situation,
-            hint=hint_of_slots(status, yours, num_drafts, len(drafts), has_kv_cache=has_kv_cache),
+            hint="your answer is a truth value, and True counts as 1. How many slots are needed?"
+            if answer is True
+            else hint_of_slots(request, yours, num_drafts, len(drafts), has_kv_cache=has_kv_cache),
         )
         expect_equal(
             fields_of(request),
@@ -47,27 +56,35 @@ def test_a_running_request_gets_slots_for_the_drafter(
         )
 
 
-def hint_of_slots(status: RequestStatus, yours: int, num_drafts: int, num_given: int, *, has_kv_cache: bool) -> str:
+def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int, *, has_kv_cache: bool) -> str:
     """Return a question about the mistake that gives this number."""
-    runs = status is RUNNING
+    runs = request.status is RUNNING
     if yours == num_drafts + 3:
         return "another scheduling with other settings was made after this one. Where does each keep its own?"
-    if yours == num_drafts and runs and not has_kv_cache:
+    if runs and not has_kv_cache:
         return "this drafter has no KV cache: what would it write into the slots?"
-    if yours == num_drafts and has_kv_cache and not runs:
-        return f"this request is {status.name}: after which step does it get its first drafts?"
-    if yours == num_given > 0 and has_kv_cache and runs:
+    if not runs:
+        return f"this request is {request.status.name}: after which step does it get its first drafts?"
+    if yours == num_given > 0 or yours == num_drafts - num_given:
         return "the slots are for the drafts that come after this step: how many can that be at most?"
-    return "who writes into the slots behind the scheduled tokens, and for which requests?"
+    if yours:
+        return f"the drafter guesses at most {num_drafts} after this step. What else is in your {yours}?"
+    if num_given:
+        return "this request runs and its drafter has a KV cache. Which of your conditions is false here?"
+    if request.num_computed_tokens < request.num_prompt_tokens:
+        return "this request runs, and a part of its prompt is computed. Which of your conditions is false here?"
+    return "this request has no drafts at the moment: does that say how many come after this step?"
 
 
-@pytest.mark.parametrize("hit_blocks", [[3, 8, 5], [3, 8], [7], []], ids=lambda blocks: f"{len(blocks)} blocks")
+@pytest.mark.parametrize("hit_blocks", [[3, 8, 5], [3, 8], [7], []], ids=lambda blocks: counted(len(blocks), "block"))
 def test_the_last_block_of_a_hit_is_no_use_to_a_drafter_with_a_cache(phase7: ModuleType, hit_blocks: list[int]) -> None:
     for has_kv_cache in (True, False):
         given = list(hit_blocks)
         scheduling = scheduling_of(phase7, has_kv_cache=has_kv_cache)
-        yours = whole_numbers(scheduling.usable_hit_blocks(given), "usable_hit_blocks")
         situation = f"hit blocks {hit_blocks}; the drafter has {'a' if has_kv_cache else 'no'} KV cache"
+        with explained([situation], rule=RULE_OF_HITS):
+            answer = scheduling.usable_hit_blocks(given)
+        yours = list_of(answer, "usable_hit_blocks")
         if not has_kv_cache:
             hint = "this drafter computes nothing: what could be missing in a block?"
         elif yours == hit_blocks[1:] != hit_blocks[:-1]:
@@ -79,7 +96,7 @@ def test_the_last_block_of_a_hit_is_no_use_to_a_drafter_with_a_cache(phase7: Mod
         expect_equal(
             yours,
             hit_blocks[:-1] if has_kv_cache else hit_blocks,
-            rule="A drafter with a KV cache can use all blocks of a hit but the last; one without can use all.",
+            rule=RULE_OF_HITS,
             situation=situation,
             hint=hint,
         )

@@ -9,7 +9,7 @@ import torch
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.phase7.rejection_symptoms import Case
-from course.labtest.phase7.rejections import LARGEST, called, check_rejection, random_case
+from course.labtest.phase7.rejections import LARGEST, advice_on, called, check_rejection, random_case
 
 DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is likelier for the target
 SAYS_1 = [0.0, 1.0, 0.0]
@@ -66,16 +66,14 @@ def test_without_drafts_the_only_row_is_sampled(phase7: ModuleType) -> None:
 def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
     phase7: ModuleType, choose: float, dtype: torch.dtype
 ) -> None:
-    rule = "A token is drawn only if its weight is over 0, whatever the draw."
-    hint = "where does your walk end for a draw of 0, and what does it return if rounding keeps all sums too small?"
     drafter, target = [0.25, 0.25, 0.5, 0.0], [0.0, 0.5, 0.25, 0.25]
     draws = [(0.9, choose), (0.5, choose)]
-    check_rejection(phase7, Case([2], [drafter], [target, drafter], draws), rule=rule, hint=hint, dtype=dtype)
+    check_rejection(phase7, Case([2], [drafter], [target, drafter], draws), dtype=dtype)
     generator = torch.Generator().manual_seed(7)
     many = torch.rand(2000, generator=generator)
     many[:5] = many[-5:] = 0
     row = (many / many.sum()).tolist()
-    check_rejection(phase7, Case([], [], [row], [(0.5, choose)]), rule=rule, hint=hint, dtype=dtype)
+    check_rejection(phase7, Case([], [], [row], [(0.5, choose)]), dtype=dtype)
 
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
@@ -84,12 +82,18 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
     for choose in (0.0, 0.4, LARGEST):
         case = Case([1], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
         yours = called(phase7, case)
+        is_right = len(yours) == 1 and yours[0] in (1, 2)
+        told = None if is_right else advice_on(phase7)
+        rule, hint = told or (
+            "If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
+            "all the weights of your replacement are 0 here: which token do you draw then?",
+        )
         expect_equal(
-            len(yours) == 1 and yours[0] in (1, 2),
+            is_right,
             True,
-            rule="If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
+            rule=rule,
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
-            hint="all the weights of your replacement are 0 here: which token do you draw then?",
+            hint=hint,
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from course.labtest.phase8.cases import request_with, scheduling_of
 from course.labtest.phase8.last_steps import check_row, in_flight
-from course.labtest.phase8.symptoms import counted
+from course.views.text import counted
 
 
 @pytest.mark.parametrize("max_tokens", [7, 3, 2, 1])

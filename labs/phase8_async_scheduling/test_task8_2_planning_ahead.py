@@ -17,7 +17,7 @@ NUM_RUNS = 30
 def test_without_drafts_no_token_is_planned_in_vain(phase8: ModuleType, num_prompt: int, max_tokens: int) -> None:
     race = Race(scheduling_of(phase8, 0), "A", num_prompt, max_tokens, 0)
     while not race.is_done:
-        fail_with_smallest([race.turn(Turn(budget=10))])
+        race.must_agree(Turn(budget=10))
     expect_equal(
         {"tokens computed in all": race.num_planned, "steps": race.number},
         {"tokens computed in all": num_prompt + max_tokens - 1, "steps": max_tokens},
@@ -34,14 +34,14 @@ def test_plans_with_drafts_follow_what_is_accepted(
 ) -> None:
     race = Race(scheduling_of(phase8, 2), "A", 3, max_tokens, 2)
     while not race.is_done:
-        fail_with_smallest([race.turn(Turn(10, accepted[race.number % len(accepted)]))])
+        race.must_agree(Turn(10, accepted[race.number % len(accepted)]))
 
 
 @pytest.mark.parametrize("most", [0, 2])
 def test_a_prompt_in_chunks_samples_once(phase8: ModuleType, most: int) -> None:
     race = Race(scheduling_of(phase8, most), "A", 10, 3, most)
     while not race.is_done:
-        fail_with_smallest([race.turn(Turn(4))])
+        race.must_agree(Turn(4))
 
 
 @pytest.mark.parametrize("most", [0, 2])
@@ -49,14 +49,14 @@ def test_a_prompt_in_chunks_samples_once(phase8: ModuleType, most: int) -> None:
 def test_preempted_in_flight_and_resumed(phase8: ModuleType, when: int, most: int) -> None:
     race = Race(scheduling_of(phase8, most), "A", 3, 6, most)
     while not race.is_done:
-        fail_with_smallest([race.turn(Turn(4, 1, preempts=race.number + 1 == when))])
+        race.must_agree(Turn(4, 1, preempts=race.number + 1 == when))
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_a_step_without_budget_changes_nothing(phase8: ModuleType, most: int) -> None:
     race = Race(scheduling_of(phase8, most), "A", 4, 8, most)
     while not race.is_done:
-        fail_with_smallest([race.turn(Turn((6, 0, 1, 2)[race.number % 4], 1))])
+        race.must_agree(Turn((6, 0, 1, 2)[race.number % 4], 1))
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 4])

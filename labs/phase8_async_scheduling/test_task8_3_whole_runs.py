@@ -1,4 +1,8 @@
-"""Graded tests of task 8.3: requests from their prompt to their last token, in the engine's own scheduler."""
+"""Graded tests of task 8.3: requests from their prompt to their last token, in the engine's own scheduler.
+
+A mistake in one method shows in most of them. Their names hold `_agree`, so they are shown once the tests of the single
+methods pass.
+"""
 
 import random
 from collections.abc import Mapping
@@ -9,10 +13,15 @@ import pytest
 
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase8.small_engine import ANSWERS, SmallEngine
+from course.views.text import counted
 from mini_vllm.core.request import Request
 from mini_vllm.runner.fake_model_runner import fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 
+HINT = (
+    "each share is right for its plan. Do the tests of tasks 8.1 and 8.2 pass? If so: which plan is the first that is "
+    "wrong?"
+)
 RULE = "Planning ahead changes when a step is planned. The tokens are the same as without."
 
 
@@ -52,7 +61,7 @@ def check_run(
     num_wasted: int | None = None,
 ) -> None:
     lines = [situation, *(f"{name}: prompt {one.prompt_token_ids}" for name, one in engine.requests.items())]
-    with explained(lines, rule=RULE, hint="do the tests before this one pass? What does the share say that fails?"):
+    with explained(lines, rule=RULE):
         engine.run(preempts)
     wanted = {name: truth(request) for name, request in engine.requests.items()}
     plans = [f"plan {number}: {plan}" for number, plan in enumerate(engine.plans[:8])]
@@ -61,34 +70,34 @@ def check_run(
         wanted,
         rule=RULE,
         situation=[*lines, *plans],
-        hint="do the tests before this one pass? If so: which of these plans is the first that is wrong, or computed "
-        "from a wrong place?",
+        hint=HINT,
     )
     if num_wasted is not None:
         expect_equal(
             {"tokens computed in vain": engine.num_wasted_tokens},
             {"tokens computed in vain": num_wasted},
-            rule="Without drafts a step is in vain only behind a stop token, because nobody can see that coming.",
+            rule="Without drafts a step is in vain only behind a stop token, because that cannot be seen coming.",
             situation=[*lines, *plans],
             hint="in which of these plans is a request whose last token was on its way?",
         )
 
 
 @pytest.mark.parametrize("num_drafts", [0, 2])
-def test_the_shortest_answers(phase8: ModuleType, num_drafts: int) -> None:
+def test_the_shortest_answers_agree_with_those_of_the_model_alone(phase8: ModuleType, num_drafts: int) -> None:
     requests = [make(name, 3, max_tokens) for name, max_tokens in [("A", 1), ("B", 2), ("C", 3)]]
     check_run(engine_for(phase8, requests, num_drafts), "max_tokens 1, 2 and 3", num_wasted=None if num_drafts else 0)
 
 
 @pytest.mark.parametrize("num_drafts", [0, 1, 2, 4])
 @pytest.mark.parametrize("budget", [5, 40])
-def test_answers_are_the_same_as_without_planning_ahead(phase8: ModuleType, num_drafts: int, budget: int) -> None:
+def test_answers_agree_with_those_without_planning_ahead(phase8: ModuleType, num_drafts: int, budget: int) -> None:
     requests = [make("A", 12, 20), make("B", 1, 9), make("C", 7, 14)]
-    check_run(engine_for(phase8, requests, num_drafts, budget), f"{num_drafts} drafts at most, budget {budget}")
+    at_most = counted(num_drafts, "draft")
+    check_run(engine_for(phase8, requests, num_drafts, budget), f"{at_most} at most, budget {budget}")
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
-def test_a_stop_token_is_found_one_step_late(phase8: ModuleType, place: int) -> None:
+def test_answers_agree_if_a_stop_token_is_found_one_step_late(phase8: ModuleType, place: int) -> None:
     stop = truth(make("A", 5, 20))[place]
     requests = [make("A", 5, 20, (stop,)), make("B", 4, 12)]
     check_run(engine_for(phase8, requests, 0), f"the stop token of A is {stop}", num_wasted=1)
@@ -96,13 +105,13 @@ def test_a_stop_token_is_found_one_step_late(phase8: ModuleType, place: int) -> 
 
 @pytest.mark.parametrize("num_drafts", [0, 3])
 @pytest.mark.parametrize("step", range(1, 6))
-def test_a_preempted_request_goes_on_where_it_was(phase8: ModuleType, step: int, num_drafts: int) -> None:
+def test_answers_of_preempted_requests_agree(phase8: ModuleType, step: int, num_drafts: int) -> None:
     requests = [make("A", 6, 10), make("B", 9, 10)]
     engine = engine_for(phase8, requests, num_drafts, budget=8)
     check_run(engine, f"B is preempted in step {step}, with results in flight", preempts={step: "B"})
 
 
-def test_an_aborted_request_leaves_the_others_alone(phase8: ModuleType) -> None:
+def test_the_others_agree_if_a_request_is_aborted(phase8: ModuleType) -> None:
     requests = [make("A", 6, 10), make("B", 5, 10)]
     engine = engine_for(phase8, requests, 2)
     with explained(["A is aborted in step 3, with results in flight"], rule=RULE):
@@ -118,7 +127,7 @@ def test_an_aborted_request_leaves_the_others_alone(phase8: ModuleType) -> None:
 
 @pytest.mark.parametrize("num_drafts", [0, 1, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_random_requests(phase8: ModuleType, seed: int, num_drafts: int) -> None:
+def test_random_requests_agree(phase8: ModuleType, seed: int, num_drafts: int) -> None:
     rng = random.Random(seed)
     for _ in range(6):
         requests = [

@@ -1,4 +1,4 @@
-"""Penalties, biases, `min_tokens` and logprobs: what a plain loop over the whole text says, whatever the engine does."""
+"""Penalties, biases, `min_tokens` and logprobs: what a plain loop over the whole text says."""
 
 import math
 from collections import Counter

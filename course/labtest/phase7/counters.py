@@ -4,22 +4,24 @@ import random
 from copy import copy
 from types import ModuleType
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.expect import expect_equal, explained
+from course.labtest.phase7.answers import list_of
+from course.labtest.phase7.counter_mistakes import computed_mistakes, placeholder_mistakes, scheduling_mistakes
 from course.labtest.phase7.counter_symptoms import (
-    HINT_OF_ROLL_BACK,
-    HINT_OF_SCHEDULED,
+    COMPUTED,
+    PLACEHOLDERS,
     RULE_OF_ROLL_BACK,
     RULE_OF_SCHEDULED,
-    counter_mistakes,
-    scheduling_mistakes,
+    symptom_of_roll_back,
+    symptom_of_scheduled,
 )
 from course.labtest.phase7.identify import identified
 from course.labtest.support import fields_of, make_request
+from course.views.text import counted
 from mini_vllm.core.request import Request
 from mini_vllm.seams.electives import Speculation
 
-COUNTERS = ("num_computed_tokens", "num_output_placeholders")
+COUNTERS = (COMPUTED, PLACEHOLDERS)
 
 
 def scheduling_of(phase7: ModuleType, num_drafts: int = 4, *, has_kv_cache: bool = False) -> Speculation:
@@ -54,11 +56,6 @@ def copy_of(request: Request) -> Request:
     return other
 
 
-def asked(phase7: ModuleType, request: Request) -> list[int]:
-    """Return the drafts that your `schedule_drafts` returns for a copy of a request."""
-    return whole_numbers(scheduling_of(phase7).schedule_drafts(copy_of(request)), "schedule_drafts")
-
-
 def check_schedule_drafts(phase7: ModuleType, request: Request, expected: list[int] | None = None) -> None:
     """Call `schedule_drafts`; compare the drafts that it returns and what it leaves behind."""
     should = naive_scheduled(request)
@@ -66,15 +63,23 @@ def check_schedule_drafts(phase7: ModuleType, request: Request, expected: list[i
     given, before, failing = list(request.spec_token_ids), fields_of(request), copy_of(request)
     owned = request.spec_token_ids
     situation = (
-        f"{request.num_tokens} tokens known, {request.num_output_placeholders} placeholders, drafts {given}; "
-        f"the step is planned: num_computed_tokens={request.num_computed_tokens}"
+        f"{counted(request.num_tokens, 'token')} known, {counted(request.num_output_placeholders, 'placeholder')}, "
+        f"drafts {given}; the step is planned: num_computed_tokens={request.num_computed_tokens}"
     )
-    yours = whole_numbers(scheduling_of(phase7).schedule_drafts(request), "schedule_drafts")
-    rule, hint = RULE_OF_SCHEDULED, HINT_OF_SCHEDULED
+    with explained([situation], rule=RULE_OF_SCHEDULED):
+        answer = scheduling_of(phase7).schedule_drafts(request)
+    yours, rule, hint = list_of(answer, "schedule_drafts"), "", ""
     if yours != should:
         rng = random.Random(1)
         others = [random_drafted(rng) for _ in range(200)]
-        rule, hint = identified(failing, others, lambda one: asked(phase7, one), scheduling_mistakes) or (rule, hint)
+        scheduling = scheduling_of(phase7)
+        found = identified(
+            failing,
+            others,
+            lambda one: list_of(scheduling.schedule_drafts(copy_of(one)), "schedule_drafts"),
+            scheduling_mistakes,
+        )
+        rule, hint = found or symptom_of_scheduled(failing, yours, should)
     expect_equal(yours, should, rule=rule, situation=situation, hint=hint)
     expect_equal(
         {"request.spec_token_ids": list(request.spec_token_ids)},
@@ -99,33 +104,45 @@ def check_roll_back(
 ) -> None:
     """Call `roll_back`; compare the counters with those expected."""
     before = fields_of(request)
+    case = (request.num_computed_tokens, request.num_output_placeholders, num_drafts, num_sampled)
     situation = (
-        f"{request.status.name} request, num_computed_tokens={request.num_computed_tokens}, "
-        f"num_output_placeholders={request.num_output_placeholders}\n"
-        f"roll_back(request, {num_drafts}, {num_sampled}): {num_drafts} drafts, {num_sampled} sampled tokens, "
-        f"so {num_sampled - 1} drafts were right"
+        f"{request.status.name} request, num_computed_tokens={case[0]}, num_output_placeholders={case[1]}\n"
+        f"roll_back(request, {num_drafts}, {num_sampled}): {counted(num_drafts, 'draft')}, "
+        f"{counted(num_sampled, 'sampled token')}; right: {counted(num_sampled - 1, 'draft')}"
     )
-    scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
-    yours = tuple(int(getattr(request, name)) for name in COUNTERS)
-    rule, hint = RULE_OF_ROLL_BACK, HINT_OF_ROLL_BACK
-    if yours != (computed, placeholders):
-
-        def ask(case: tuple[int, int, int, int]) -> tuple[int, ...]:
-            other = drafted(3, 1, [], computed=case[0], placeholders=case[1])
-            scheduling_of(phase7).roll_back(other, case[2], case[3])
-            return tuple(int(getattr(other, name)) for name in COUNTERS)
-
-        failing = (int(str(before[COUNTERS[0]])), int(str(before[COUNTERS[1]])), num_drafts, num_sampled)
+    with explained(situation.splitlines(), rule=RULE_OF_ROLL_BACK):
+        scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
+    yours, right = counters_of(request), (computed, placeholders)
+    rule, hint = "", ""
+    if yours != right:
+        which = 0 if yours[0] != right[0] else 1
+        mistakes = (computed_mistakes, placeholder_mistakes)[which]
         others = [(*counts, 5, sampled) for counts in ((30, 0), (30, 9), (0, 0), (0, 9)) for sampled in range(1, 7)]
-        rule, hint = identified(failing, others, ask, lambda case: counter_mistakes(*case)) or (rule, hint)
+        found = identified(case, others, lambda one: rolled_back(phase7, *one)[which], lambda one: mistakes(*one))
+        rule, hint = found or symptom_of_roll_back(case[:2], yours, right, num_drafts, num_sampled)
     expect_equal(
         dict(zip(COUNTERS, yours, strict=True)),
-        {"num_computed_tokens": computed, "num_output_placeholders": placeholders},
+        dict(zip(COUNTERS, right, strict=True)),
         rule=rule,
         situation=situation,
         hint=hint,
     )
     expect_others_unchanged(request, before, COUNTERS, "roll_back", situation)
+
+
+def counters_of(request: Request) -> tuple[int, int]:
+    return int(request.num_computed_tokens), int(request.num_output_placeholders)
+
+
+def rolled_back(
+    phase7: ModuleType, computed: int, placeholders: int, num_drafts: int, num_sampled: int
+) -> tuple[int, int]:
+    """Return the counters that your `roll_back` leaves of a request; one with nothing computed is a victim."""
+    request = drafted(3, 1, [], computed=computed or 9, placeholders=placeholders)
+    if computed == 0:
+        request.preempt()
+    scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
+    return counters_of(request)
 
 
 def expect_others_unchanged(
@@ -151,35 +168,3 @@ def random_drafted(rng: random.Random) -> Request:
     known = num_prompt + num_outputs + placeholders
     computed = rng.choice([known + len(drafts), known + rng.randint(0, len(drafts)), rng.randint(1, known)])
     return drafted(num_prompt, num_outputs, drafts, computed=computed, placeholders=placeholders)
-
-
-def answer_in_steps(phase7: ModuleType, rng: random.Random) -> None:
-    """Generate an answer with random drafts and budgets; after each step the newest token alone is not computed."""
-    scheduling = scheduling_of(phase7, 5)
-    request = make_request("A", rng.randint(1, 9), num_computed_tokens=1, num_output_tokens=1)
-    request.num_computed_tokens = request.num_prompt_tokens
-    told: list[str] = []
-    for step in range(12):
-        request.spec_token_ids = [rng.randint(0, 9) for _ in range(rng.randint(0, 5))]
-        given = list(request.spec_token_ids)
-        budget = rng.choice([1, 2, 3, 100])
-        request.num_computed_tokens += min(1 + len(given), budget)
-        drafts = list(scheduling.schedule_drafts(request))
-        num_sampled = rng.randint(1, 1 + min(len(given), budget - 1))
-        if drafts:
-            scheduling.roll_back(request, len(drafts), num_sampled)
-        request.all_token_ids += range(7000, 7000 + num_sampled)
-        told.append(
-            f"step {step}: {len(given)} drafts, budget {budget}, you scheduled {len(drafts)} of them; {num_sampled} "
-            "tokens sampled"
-        )
-        expect_equal(
-            {
-                "drafts scheduled": len(drafts),
-                "num_tokens - num_computed_tokens": request.num_tokens - int(request.num_computed_tokens),
-            },
-            {"drafts scheduled": min(len(given), budget - 1), "num_tokens - num_computed_tokens": 1},
-            rule="Between two steps a decoding request is one token behind, however many drafts were right.",
-            situation=told,
-            hint="which tokens of the last step are in the text, and which counter still counts others?",
-        )

@@ -6,7 +6,6 @@ your function is called once for each of the different arguments only.
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -16,16 +15,14 @@ from types import ModuleType
 import torch
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase6.whole_numbers import whole_numbers
-from course.labtest.phase7.rejection_symptoms import surplus
+from course.labtest.phase7.answers import list_of
+from course.labtest.phase7.rejection_symptoms import LAST_ROW, surplus
+from course.labtest.phase7.rejections import advice_on
+from course.labtest.phase7.share_hints import advice_on_shares
+from course.views.text import counted
 
 NUM_DRAWS = 100_000
 CHI_SQUARE_AT_0_1_PERCENT = {2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515}
-CLOSE = 0.02
-RULE_OF_SHARES = "Every token comes with the target's probability, whatever the drafter proposes."
-HINT_OF_SHARES = (
-    "a token comes as a kept draft or as a replacement: how often each, in your code and in the handout's example?"
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Sampler:
         target = [*first, [part / total for part in distributions.target], one]
         self.target_probs = torch.tensor(target, dtype=torch.float64)
         self.distributions = distributions
-        self.rejection_sample = phase7.rejection_sample
+        self.phase7 = phase7
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
@@ -68,8 +65,8 @@ class Sampler:
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]
-        answer = self.rejection_sample(drafts, self.draft_probs, self.target_probs, [*draws, (0.3, 0.7)])
-        tokens = whole_numbers(answer, "rejection_sample")
+        answer = self.phase7.rejection_sample(drafts, self.draft_probs, self.target_probs, [*draws, (0.3, 0.7)])
+        tokens = list_of(answer, "rejection_sample")
         return tokens[self.place] if self.place < len(tokens) else -1
 
 
@@ -91,13 +88,17 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
     names = range(len(given.target))
     others = sum((share for token, share in shares.items() if token not in names), Fraction(0))
     yours = {f"token {token}": percent(shares.get(token, Fraction(0))) for token in names}
+    rule, hint = "", ""
+    if others or any(shares.get(token, 0) * total != given.target[token] for token in names):
+        found = [float(shares.get(token, 0)) for token in names]
+        rule, hint = advice_on(sampler.phase7) or advice_on_shares(given.target, given.drafter, found)
     expect_equal(
         yours | {"no token, or one that is none": percent(others)},
         {f"token {token}": percent(Fraction(given.target[token], total)) for token in names}
         | {"no token, or one that is none": percent(Fraction(0))},
-        rule=RULE_OF_SHARES,
+        rule=rule,
         situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
-        hint=hint_of_shares(given, [float(shares.get(token, 0)) for token in names]),
+        hint=hint,
     )
 
 
@@ -114,13 +115,17 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
     most = CHI_SQUARE_AT_0_1_PERCENT[len(expected) - 1]
     impossible = NUM_DRAWS - sum(counts[token] for token in expected)
     shown = f"more than {most}: {chi_square:.1f}"
+    rule, hint = "", ""
+    if chi_square > most or impossible:
+        found = [counts[token] / NUM_DRAWS for token in names]
+        rule, hint = advice_on(sampler.phase7) or advice_on_shares(given.target, given.drafter, found)
     expect_equal(
         {
             "chi-square": shown if chi_square > most else f"at most {most}",
             "tokens that the target never says": impossible,
         },
         {"chi-square": f"at most {most}", "tokens that the target never says": 0},
-        rule=RULE_OF_SHARES,
+        rule=rule,
         situation=[
             what,
             given.describe(),
@@ -129,7 +134,7 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
             f"a correct sampler exceeds a chi-square of {most} ({len(expected) - 1} degrees of freedom) once in 1,000 "
             "such tests, and not with these draws",
         ],
-        hint=hint_of_shares(given, [counts[token] / NUM_DRAWS for token in names]),
+        hint=hint,
     )
 
 
@@ -142,59 +147,18 @@ def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
     for number in range(2 * total):
         draws = [(0.3, 0.6)] * num_drafts + [(0.1, (number + 0.5) / (2 * total))]
         answer = phase7.rejection_sample([1] * num_drafts, target[:num_drafts].clone(), target.clone(), draws)
-        counts[([-1, *whole_numbers(answer, "rejection_sample")])[-1]] += 1
+        counts[([-1, *list_of(answer, "rejection_sample")])[-1]] += 1
+    yours = {f"token {token}": percent(Fraction(counts[token], 2 * total)) for token in range(len(parts))}
+    right = {f"token {token}": percent(Fraction(part, total)) for token, part in enumerate(parts)}
+    told = advice_on(phase7) if yours != right else None
+    rule, hint = told or (LAST_ROW, "which of the last row's two draws do you use, and how does it choose a token?")
     expect_equal(
-        {f"token {token}": percent(Fraction(counts[token], 2 * total)) for token in range(len(parts))},
-        {f"token {token}": percent(Fraction(part, total)) for token, part in enumerate(parts)},
-        rule="The token behind the kept drafts is drawn from the target's last row.",
-        situation=f"{num_drafts} drafts, all kept; last row {list(parts)} in parts of {total}; share over "
+        yours,
+        right,
+        rule=rule,
+        situation=f"{counted(num_drafts, 'draft')}, all kept; last row {list(parts)} in parts of {total}; share over "
         f"{2 * total} draws",
-        hint="which of the last row's two draws do you use, and how does it choose a token?",
-    )
-
-
-def hint_of_shares(given: Distributions, shares: Sequence[float]) -> str:
-    """Return the hint for the mistake whose shares these are, if there is just one."""
-    total = sum(given.target)
-    target, drafter = ([part / total for part in parts] for parts in (given.target, given.drafter))
-    found = {
-        hint
-        for wrong, hint in wrong_shares(target, drafter)
-        if all(abs(share - number) < CLOSE for share, number in zip(shares, wrong, strict=True))
-    }
-    return found.pop() if len(found) == 1 else HINT_OF_SHARES
-
-
-def wrong_shares(target: list[float], drafter: list[float]) -> Iterator[tuple[list[float], str]]:
-    """Yield the shares that a mistake leads to, and a hint."""
-    kept = [min(p, q) for p, q in zip(target, drafter, strict=True)]
-    rejected = 1 - sum(kept)
-    left = surplus(target, drafter)
-    likeliest = max(range(len(left)), key=left.__getitem__)
-    yield drafter, "your shares are the drafter's: when does your code not keep a draft?"
-    yield (
-        [share + rejected * p for share, p in zip(kept, target, strict=True)],
-        "a token that the drafter proposes often enough comes too often: from which numbers do you draw replacements?",
-    )
-    yield (
-        [share + rejected / len(left) for share in kept],
-        "your replacements are all equally likely: which weights should they have?",
-    )
-    yield (
-        [
-            share + rejected / sum(number > 0 for number in left) * (number > 0)
-            for share, number in zip(kept, left, strict=True)
-        ],
-        "of the tokens that the target has more of, are all equally likely?",
-    )
-    yield (
-        [share + rejected * (token == likeliest) for token, share in enumerate(kept)],
-        "your replacement is always the same token: where does your code use the second draw?",
-    )
-    squeezed = [q * p for p, q in zip(target, drafter, strict=True)]
-    yield (
-        [share + (1 - sum(squeezed)) * number / sum(left) for share, number in zip(squeezed, left, strict=True)],
-        "your drafts are kept with the target's probability: by what is it divided?",
+        hint=hint,
     )
 
 

@@ -1,7 +1,25 @@
-"""The rule of `propose_by_lookup` as it is written, and mistakes that are visible in its answer."""
+"""The rule of `propose_by_lookup` as it is written, and what a wrong answer shows by itself."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course.views.text import counted
+
+Advice = tuple[str, str]
+RULE_OF_LOOKUP = (
+    "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
+)
+AT_MOST = "At most num_speculative_tokens tokens are drafts."
+ALL_THAT_FOLLOW = (
+    "The drafts are the tokens that follow the occurrence, up to num_speculative_tokens or the text's end."
+)
+NOT_FOUND = (
+    "If the longest run stands nowhere earlier, the next shorter one is looked up. The newest tokens are no match for "
+    "themselves."
+)
+NOTHING_EARLIER = (
+    "Drafts follow a run of prompt_lookup_min to prompt_lookup_max newest tokens that stands earlier, token by token."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +32,7 @@ class Lookup:
     longest: int
 
     def describe(self) -> str:
-        shown = str(list(self.tokens)) if len(self.tokens) <= 40 else f"{len(self.tokens)} tokens"
+        shown = str(list(self.tokens)) if len(self.tokens) <= 40 else counted(len(self.tokens), "token")
         return (
             f"text {shown}\n"
             f"num_speculative_tokens={self.num_drafts}  prompt_lookup_min={self.shortest}  "
@@ -24,130 +42,57 @@ class Lookup:
 
 def naive_lookup(lookup: Lookup) -> list[int]:
     """Try every length and every place, the longest length and the first place first."""
+    start, length = match_of(lookup)
+    return list(lookup.tokens)[start + length :][: lookup.num_drafts] if length else []
+
+
+def match_of(lookup: Lookup) -> tuple[int, int]:
+    """Return place and length of the run that counts, (0, 0) if there is none."""
     tokens = list(lookup.tokens)
     for length in range(lookup.longest, lookup.shortest - 1, -1):
         for start in range(len(tokens) - length):
             if tokens[start : start + length] == tokens[len(tokens) - length :]:
-                return tokens[start + length : start + length + lookup.num_drafts]
-    return []
+                return start, length
+    return 0, 0
 
 
-def mistakes(lookup: Lookup) -> Iterator[tuple[list[int], str, str]]:
-    """Yield the answer that a mistake gives, the rule that it breaks, and a hint."""
-    tokens, num_drafts = list(lookup.tokens), lookup.num_drafts
-    shortest, longest = lookup.shortest, min(lookup.longest, len(tokens) - 1)
-    yield (
-        by_places(lookup, range(longest, shortest - 1, -1), last=True),
-        "Of several occurrences the first one counts.",
-        "yours are the tokens behind the last of the occurrences: from which end does your search begin?",
+def symptom_of_lookup(lookup: Lookup, yours: Sequence[int]) -> Advice:
+    """Return (rule, hint) that holds for every mistake that gives this wrong answer."""
+    tokens, expected = list(lookup.tokens), naive_lookup(lookup)
+    start, length = match_of(lookup)
+    if not expected:
+        return (
+            NOTHING_EARLIER,
+            f"no run of {lookup.shortest} to {lookup.longest} newest tokens stands earlier. Which tokens of the text "
+            "does your code take for equal, and does it compare all of a run?",
+        )
+    run, behind = tokens[start : start + length], start + length
+    found = f"the newest {_run(run)} at place {start}, too"
+    if not yours:
+        return NOT_FOUND, f"{found}. At which places does your search look for this run, and what ends it?"
+    amounts = (
+        f"your list has {counted(len(yours), 'draft')}; asked for: {lookup.num_drafts}; tokens behind the occurrence: "
+        f"{len(tokens) - behind}. Where does your answer end?"
     )
-    yield (
-        by_places(lookup, range(shortest, longest + 1)),
-        "The longest run of newest tokens that occurs earlier counts.",
-        "a shorter run matched, and yours stopped there: with which length does your search begin?",
+    if len(yours) > lookup.num_drafts and list(yours[: len(expected)]) == expected:
+        return AT_MOST, amounts
+    size = len(yours)
+    elsewhere = [start for start in range(len(tokens) - size + 1) if tokens[start : start + size] == list(yours)]
+    is_longer = size > len(expected) and not elsewhere
+    is_shorter = size < len(expected) and len(tokens) - size not in elsewhere
+    if (is_longer or is_shorter) and list(yours[: len(expected)]) == expected[:size]:
+        return ALL_THAT_FOLLOW, amounts
+    return RULE_OF_LOOKUP, (
+        f"{found}, and what follows it begins at place {behind}. Which run does your search find, where, and at which "
+        "place does your answer begin?"
     )
-    yield (
-        by_places(lookup, range(longest, shortest, -1)),
-        "A run of just prompt_lookup_min tokens is looked up, too.",
-        f"which lengths does your search try if the minimum is {shortest}?",
-    )
-    yield (
-        by_places(lookup, range(min(lookup.longest - 1, longest), shortest - 1, -1)),
-        "A run of just prompt_lookup_max tokens is looked up, too.",
-        f"which lengths does your search try if the maximum is {lookup.longest}?",
-    )
-    yield (
-        [] if len(tokens) <= lookup.longest else naive_lookup(lookup),
-        "In a short text, shorter runs are looked up.",
-        f"the text has {len(tokens)} tokens. Does your search return before it tries shorter runs?",
-    )
-    yield (
-        by_places(lookup, range(longest, 0, -1)),
-        "No run of fewer than prompt_lookup_min tokens is looked up.",
-        f"with fewer than {lookup.shortest} newest tokens there is a match. Where does your search use the minimum?",
-    )
-    yield (
-        by_places(lookup, range(len(tokens) - 1, shortest - 1, -1)),
-        "No run of more than prompt_lookup_max tokens is looked up.",
-        f"with more than {lookup.longest} newest tokens there is a match. Where does your search use the maximum?",
-    )
-    yield (
-        by_places(lookup, [lookup.longest]),
-        "If the longest run does not occur earlier, the next shorter one is looked up.",
-        f"what does your search do once {lookup.longest} newest tokens were not found?",
-    )
-    yield (
-        by_places(lookup, range(longest, shortest - 1, -1), overlapping=False),
-        "An earlier occurrence may overlap with the newest tokens.",
-        "in a text of equal tokens, which places does your search leave out at the end?",
-    )
-    yield (
-        by_places(lookup, range(longest, shortest - 1, -1), least=num_drafts),
-        "If fewer tokens follow than were asked for, those are the drafts.",
-        f"fewer than {num_drafts} tokens follow the occurrence. What does your code do then?",
-    )
-    yield (
-        by_places(lookup, [longest] if longest >= shortest else []),
-        "If the longest run does not occur earlier, the next shorter one is looked up.",
-        "what ends your search too soon: a `return` within the loop, or the newest tokens, found where they stand?",
-    )
-    yield (
-        naive_lookup(replace(lookup, num_drafts=len(tokens))),
-        "At most num_speculative_tokens tokens are drafts.",
-        f"{num_drafts} drafts were asked for: where does your answer end?",
-    )
-    yield (
-        naive_lookup(replace(lookup, num_drafts=num_drafts - 1)),
-        "If enough tokens follow, num_speculative_tokens of them are drafts.",
-        f"{num_drafts} drafts were asked for: where does your answer end?",
-    )
-    drafts = naive_lookup(lookup)
-    yield (
-        drafts[: drafts.index(0)] if 0 in drafts else drafts,
-        "Token 0 is a token like any other.",
-        "which of your conditions is false for the number 0?",
-    )
-    yield (
-        by_places(lookup, [length for length in range(longest, shortest - 1, -1) if tokens[-length]]),
-        "Token 0 is a token like any other.",
-        "which of your conditions is false for the number 0?",
-    )
-    matched = next((length for length in range(longest, shortest - 1, -1) if places(tokens, length)), 0)
-    start = places(tokens, matched)[0] if matched else len(tokens)
-    yield (
-        tokens[start : start + num_drafts],
-        "The drafts are the tokens behind the occurrence, without those that matched.",
-        f"{matched} tokens matched: at which place does your answer begin?",
-    )
-    yield (
-        tokens[start + matched : start + num_drafts],
-        "num_speculative_tokens counts the drafts, without the tokens that matched.",
-        f"{matched} tokens matched: from which place do you count to {num_drafts}?",
-    )
+
+
+def _run(run: Sequence[int]) -> str:
+    return f"token, {run[0]}, stands" if len(run) == 1 else f"{len(run)} tokens, {str(list(run))[1:-1]}, stand"
 
 
 def places(tokens: list[int], length: int) -> list[int]:
     """Return where the newest `length` tokens occur earlier."""
     newest = tokens[len(tokens) - length :]
     return [start for start in range(len(tokens) - length) if tokens[start : start + length] == newest]
-
-
-def by_places(
-    lookup: Lookup,
-    lengths: Sequence[int],
-    *,
-    last: bool = False,
-    overlapping: bool = True,
-    least: int = 1,
-) -> list[int]:
-    """Return what a search finds that tries these lengths and makes one mistake more."""
-    tokens = list(lookup.tokens)
-    for length in lengths:
-        found = places(tokens, length)
-        if not overlapping:
-            found = [start for start in found if start + length <= len(tokens) - length]
-        found = [start for start in found if len(tokens) - start - length >= least]
-        if found:
-            start = found[-1 if last else 0]
-            return tokens[start + length : start + length + lookup.num_drafts]
-    return []

@@ -1,46 +1,65 @@
 """Checks of `propose_by_lookup`: the rule as it is written, and a text that counts what is read of it."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, SupportsIndex
 
-from course.labtest.expect import difference_report, expect_equal
+from course.labtest.expect import difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
-from course.labtest.phase6.whole_numbers import whole_numbers
-from course.labtest.phase7.identify import identified
-from course.labtest.phase7.lookup_symptoms import Lookup, mistakes, naive_lookup
-
-RULE_OF_LOOKUP = (
-    "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
+from course.labtest.phase7.answers import list_of
+from course.labtest.phase7.identify import surviving, the_one_left
+from course.labtest.phase7.lookup_mistakes import mistakes
+from course.labtest.phase7.lookup_symptoms import (
+    ALL_THAT_FOLLOW,
+    RULE_OF_LOOKUP,
+    Lookup,
+    naive_lookup,
+    symptom_of_lookup,
 )
-HINT_OF_LOOKUP = "which runs of newest tokens occur earlier, and which of them is the longest that may be looked up?"
+from course.views.text import counted
+
 READS_PER_TOKEN = 100
+Proposer = Callable[[list[int], int, int, int], object]
 
 
 def lookup_report(phase7: ModuleType, lookup: Lookup) -> Report:
     """Return what is wrong with the answer to one call, empty if nothing is."""
     text = list(lookup.tokens)
-    answer = phase7.propose_by_lookup(text, lookup.num_drafts, lookup.shortest, lookup.longest)
-    yours, expected = whole_numbers(answer, "propose_by_lookup"), naive_lookup(lookup)
-    rule, hint = RULE_OF_LOOKUP, HINT_OF_LOOKUP
-    if yours != expected:
+    expected = naive_lookup(lookup)
+    rule = ALL_THAT_FOLLOW if 0 < len(expected) < lookup.num_drafts else RULE_OF_LOOKUP
+    with explained(lookup.describe().splitlines(), rule=rule):
+        answer = phase7.propose_by_lookup(text, lookup.num_drafts, lookup.shortest, lookup.longest)
+    yours = list_of(answer, "propose_by_lookup")
+    if text != list(lookup.tokens):
+        return difference_report(
+            text,
+            list(lookup.tokens),
+            rule="propose_by_lookup only reads the text: it belongs to the request.",
+            situation=f"{lookup.describe()}\nthe text after your call",
+            hint="which of your operations changes a list in place (pop, remove, append, +=)?",
+        )
+    if yours == expected:
+        return Report()
 
-        def ask(other: Lookup) -> list[int]:
-            found = phase7.propose_by_lookup(list(other.tokens), other.num_drafts, other.shortest, other.longest)
-            return whole_numbers(found, "propose_by_lookup")
+    ask = partial(asked, phase7.propose_by_lookup)
+    found = the_one_left(lookup, ask, mistakes, mistakes_of(phase7.propose_by_lookup))
+    rule, hint = found or symptom_of_lookup(lookup, yours)
+    return difference_report(yours, expected, rule=rule, situation=lookup.describe(), hint=hint)
 
-        rng = random.Random(1)
-        others = [random_lookup(rng) for _ in range(200)]
-        rule, hint = identified(lookup, others, ask, mistakes) or (rule, hint)
-    report = difference_report(yours, expected, rule=rule, situation=lookup.describe(), hint=hint)
-    return report or difference_report(
-        text,
-        list(lookup.tokens),
-        rule="propose_by_lookup only reads the text: it belongs to the request.",
-        situation=f"{lookup.describe()}\nthe text after your call",
-        hint="which of your operations changes a list in place (pop, remove, append, +=)?",
-    )
+
+def asked(propose_by_lookup: Proposer, lookup: Lookup) -> list[int]:
+    """Return the drafts that your function proposes."""
+    answer = propose_by_lookup(list(lookup.tokens), lookup.num_drafts, lookup.shortest, lookup.longest)
+    return list_of(answer, "propose_by_lookup")
+
+
+@lru_cache(maxsize=8)
+def mistakes_of(propose_by_lookup: Proposer) -> frozenset[int]:
+    """Return the mistakes that answer like your function in 200 random cases."""
+    rng = random.Random(1)
+    return surviving([random_lookup(rng) for _ in range(200)], partial(asked, propose_by_lookup), mistakes)
 
 
 def check_lookup(phase7: ModuleType, tokens: Sequence[int], num_drafts: int, shortest: int, longest: int) -> None:
@@ -105,20 +124,18 @@ def check_reads(phase7: ModuleType, what: str, tokens: Sequence[int]) -> None:
     """Look up a long text: the answer must be right, and no token may be read too often."""
     lookup = Lookup(tuple(tokens), 4, 1, 3)
     text = CountedText(tokens)
-    yours = whole_numbers(phase7.propose_by_lookup(text, 4, 1, 3), "propose_by_lookup")
-    expect_equal(
-        yours,
-        naive_lookup(lookup),
-        rule=RULE_OF_LOOKUP,
-        situation=f"a text of {len(tokens)} tokens, {what}\n{lookup.describe().splitlines()[1]}",
-        hint=HINT_OF_LOOKUP,
-    )
+    size, settings = counted(len(tokens), "token"), lookup.describe().splitlines()[1]
+    with explained([f"a text of {size}, {what}", settings], rule=RULE_OF_LOOKUP):
+        answer = phase7.propose_by_lookup(text, 4, 1, 3)
+    yours = list_of(answer, "propose_by_lookup")
+    rule, hint = symptom_of_lookup(lookup, yours)
+    expect_equal(yours, naive_lookup(lookup), rule=rule, situation=f"a text of {size}, {what}\n{settings}", hint=hint)
     per_token = text.num_read / len(tokens)
     expect_equal(
         per_token <= READS_PER_TOKEN or f"{per_token:,.0f} reads per token",
         True,
         rule=f"A lookup reads each token of the text a few times; {READS_PER_TOKEN} reads per token are the limit.",
-        situation=f"a text of {len(tokens)} tokens, {what}; prompt_lookup_max=3, so 3 reads at each place are plenty\n"
+        situation=f"a text of {size}, {what}; prompt_lookup_max=3, so 3 reads at each place are plenty\n"
         "compared: is the number of reads within the limit?",
         hint="how long are the slices that you take at each place of the text?",
     )

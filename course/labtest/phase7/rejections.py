@@ -3,19 +3,19 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 
 import torch
 
-from course.labtest.expect import expect_equal, lab_failure
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.expect import expect_equal, explained, lab_failure
+from course.labtest.phase7.answers import list_of
 from course.labtest.phase7.identify import identified
-from course.labtest.phase7.rejection_symptoms import Case, mistakes, outcome
+from course.labtest.phase7.rejection_mistakes import mistakes
+from course.labtest.phase7.rejection_symptoms import RULE, Advice, Case, outcome, symptom_of_tokens
 
 LARGEST = 1 - 2**-53  # the largest number that random() returns
-
-RULE = "A draft is kept if draw * draft probability < target probability; the first one that is not is replaced."
-HINT = "go through the drafts one by one: which of the two draws decides, and what stands behind the last kept draft?"
+ONLY_THE_DRAWS = "The only random numbers are those in `draws`: the same arguments give the same tokens."
 
 
 def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -> list[int]:
@@ -27,7 +27,9 @@ def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -
     ]
     copies = [tensor.clone() for tensor in tensors]
     drafts, draws = list(case.drafts), list(case.draws)
-    yours = whole_numbers(phase7.rejection_sample(drafts, *tensors, draws), "rejection_sample")
+    with explained(case.describe(), rule=RULE):
+        answer = phase7.rejection_sample(drafts, *tensors, draws)
+    yours = list_of(answer, "rejection_sample")
     names = ("draft_probs", "target_probs", "draft_token_ids", "draws")
     unchanged = [*(torch.equal(now, then) for now, then in zip(tensors, copies, strict=True))]
     unchanged += [drafts == list(case.drafts), draws == list(case.draws)]
@@ -41,19 +43,31 @@ def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -
     return yours
 
 
-def check_rejection(
-    phase7: ModuleType, case: Case, *, rule: str = RULE, hint: str = HINT, dtype: torch.dtype = torch.float64
-) -> None:
+def check_rejection(phase7: ModuleType, case: Case, *, dtype: torch.dtype = torch.float64) -> None:
     """Compare the kept drafts, and whether the last token is one that may stand behind them."""
     yours = called(phase7, case, dtype)
     kept, allowed = outcome(case)
     if yours and yours[:-1] == kept and yours[-1] in allowed:
         return
-    rng = random.Random(1)
-    others = [random_case(rng, rng.randint(0, 3)) for _ in range(200)]
-    rule, hint = identified(case, others, lambda other: called(phase7, other, dtype), mistakes) or (rule, hint)
+    rule, hint = advice_on(phase7, [case], dtype) or symptom_of_tokens(case, yours)
     expected = str([*kept, *allowed]) if len(allowed) == 1 else f"{kept} and one of the tokens {_some(allowed)}"
     lab_failure(expected=expected, yours=yours, rule=rule, situation=case.describe(), hint=hint)
+
+
+def advice_on(phase7: ModuleType, cases: Sequence[Case] = (), dtype: torch.dtype = torch.float64) -> Advice | None:
+    """Return (rule, hint) of the one known mistake that answers like your function, here and in 200 random cases."""
+    drawn = Case([0], [[0.5, 0.25, 0.25, 0.0]], [[0.0, 0.25, 0.25, 0.5], [0.25] * 4], [(0.5, 0.4), (0.5, 0.4)])
+    for same in (drawn, Case([], [], [[0.25] * 4], [(0.5, 0.4)])):
+        answers = {str(called(phase7, same)) for _ in range(20)}
+        if len(answers) > 1:
+            first, second = sorted(answers)[:2]
+            hint = f"one call, made 20 times, returned {first} and {second}. Where does your code draw other numbers?"
+            return ONLY_THE_DRAWS, hint
+    rng = random.Random(1)
+    tie = Case([0], [[1.0, 0.0, 0.0]], [[0.0, 0.5, 0.5], [0.0, 0.5, 0.5]], [(0.5, 0.0), (0.5, 0.0)])
+    others = [tie, replace(tie, drafts=[], draft_probs=[], target_probs=tie.target_probs[1:], draws=tie.draws[1:])]
+    others += [random_case(rng, rng.randint(0, 3)) for _ in range(200)]
+    return identified((*cases, *others)[0], [*cases, *others], lambda other: called(phase7, other, dtype), mistakes)
 
 
 def random_case(rng: random.Random, num_drafts: int) -> Case:

@@ -1,19 +1,15 @@
 """Checks of `select_logits_rows`: batches with drafts in them, and rows counted one by one."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.expect import expect_equal, explained
+from course.labtest.phase7.answers import list_of
 from course.labtest.phase7.identify import identified
+from course.labtest.phase7.row_mistakes import RULE_OF_ROWS, row_mistakes, symptom_of_rows
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.step import ScheduledRequest
-
-RULE_OF_ROWS = (
-    "Of a request that needs a token, the rows of its last known token and of its drafts are selected, in this order."
-)
-HINT_OF_ROWS = "write the step's tokens in one row: which of them predict a token that nobody knows?"
 
 
 def chunk(name: str, first: int, size: int, num_prompt: int = 20) -> ScheduledRequest:
@@ -49,22 +45,24 @@ def check_rows(phase7: ModuleType, batch: list[ScheduledRequest]) -> None:
         end = row + one.num_scheduled_tokens
         num_known = one.num_scheduled_tokens - len(one.draft_token_ids)
         situation.append(
-            f"{one.request.request_id}: rows {row} to {end - 1}, {num_known} known and drafts "
-            f"{list(one.draft_token_ids)}, needs {'a' if one.needs_token else 'no'} token"
+            f"{one.request.request_id}: {'row' if end == row + 1 else f'rows {row} to'} {end - 1}, {num_known} known "
+            f"and drafts {list(one.draft_token_ids)}, needs {'a' if one.needs_token else 'no'} token"
         )
         row = end
     before = [(fields_of(one.request), list(one.block_ids), list(one.draft_token_ids)) for one in batch]
     order = list(batch)
-    yours, expected = whole_numbers(phase7.select_logits_rows(batch), "select_logits_rows"), naive_rows(batch)
-    rule, hint = RULE_OF_ROWS, HINT_OF_ROWS
+    with explained(situation, rule=RULE_OF_ROWS):
+        answer = phase7.select_logits_rows(batch)
+    yours, expected = list_of(answer, "select_logits_rows"), naive_rows(batch)
+    rule, hint = "", ""
     if yours != expected:
 
         def ask(other: Sequence[ScheduledRequest]) -> list[int]:
-            return whole_numbers(phase7.select_logits_rows(list(other)), "select_logits_rows")
+            return list_of(phase7.select_logits_rows(list(other)), "select_logits_rows")
 
         rng = random.Random(1)
         others = [random_batch(rng) for _ in range(100)]
-        rule, hint = identified(batch, others, ask, row_mistakes) or (rule, hint)
+        rule, hint = identified(batch, others, ask, row_mistakes) or symptom_of_rows(yours, expected)
     expect_equal(yours, expected, rule=rule, situation=situation, hint=hint)
     after = [(fields_of(one.request), list(one.block_ids), list(one.draft_token_ids)) for one in batch]
     expect_equal(
@@ -74,75 +72,6 @@ def check_rows(phase7: ModuleType, batch: list[ScheduledRequest]) -> None:
         situation=[*situation, "compared: is everything as it was before your call?"],
         hint="which of your operations changes a list or a request in place?",
     )
-
-
-def row_mistakes(batch: Sequence[ScheduledRequest]) -> Iterator[tuple[list[int], str, str]]:
-    """Yield the rows that a mistake selects, the rule that it breaks, and a hint."""
-    needing = [one for one in batch if one.needs_token]
-    yield (
-        rows_at_the_end(batch, lambda one: int(one.needs_token)),
-        "A request with k drafts needs k + 1 rows: each draft is checked by the row of the token before it.",
-        "yours has one row per request. Which row says whether the first draft is right?",
-    )
-    yield (
-        rows_at_the_end(batch, lambda one: len(one.draft_token_ids) * one.needs_token),
-        "The row of the last known token checks the first draft.",
-        "which row predicts the token that the first draft guesses?",
-    )
-    yield (
-        rows_at_the_end(batch, lambda one: one.num_scheduled_tokens * one.needs_token),
-        "Known tokens before the last one need no logits: what follows them is known.",
-        "yours takes all rows of a request: which of them predict a token that is known?",
-    )
-    yield (
-        rows_at_the_end(batch, lambda one: len(one.draft_token_ids) + 1),
-        "A request without `needs_token` has no row.",
-        "which of these requests need no token yet?",
-    )
-    yield (
-        rows_at_the_end(needing, num_needed),
-        "The rows of requests that need no token lie between the others, too.",
-        "by how much does your place in the row move on at a request that needs no token?",
-    )
-    yield (
-        rows_at_the_end(batch, num_needed, size=lambda one: one.num_scheduled_tokens + len(one.draft_token_ids)),
-        "num_scheduled_tokens counts the drafts already.",
-        "how many rows does a request have in the step?",
-    )
-    yield (
-        rows_at_the_end(batch, lambda one: max(1, len(one.draft_token_ids)) * one.needs_token),
-        "The row of the last known token checks the first draft.",
-        "which row predicts the token that the first draft guesses?",
-    )
-    yield (
-        rows_at_the_end(batch, lambda one: (sum(map(bool, one.draft_token_ids)) + 1) * one.needs_token),
-        "Token 0 is a token like any other.",
-        "which of your conditions is false for the number 0?",
-    )
-    yield (
-        [row for one in needing for row in rows_at_the_end([one], num_needed)],
-        "Rows are counted over the whole step, not within a request.",
-        "where do the rows of the second request begin?",
-    )
-
-
-def num_needed(scheduled: ScheduledRequest) -> int:
-    """Return how many rows a request needs."""
-    return (len(scheduled.draft_token_ids) + 1) * scheduled.needs_token
-
-
-def rows_at_the_end(
-    batch: Sequence[ScheduledRequest],
-    count: Callable[[ScheduledRequest], int],
-    size: Callable[[ScheduledRequest], int] = lambda one: one.num_scheduled_tokens,
-) -> list[int]:
-    """Return the last `count` rows of each request, if each takes `size` rows of the step."""
-    rows: list[int] = []
-    end = 0
-    for scheduled in batch:
-        end += size(scheduled)
-        rows += range(end - count(scheduled), end)
-    return rows
 
 
 def random_batch(rng: random.Random) -> list[ScheduledRequest]:

@@ -1,11 +1,24 @@
 """Requests with steps in flight, and the checks that several tests of phase 8 use."""
 
+import random
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
-from course.labtest.phase8.symptoms import RULE_OF_FILLING, Taking, counted, symptom_of_fill, symptom_of_take
+from course.labtest.phase7.identify import identified
+from course.labtest.phase8.symptoms import (
+    NOTHING_ELSE,
+    RULE_OF_FILLING,
+    Advice,
+    Taking,
+    also_changed,
+    symptom_of_fill,
+    symptom_of_placeholders,
+    symptom_of_stand_ins,
+)
+from course.labtest.phase8.take_mistakes import placeholder_mistakes, random_taking, stand_in_mistakes
 from course.labtest.support import fields_of, make_request
+from course.views.text import counted
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.seams.electives import AsyncScheduling
 
@@ -46,9 +59,12 @@ def request_with(
 def facts(request: Request) -> str:
     """Return the counters of a request as a line."""
     return (
-        f"{request.request_id}, {request.status.name}: {request.num_prompt_tokens} prompt and "
-        f"{request.num_output_tokens} generated tokens known, num_computed_tokens {request.num_computed_tokens}, "
+        f"{request.request_id}, {request.status.name}: {counted(request.num_prompt_tokens, 'prompt token')} and "
+        f"{counted(request.num_output_tokens, 'generated token')} known, "
+        f"num_computed_tokens {request.num_computed_tokens}, "
         f"num_output_placeholders {request.num_output_placeholders}"
+        + f", preempted {counted(request.num_preemptions, 'time')} before"
+        * (request.num_preemptions > 0)
     )
 
 
@@ -65,14 +81,13 @@ def changed_besides(request: Request, before: Mapping[str, object], *allowed: st
 def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, num_speculative_tokens: int) -> None:
     """Call `take_placeholders` for a step that has just been planned, and compare."""
     before, situation = fields_of(request), facts(request)
-    samples = request.num_computed_tokens == request.num_tokens + request.num_output_placeholders + num_drafts
     taking = Taking(
-        num_tokens=request.num_tokens,
-        placeholders=request.num_output_placeholders,
-        computed=request.num_computed_tokens,
+        num_prompt=request.num_prompt_tokens,
+        num_outputs=request.num_output_tokens,
+        placeholders=int(request.num_output_placeholders),
+        computed=int(request.num_computed_tokens),
         num_drafts=num_drafts,
         num_speculative_tokens=num_speculative_tokens,
-        samples=samples,
     )
     lines = [situation, f"num_speculative_tokens={num_speculative_tokens}; take_placeholders(A, {num_drafts})"]
     with explained(lines, rule=RULE_OF_TAKING):
@@ -84,20 +99,43 @@ def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, n
     }
     expected = {
         "num_output_placeholders": taking.placeholders + taking.num_brought,
-        "spec_token_ids": [-1] * num_speculative_tokens if samples else shown(before["spec_token_ids"]),
+        "spec_token_ids": [-1] * num_speculative_tokens if taking.samples else shown(before["spec_token_ids"]),
         "also changed": [],
     }
-    rule, hint = symptom_of_take(taking, yours, expected) or (
-        RULE_OF_TAKING,
-        "which tokens does this step compute, is the last of them the last one known or expected, and how many tokens "
-        "may it bring?",
-    )
+    rule, hint = advice_on_taking(scheduling, taking, yours, expected)
     expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
+
+
+def advice_on_taking(
+    scheduling: AsyncScheduling, taking: Taking, yours: Mapping[str, object], expected: Mapping[str, object]
+) -> Advice:
+    """Return (rule, hint) for the first wrong part: of the one mistake that does so in other steps, too, if any."""
+    if yours == expected:
+        return "", ""
+    if yours["also changed"]:
+        return NOTHING_ELSE, also_changed(yours["also changed"])
+    rng = random.Random(1)
+    others = [random_taking(rng, taking.num_speculative_tokens) for _ in range(100)]
+    if yours["num_output_placeholders"] != expected["num_output_placeholders"]:
+        found = int(str(yours["num_output_placeholders"]))
+        told = identified(taking, others, lambda one: left(scheduling, one)[0], placeholder_mistakes)
+        return told or symptom_of_placeholders(taking, found, yours["spec_token_ids"])
+    told = identified(taking, others, lambda one: left(scheduling, one)[1], stand_in_mistakes)
+    return told or symptom_of_stand_ins(taking, yours["spec_token_ids"])
+
+
+def left(scheduling: AsyncScheduling, taking: Taking) -> tuple[int, object]:
+    """Return the placeholders and the stand-ins that your `take_placeholders` leaves of another request."""
+    request = request_with(
+        taking.num_prompt, taking.num_outputs, computed=taking.computed, placeholders=taking.placeholders, name="Z"
+    )
+    scheduling.take_placeholders(request, taking.num_drafts)
+    return request.num_output_placeholders, shown(request.spec_token_ids)
 
 
 def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -> None:
     """Call `fill_placeholders` for tokens that have arrived, and compare."""
-    before, placeholders = fields_of(request), request.num_output_placeholders
+    before, placeholders, status = fields_of(request), int(request.num_output_placeholders), request.status.name
     lines = [facts(request), f"fill_placeholders(A, {num_tokens})"]
     with explained(lines, rule=RULE_OF_FILLING):
         scheduling.fill_placeholders(request, num_tokens)
@@ -106,10 +144,7 @@ def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -
         "also changed": changed_besides(request, before, "num_output_placeholders"),
     }
     expected = {"num_output_placeholders": placeholders - num_tokens, "also changed": []}
-    rule, hint = symptom_of_fill(placeholders, num_tokens, yours) or (
-        RULE_OF_FILLING,
-        f"{counted(placeholders, 'token')} expected, {num_tokens} here: how many are still to come?",
-    )
+    rule, hint = ("", "") if yours == expected else symptom_of_fill(placeholders, num_tokens, status, yours)
     expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course.labtest.expect import difference_report, explained
-from course.labtest.failure import Report
+from course.labtest.failure import Failed, Report
 from course.labtest.phase8.cases import request_with, shown
 from course.labtest.phase8.line_of_tokens import LineOfTokens
 from course.labtest.phase8.pipeline import Pipeline
-from course.labtest.phase8.symptoms import counted
+from course.views.text import counted
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.seams.electives import AsyncScheduling
 
@@ -19,14 +19,14 @@ RULE_OF_PLANS = (
 )
 BEYOND = (
     "No step is planned for a request whose step in flight is sure to reach max_tokens.",
-    "{known} of at most {most} tokens are known, prompt included, and a step in flight brings one or more. What would "
-    "the new one compute?",
+    "known with the prompt: {known}, at most {most}, and a step in flight brings one token or more. What would the new "
+    "one compute?",
 )
 TOO_EARLY = (
     "A request is over only if a step in flight is sure to reach max_tokens: it brings one token for certain, more "
     "only if drafts are right.",
-    "{known} of at most {most} tokens are known, prompt included; expected of the step in flight: {expected}. How "
-    "many of those are certain?",
+    "known with the prompt: {known}, at most {most}; expected of the step in flight: {expected}. How many of those are "
+    "certain?",
 )
 PLAN_ROWS = ("tokens planned", "drafts among them")
 
@@ -58,6 +58,11 @@ class Race:
     @property
     def is_done(self) -> bool:
         return self.model.is_full
+
+    def must_agree(self, turn: Turn) -> None:
+        """Take a turn in both ways; end the test if they differ."""
+        if report := self.turn(turn):
+            raise Failed(report, report.parts)
 
     def turn(self, turn: Turn) -> Report:
         """Take a turn in both ways; return a report if they differ."""

@@ -1,13 +1,18 @@
 """Calls of `correct_share`: what goes in and what comes out."""
 
+from collections.abc import Sequence
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase8.cases import changed_besides, request_with, shown
-from course.labtest.phase8.share_symptoms import FROZEN, RULE, Plan, symptom_of_share
-from course.labtest.phase8.symptoms import counted
+from course.labtest.phase8.share_symptoms import FROZEN, Plan, rule_of, symptom_of_share
 from course.labtest.support import fields_of
+from course.views.text import counted
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+
+Kept = tuple[Request, list[int], bool]
+"""The request, the blocks and `needs_token` of a share."""
 
 
 def check_share(phase8: ModuleType, plan: Plan, *, needs_token: bool = True) -> None:
@@ -22,24 +27,9 @@ def check_share(phase8: ModuleType, plan: Plan, *, needs_token: bool = True) -> 
         f"{counted(plan.num_stand_ins, 'stand-in')}",
         f"correct_share(share, {plan.num_rejected}, {drafts})",
     ]
-    with explained(lines, rule=RULE):
+    with explained(lines, rule=rule_of(plan), hint=hint_of_places(plan)):
         result = phase8.correct_share(share, plan.num_rejected, drafts)
-    if result is None:
-        expect_equal(
-            None, "a ScheduledRequest", rule=FROZEN, situation=lines, hint="what does your function return at its end?"
-        )
-    yours = {**_numbers(result), "kept": _kept(result, request, needs_token)}
-    expected = {
-        "num_computed_tokens": plan.start - plan.num_rejected,
-        "num_scheduled_tokens": plan.num_known + len(plan.taken),
-        "draft_token_ids": plan.taken,
-        "kept": ["request", "block_ids", "needs_token"],
-    }
-    rule, hint = symptom_of_share(plan, yours, expected) or (
-        RULE,
-        "which known tokens does this share compute, which drafts, and where do they begin?",
-    )
-    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
+    check_result(result, plan, (request, [7, 3, 9], needs_token), lines)
     changed = changed_besides(request, before)
     expect_equal(
         {**_numbers(share), "block_ids": blocks, "drafts given": drafts, "fields of the request": changed},
@@ -53,8 +43,42 @@ def check_share(phase8: ModuleType, plan: Plan, *, needs_token: bool = True) -> 
         },
         rule=FROZEN,
         situation=lines,
-        hint="which line of yours assigns to the share that was given, or changes a list in place?",
+        hint=f"your code changed {' and '.join(changed)} of the request. Which line does that?"
+        if changed
+        else "which line of yours assigns to the share that was given, or changes a list in place?",
     )
+
+
+def hint_of_places(plan: Plan) -> str:
+    """Return a question for an index that does not exist, if there are more drafts than places or fewer."""
+    if len(plan.drafts) == plan.num_stand_ins:
+        return ""
+    return (
+        f"{counted(len(plan.drafts), 'draft')} for {counted(plan.num_stand_ins, 'place')}. What does your code do with "
+        f"{'a place without a draft' if len(plan.drafts) < plan.num_stand_ins else 'a draft without a place'}?"
+    )
+
+
+def check_result(result: ScheduledRequest | None, plan: Plan, planned: Kept, lines: Sequence[str]) -> None:
+    """Compare a corrected share with what it should be. `planned` is what it keeps of the share as it was planned."""
+    if result is None:
+        expect_equal(
+            None,
+            "a ScheduledRequest",
+            rule="correct_share returns the share as it has to be computed.",
+            situation=lines,
+            hint="does every path through your function end in a `return`?",
+        )
+    assert result is not None
+    yours = {**_numbers(result), "kept": _kept(result, planned)}
+    expected = {
+        "num_computed_tokens": plan.start - plan.num_rejected,
+        "num_scheduled_tokens": plan.num_known + len(plan.taken),
+        "draft_token_ids": plan.taken,
+        "kept": ["request", "block_ids", "needs_token"],
+    }
+    rule, hint = symptom_of_share(plan, yours, expected)
+    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
 
 
 def _numbers(share: ScheduledRequest) -> dict[str, object]:
@@ -65,10 +89,11 @@ def _numbers(share: ScheduledRequest) -> dict[str, object]:
     }
 
 
-def _kept(share: ScheduledRequest, request: object, needs_token: bool) -> list[str]:
+def _kept(result: ScheduledRequest, planned: Kept) -> list[str]:
+    request, block_ids, needs_token = planned
     kept = {
-        "request": share.request is request,
-        "block_ids": shown(share.block_ids) == [7, 3, 9],
-        "needs_token": share.needs_token == needs_token,
+        "request": result.request is request,
+        "block_ids": shown(result.block_ids) == block_ids,
+        "needs_token": result.needs_token == needs_token,
     }
     return [name for name, is_kept in kept.items() if is_kept]

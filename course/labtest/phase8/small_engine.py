@@ -10,7 +10,10 @@ from types import ModuleType
 from course.labtest.phase5.reference_policy import plain_clamp
 from course.labtest.phase8.cases import scheduling_of
 from course.labtest.phase8.plain_phases import CountedDrafts, accept_up_to_the_first_wrong, plain_schedule, plain_update
+from course.labtest.phase8.share_symptoms import Plan
+from course.labtest.phase8.shares import check_result
 from course.labtest.support import ClampChunks
+from course.views.text import counted
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
@@ -73,7 +76,7 @@ class SmallEngine:
             victim = self._preempt((preempts or {}).get(number, ""))
             self.scheduler.finish_request((aborts or {}).get(number, ""), RequestStatus.FINISHED_ABORTED)
             plan = self.scheduler.schedule()
-            if victim is not None:  # nobody is admitted in the step of a preemption
+            if victim is not None:  # no request is admitted in the step of a preemption
                 self.scheduler.waiting.prepend_request(victim)
             batch = self.scheduler.batch(plan)
             self.plans.append(dict(plan.num_scheduled_tokens))
@@ -113,5 +116,16 @@ class SmallEngine:
         shares = []
         for share in batch:
             name = share.request.request_id
-            shares.append(self.correct_share(share, rejected.get(name, 0), self.drafts.get(name, [])))
+            num_rejected, drafts = int(rejected.get(name, 0)), list(self.drafts.get(name, []))
+            num_places = len(share.draft_token_ids)
+            known = int(share.num_scheduled_tokens) - num_places
+            plan = Plan(int(share.num_computed_tokens), known, num_places, num_rejected, drafts)
+            planned = (share.request, list(share.block_ids), share.needs_token)
+            shares.append(self.correct_share(share, num_rejected, list(drafts)))
+            lines = [
+                f"plan {len(self.plans) - 1}: {counted(plan.size, 'token')} of {name} from {plan.start} on, at the end "
+                f"of them {counted(num_places, 'stand-in')}",
+                f"correct_share(share, {num_rejected}, {drafts})",
+            ]
+            check_result(shares[-1], plan, planned, lines)
         return self.runner.execute_model(shares).sampled_token_ids
