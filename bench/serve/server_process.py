@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.error import HTTPError
 
-import psutil
-
 from bench.peer_process import PeerError
 from bench.serve.endpoint import Endpoint
 from mini_vllm.seams.lineup import CHECKOUT
@@ -45,6 +43,8 @@ class ServerProcess:
     """A running server. Its output is kept for the message if it fails. Raises `PeerError` if it never answers."""
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
+        import psutil
+
         self.name, self.endpoint = command.name, command.endpoint
         self._output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(

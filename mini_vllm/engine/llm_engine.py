@@ -193,8 +193,9 @@ class LLMEngine:
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:
         try:
             yield
-            self.processor.note_delivered()
             self._in_step = []
+            # Last: an interrupt behind it would lose the outputs that it calls delivered.
+            self.processor.note_delivered()
         except StalledError:
             self.observers.step_undone()
             raise

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-import psutil
-
 from bench.serve.faults.site import Site
 
 SAMPLE_SECONDS = 0.1
@@ -22,6 +20,8 @@ class Peak:
 @asynccontextmanager
 async def watched(site: Site) -> AsyncIterator[Peak]:
     """Sample the server's memory during the block."""
+    import psutil
+
     peak = Peak()
 
     async def watch() -> None:

@@ -4,8 +4,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-import psutil
-
 from bench.serve.faults.memory import watched
 from bench.serve.faults.site import Site
 from bench.serve.faults.tally import Tally
@@ -37,6 +35,8 @@ async def run_part(name: str, body: Body, site: Site, *, ends_server: bool = Fal
 
     A server that ends, though the part is not about that, or a part that cannot be run to its end, is a problem.
     """
+    import psutil
+
     before, start = site.server.resources(), time.perf_counter()
     tally, broken = Tally(), []
     async with watched(site) as peak:
