@@ -4,7 +4,7 @@ import logging
 
 from fastapi.responses import JSONResponse
 
-from mini_vllm.engine.errors import QueueFullError, ShuttingDownError
+from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
             return ApiError(429, message, type="rate_limit_error", code="queue_full", headers=headers)
         case ShuttingDownError():
             return unavailable(message, "shutting_down")
+        case EngineDeadError():
+            return unavailable(message, "engine_dead")
         case TimeoutError():
             message = "the request was not finished in the time that this server gives a request, and was aborted"
             return ApiError(504, message, type="timeout_error", code="request_timeout")

@@ -133,7 +133,7 @@ def test_a_second_signal_ends_at_once() -> None:
 
 
 def test_an_engine_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.server.STUCK_SECONDS", 0.2)
+    monkeypatch.setattr("mini_vllm.engine.async_llm.SECONDS_FOR_LAST_STEP", 0.2)
     with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=0)) as server:
         connection = RawConnection(server)
         server.llm.pause()
@@ -141,6 +141,8 @@ def test_an_engine_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.Mo
         wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
         gate = hold(server.llm)
         server.server.should_exit = True
+        status, _, answer = connection.read_answer()
+        assert (status, answer["error"]["code"]) == (503, "engine_dead")
         assert connection.is_closed()
         gate.set()
 
