@@ -1,8 +1,6 @@
 """What all tests share: no lineup from the environment, and Hypothesis settings that repeat themselves."""
 
-import asyncio
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -27,21 +25,3 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def _no_lineup_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove `LAB_IMPL`: a test names its lineup, and the shell's setting must not matter."""
     monkeypatch.delenv("LAB_IMPL", raising=False)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a test that has no browser in a thread of its own if the main thread has a loop that runs.
-
-    Playwright leaves one there from the first browser test on, and `asyncio.run` refuses to start beside it.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    if "browser" in pyfuncitem.fixturenames:
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(pyfuncitem.obj, **arguments).result()
-    return True

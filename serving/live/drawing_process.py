@@ -66,7 +66,8 @@ class DrawingProcess:
         """Let the process forget a page."""
         async with self._lock:
             if self._process is not None:
-                self._send("close", viewer)
+                with suppress(OSError):
+                    self._send("close", viewer)
 
     async def close(self) -> None:
         """End the process."""
@@ -100,6 +101,9 @@ class DrawingProcess:
     def _write(self, frame: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
+        # asyncio's own loop writes into a closed pipe without a word, uvloop raises an error of its own.
+        if self._process.stdin.is_closing():
+            raise BrokenPipeError("the process that draws has ended")
         self._process.stdin.write(LENGTH.pack(len(frame)) + frame)
 
     async def _ask(self, *message: Any) -> bytes:

@@ -10,8 +10,10 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.llm import LLM
 from mini_vllm.seams.lineup import parse_lineup
 from serving.in_thread import RunningServer, running_server
+from tests.own_thread import pytest_pyfunc_call
 from tests.serving.running import PATIENCE, fake_llm
 
+__all__ = ["pytest_pyfunc_call"]
 EMBEDDED = EngineConfig(num_gpu_blocks=200)
 
 

@@ -1,0 +1,24 @@
+"""For tests that call `asyncio.run`: import the hook into the `conftest.py` of their folder."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test that has no browser in a thread of its own if the main thread has a loop that runs.
+
+    Playwright leaves one there from the first browser test on, and `asyncio.run` refuses to start beside it.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    if "browser" in pyfuncitem.fixturenames:
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(pyfuncitem.obj, **arguments).result()
+    return True
