@@ -70,5 +70,10 @@ def as_record(settings: Settings, sizes: Sizes, parts: Sequence[Part]) -> dict[s
     return {
         "settings": asdict(settings),
         "sizes": asdict(sizes),
-        "parts": [{**asdict(part), "problems": part.problems} for part in parts],
+        "parts": [{**asdict(part), "tally": tally_record(part), "problems": part.problems} for part in parts],
     }
+
+
+def tally_record(part: Part) -> dict[str, Any]:
+    """Return the counts of a part. `asdict` would make a `Counter`'s pairs to its keys."""
+    return {**asdict(part.tally), "problems": dict(part.tally.problems)}
