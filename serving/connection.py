@@ -1,37 +1,13 @@
 """One HTTP connection: uvicorn's, with the deadlines and the limit on headers that uvicorn does not have."""
 
 from asyncio import Transport
-from asyncio.events import TimerHandle
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from serving.errors import ApiError
+from serving.lingering import LingeringTransport, Timer
 from serving.settings import ServerSettings
-
-LINGER_SECONDS = 2.0
-
-
-class Timer:
-    """Calls a function once, a time after it was last started, unless it is stopped."""
-
-    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
-        self._seconds, self._function = seconds, function
-        self._handle: TimerHandle | None = None
-
-    @property
-    def is_running(self) -> bool:
-        return self._handle is not None
-
-    def start(self, call_later: Callable[..., TimerHandle]) -> None:
-        self.stop()
-        self._handle = call_later(self._seconds, self._function)
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
 
 
 class Connection(HttpToolsProtocol):
@@ -45,23 +21,24 @@ class Connection(HttpToolsProtocol):
         self._settings = settings
         self._header_timer = Timer(settings.header_timeout, self._header_is_late)
         self._send_timer = Timer(settings.send_timeout, self._client_reads_nothing)
-        self._linger_timer = Timer(LINGER_SECONDS, self._close)
         self._num_header_bytes = 0
         self._is_in_header = True
         self._is_last_request = False
         self._refusal: ApiError | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._lingering = LingeringTransport(transport, self.loop.call_later, self._settings.header_timeout)
+        super().connection_made(cast(Transport, self._lingering))
         self._header_timer.start(self.loop.call_later)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._header_timer, self._send_timer, self._linger_timer):
-            timer.stop()
+        self._header_timer.stop()
+        self._send_timer.stop()
+        self._lingering.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._linger_timer.is_running:
+        if self._lingering.throws_away(data):
             return
         if self._is_in_header:
             self._num_header_bytes += len(data)
@@ -70,7 +47,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(self._header_too_large())
 
     def on_headers_complete(self) -> None:
-        self._is_in_header = False
+        self._is_in_header, self._lingering.is_client_sending = False, True
         self._header_timer.stop()
         if (
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -85,6 +62,7 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._is_in_header, self._num_header_bytes = True, 0
+        self._lingering.is_client_sending = False
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -138,6 +116,8 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, error: ApiError) -> None:
         """Answer with an error and close. Behind an answer that is under way there is no place for another one."""
+        if self.transport.is_closing():
+            return
         if not self._is_idle:
             self.transport.close()
             return
@@ -145,9 +125,6 @@ class Connection(HttpToolsProtocol):
         headers = [*response.raw_headers, (b"connection", b"close")]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
-        # To close with unread data resets the connection, and the client may never see the answer.
-        self.transport.write_eof()
-        self._linger_timer.start(self.loop.call_later)
-
-    def _close(self) -> None:
+        # Where the rest of such a request would end, nobody can tell.
+        self._lingering.is_client_sending = True
         self.transport.close()

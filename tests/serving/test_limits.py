@@ -4,7 +4,7 @@ import json
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -44,12 +44,12 @@ def test_half_a_header_is_answered_and_closed(connection: RawConnection) -> None
 
 def test_a_header_byte_by_byte_gains_no_time(connection: RawConnection) -> None:
     with pytest.raises((BrokenPipeError, ConnectionResetError)):
-        send_slowly(connection, b"G" * 1000)
+        send_slowly(connection, [b"G"] * 1000)
 
 
-def send_slowly(connection: RawConnection, data: bytes) -> None:
-    for byte in data:
-        connection.send(bytes([byte]))
+def send_slowly(connection: RawConnection, parts: Iterable[bytes]) -> None:
+    for part in parts:
+        connection.send(part)
         time.sleep(0.02)
 
 
@@ -128,6 +128,29 @@ def test_a_body_in_chunks_is_counted_while_it_is_read(connection: RawConnection)
     for _ in range(5):
         connection.send(b"fa0\r\n" + b" " * 4000 + b"\r\n")
     assert connection.read_answer()[0] == 413
+
+
+def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: RunningServer) -> None:
+    """And so if it asks for the connection's end: a socket that is closed with unread data loses the answer."""
+    connection = RawConnection(fake_server)
+    size = 5_000_000
+    connection.send(
+        head("POST", CHAT, f"Content-Length: {size}", "Content-Type: application/json", "Connection: close")
+    )
+    for _ in range(10):
+        connection.send(b" " * (size // 10))
+        time.sleep(0.02)
+    status, headers, answer = connection.read_answer()
+    assert (status, answer["error"]["code"], headers["connection"]) == (413, "body_too_large", "close")
+    assert connection.socket.recv(1) == b"", "closed, and not reset"
+
+
+def test_a_client_that_never_stops_sending_is_cut_off(connection: RawConnection) -> None:
+    connection.send(
+        head("POST", CHAT, "Content-Length: 1000000000", "Content-Type: application/json", "Connection: close")
+    )
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        send_slowly(connection, [b" " * 1000] * 1000)
 
 
 def test_a_body_in_chunks_is_served(connection: RawConnection) -> None:
