@@ -1,6 +1,6 @@
 """What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mini_vllm.engine.metrics import RequestMetrics
 from mini_vllm.logprobs import TokenLogprobs
@@ -22,14 +22,18 @@ class CompletionOutput:
 
 @dataclass(slots=True)
 class RequestOutput:
-    """One request and its completion so far. `outputs` has one element."""
+    """One request and its completion so far. `outputs` has one element.
+
+    `new_text` and the last `num_new_tokens` tokens have come since the output before.
+    """
 
     request_id: str
     prompt: str | None
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
     metrics: RequestMetrics
-    new_text: str = field(default="")
+    new_text: str = ""
+    num_new_tokens: int = 0
     error: str | None = None
 
     @property

@@ -4,14 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
-from prometheus_client import CollectorRegistry
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.error_handlers import install_error_handlers
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
-from serving.metrics.collector import EngineCollector
-from serving.metrics.engine_statistics import EngineStatistics
+from serving.metrics.engine_statistics import keep_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router
@@ -25,14 +23,11 @@ from serving.settings import ServerSettings
 def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     """Return the application over an engine. It does not end the engine: the server does (`Server.shutdown`)."""
     served = ServedModel(llm, settings)
-    statistics = EngineStatistics()
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(statistics, served.name))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await llm.call(keep_recent_steps)
-        await llm.call(statistics.watch)
+        await llm.call(keep_statistics)
         await served.open()
         yield
 
@@ -43,6 +38,6 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     app.include_router(completions_router(served), dependencies=with_key)
     app.include_router(chat_router(served), dependencies=with_key)
     app.include_router(tokenize_router(served), dependencies=with_key)
-    app.include_router(state_router(served, registry))
+    app.include_router(state_router(served))
     app.include_router(live_router(served))
     return app

@@ -12,7 +12,8 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.runner.loading import LoadedModel, ModelTokenizer, pick_device
+from mini_vllm.runner.loading import LoadedModel, pick_device
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.steps import RunnerSteps

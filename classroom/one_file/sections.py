@@ -46,6 +46,7 @@ SECTIONS = (
             *("check_attention_contract", "_logits_alone_and_in_one_row"),
         ),
     ),
+    Section("mini_vllm/runner/model_tokenizer.py"),
     Section(
         "mini_vllm/runner/loading.py",
         without=(

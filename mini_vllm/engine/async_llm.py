@@ -4,11 +4,15 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.engine_host import EngineHost
+from mini_vllm.engine.engine_messages import OpenEngine
+from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -22,14 +26,23 @@ SECONDS_FOR_LAST_STEP = 10.0
 
 
 class AsyncLLM:
-    """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it."""
+    """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it.
 
-    def __init__(self, engine: LLMEngine) -> None:
-        self.config: EngineConfig = engine.config
-        self.tokenizer: Tokenizer = engine.tokenizer
+    The thread is in this process if `engine` is an engine. If it is a function that opens one, that happens in a
+    process of its own, and the readers' Python never keeps a step waiting. The function, and all that `call` and `look`
+    are given then, must be picklable.
+    """
+
+    def __init__(self, engine: LLMEngine | OpenEngine) -> None:
         self.is_shutting_down = False
         self._collectors: dict[str, OutputCollector] = {}
-        self._thread = EngineThread(engine, self._deliver, self._fail_all)
+        self._host: EngineHost = (
+            EngineThread(engine, self._deliver, self._fail_all)
+            if isinstance(engine, LLMEngine)
+            else EngineProcess(engine, self._deliver, self._fail_all)
+        )
+        self.config: EngineConfig = self._host.config
+        self.tokenizer: Tokenizer = self._host.tokenizer
 
     @property
     def num_unfinished_requests(self) -> int:
@@ -39,12 +52,12 @@ class AsyncLLM:
     @property
     def is_alive(self) -> bool:
         """Whether the engine's thread runs."""
-        return self._thread.is_alive
+        return self._host.is_alive
 
     @property
     def seconds_in_step(self) -> float:
         """How long the step that is being taken has lasted; 0 between two steps."""
-        return self._thread.seconds_in_step
+        return self._host.seconds_in_step
 
     async def generate(
         self,
@@ -72,8 +85,15 @@ class AsyncLLM:
         timer = None if timeout is None else collector.loop.call_later(timeout, collector.fail, late)
         is_finished = False
         try:
-            add = partial(LLMEngine.add_request, priority=priority, cache_salt=cache_salt)
-            adding = self.call(lambda engine: add(engine, request_id, prompt, sampling_params))
+            add = partial(
+                LLMEngine.add_request,
+                request_id=request_id,
+                prompt=prompt,
+                params=sampling_params,
+                priority=priority,
+                cache_salt=cache_salt,
+            )
+            adding = self.call(add)
             # The step that it waits for may take long, too.
             try:
                 await asyncio.wait_for(adding, timeout)
@@ -92,35 +112,39 @@ class AsyncLLM:
 
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""
-        await self.call(partial(self._end, request_id=request_id))
+        await asyncio.wrap_future(self._end(request_id))
 
     async def call(self, function: Callable[[LLMEngine], Result]) -> Result:
         """Run a function of the engine on its thread, between two steps, and return what it returns."""
-        return await asyncio.wrap_future(self._thread.call(function))
+        return await asyncio.wrap_future(self._host.call(function))
+
+    async def look(self, function: Callable[[LLMEngine], Result]) -> Result:
+        """Run a function that only reads the engine, in the middle of a step too, and return what it returns."""
+        return await asyncio.wrap_future(self._host.look(function))
 
     def pause(self) -> None:
         """Take no further step until `resume`. Requests may come and go."""
-        self._thread.is_paused = True
+        self._host.pause()
 
     def resume(self) -> None:
         """Take steps again."""
-        self._thread.is_paused = False
-        self._thread.wake()
+        self._host.resume()
 
     @property
     def is_paused(self) -> bool:
-        return self._thread.is_paused
+        return self._host.is_paused
 
     async def step_once(self) -> None:
         """Take one step while paused; none if no request is unfinished. Raises `ValueError` if not paused."""
         if not self.is_paused:
             raise ValueError("the engine is not paused: it takes its steps by itself")
-        await self.call(lambda engine: self._thread.step() if engine.has_unfinished_requests() else None)
+        await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
         """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread.
 
-        A step that does not end is waited for so long: then its readers get `EngineDeadError`, and the thread is left.
+        A step that does not end is waited for so long: then its readers get `EngineDeadError`, and the thread is
+        left, or its process killed.
         """
         self.is_shutting_down = True
         if not self.is_alive:
@@ -132,25 +156,31 @@ class AsyncLLM:
             await asyncio.sleep(0.01)
         with suppress(EngineDeadError):
             for request_id in list(self._collectors):
-                self._thread.call(partial(self._end, request_id=request_id))
-        self._thread.end()
+                self._end(request_id)
+        self._host.end()
         deadline = time.monotonic() + SECONDS_FOR_LAST_STEP
         while self.is_alive and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         if self.is_alive:
             self._fail_all(EngineDeadError(f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"))
+            self._host.kill()
 
     def _abort(self, request_id: str) -> None:
         with suppress(EngineDeadError, ShuttingDownError):
-            self._thread.call(lambda engine: engine.abort_request(request_id))
+            self._host.abort(request_id)
 
-    def _end(self, engine: LLMEngine, request_id: str) -> None:
-        output = engine.abort_request(request_id)
-        if output is not None:
+    def _end(self, request_id: str) -> "Future[RequestOutput | None]":
+        """End a request, and let its reader have its last output."""
+        ending = self._host.abort(request_id)
+        ending.add_done_callback(self._deliver_last)
+        return ending
+
+    def _deliver_last(self, ending: "Future[RequestOutput | None]") -> None:
+        if not ending.cancelled() and ending.exception() is None and (output := ending.result()) is not None:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Hand outputs to the loops of their readers, one call for each loop. Called on the engine's thread."""
+        """Hand outputs to the loops of their readers, one call for each loop. Called on the thread of the outputs."""
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)

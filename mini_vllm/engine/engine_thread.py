@@ -6,14 +6,30 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
+Deliver = Callable[[list[RequestOutput]], None]
+OnDeath = Callable[[EngineDeadError], None]
 logger = logging.getLogger(__name__)
+
+
+class StepClock(Protocol):
+    """Holds the time at which the step that is being taken began, 0 between two steps."""
+
+    value: float
+
+
+class LocalStepClock:
+    """A clock for this process."""
+
+    value = 0.0
 
 
 class EngineThread:
@@ -24,12 +40,11 @@ class EngineThread:
     """
 
     def __init__(
-        self,
-        engine: LLMEngine,
-        deliver: Callable[[list[RequestOutput]], None],
-        on_death: Callable[[EngineDeadError], None],
+        self, engine: LLMEngine, deliver: Deliver, on_death: OnDeath, step_clock: StepClock | None = None
     ) -> None:
         self.engine = engine
+        self.config: EngineConfig = engine.config
+        self.tokenizer: Tokenizer = engine.tokenizer
         self.deliver = deliver
         self.on_death = on_death
         self.is_paused = False
@@ -38,7 +53,7 @@ class EngineThread:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         # Behind the end nobody would ever run a call, so none may come between the last look and the end.
         self._ending = threading.Lock()
-        self._step_began: float | None = None
+        self._step_clock = LocalStepClock() if step_clock is None else step_clock
         # The threads of a process that ends without `end` must not keep it alive.
         self._thread = threading.Thread(target=self._run, name="mini-vllm-engine", daemon=True)
         self._thread.start()
@@ -49,9 +64,7 @@ class EngineThread:
 
     @property
     def seconds_in_step(self) -> float:
-        """How long the step that is being taken has lasted, 0 between two steps: more than seconds is a loop."""
-        began = self._step_began
-        return 0.0 if began is None else time.monotonic() - began
+        return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         """Run a function of the engine between two steps.
@@ -64,28 +77,40 @@ class EngineThread:
             if not future.set_running_or_notify_cancel():
                 return
             if self.error is None:
-                _settle(future, lambda: function(self.engine))
+                settle(future, lambda: function(self.engine))
             else:
                 future.set_exception(self._dead())
 
         with self._ending:
-            if self.error is not None:
-                raise self._dead()
-            if self.is_ending:
-                raise ShuttingDownError("the engine has shut down")
+            self._require_open()
             self._calls.put(run)
         return future
 
-    def wake(self) -> None:
-        """Let the thread look again at what there is to do."""
-        self._calls.put(lambda: None)
+    def look(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
+        """Run a function that only reads the engine, here and now."""
+        future: Future[Result] = Future()
+        settle(future, lambda: function(self.engine))
+        return future
+
+    def abort(self, request_id: str) -> Future[RequestOutput | None]:
+        return self.call(lambda engine: engine.abort_request(request_id))
+
+    def step_once(self) -> Future[None]:
+        return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._wake()
 
     def step(self) -> None:
         """Take one step and deliver its outputs. If it raises, its requests end with an error, and only they.
 
         Called on the thread itself.
         """
-        self._step_began = time.monotonic()
+        self._step_clock.value = time.monotonic()
         try:
             outputs = self.engine.step()
         # A learner's code may even call `exit()`: nothing that it does may end the thread.
@@ -93,14 +118,30 @@ class EngineThread:
             logger.exception("a step failed; the requests in it end with an error")
             outputs = self._end_requests(self.engine.requests_in_failed_step(), f"{type(error).__name__}: {error}")
         finally:
-            self._step_began = None
+            self._step_clock.value = 0.0
         self.deliver(outputs)
 
     def end(self) -> None:
         """Let the thread end behind the calls so far."""
         with self._ending:
             self.is_ending = True
-        self.wake()
+        self._wake()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def kill(self) -> None:
+        """Leave the thread alone: Python has no way to end it, and it does not keep the process alive."""
+
+    def _wake(self) -> None:
+        self._calls.put(lambda: None)
+
+    def _require_open(self) -> None:
+        if self.error is not None:
+            raise self._dead()
+        if self.is_ending:
+            raise ShuttingDownError("the engine has shut down")
 
     def _dead(self) -> EngineDeadError:
         return EngineDeadError(f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log")
@@ -140,10 +181,17 @@ class EngineThread:
             return not self.is_ending
 
 
-def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
+def settle(future: Future[Any], function: Callable[[], Any]) -> None:
+    """Let a future have what a function returns or raises."""
     try:
         result = function()
     except BaseException as error:
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+def seconds_since(step_clock: StepClock) -> float:
+    """Return the seconds that the step of a clock has lasted, 0 between two steps."""
+    began = step_clock.value
+    return time.monotonic() - began if began else 0.0

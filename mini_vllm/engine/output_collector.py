@@ -22,6 +22,7 @@ class OutputCollector:
         """Called on the reader's loop."""
         if self._output is not None:
             output.new_text = self._output.new_text + output.new_text
+            output.num_new_tokens += self._output.num_new_tokens
         self._output = output
         self._is_there.set()
 

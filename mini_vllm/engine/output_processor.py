@@ -1,7 +1,7 @@
 """From accepted tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mini_vllm.core.request import Request
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
@@ -94,13 +94,21 @@ class OutputProcessor:
         metrics.num_cached_tokens = max(0, request.num_cached_tokens)
         text = state.detokenizer.stable_text()
         new_text, state.num_characters_output = text[state.num_characters_output :], len(text)
+        num_new_tokens = request.num_output_tokens - state.num_tokens_output
         state.num_tokens_output = request.num_output_tokens
         completion = CompletionOutput(text, request.output_token_ids, request.finish_reason, request.stop_reason)
         if request.sampling_params.logprobs is not None:
             gap = [None] * (request.num_output_tokens - len(state.logprobs))
             completion.logprobs = [*state.logprobs[: request.num_output_tokens], *gap]
         return RequestOutput(
-            request_id, state.prompt, request.prompt_token_ids, [completion], replace(metrics), new_text, error
+            request_id,
+            state.prompt,
+            request.prompt_token_ids,
+            [completion],
+            metrics.copy(),
+            new_text,
+            num_new_tokens,
+            error,
         )
 
     def fall_behind(self) -> None:

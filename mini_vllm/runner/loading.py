@@ -1,20 +1,19 @@
 """Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers.models import BPE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import Message
 from mini_vllm.runner.contract import check_attention_contract
 from mini_vllm.runner.host import keep_freed_memory, use_one_thread_if_small
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
@@ -40,27 +39,6 @@ class LoadedModel:
     @property
     def dtype(self) -> torch.dtype:
         return torch.get_default_dtype() if self.model.dtype is None else self.model.dtype
-
-
-class ModelTokenizer:
-    """A transformers tokenizer behind the engine's `Tokenizer`."""
-
-    def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
-        self.tokenizer = tokenizer
-        self.eos_token_ids = eos_token_ids
-        backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # For byte-pair encodings transformers ends up in this call too, after checks that cost more than decoding.
-        self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
-
-    def encode(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text))
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return str(self._decode(token_ids, skip_special_tokens=True))
-
-    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 
 def pick_device() -> torch.device:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 from mini_vllm.outputs import RequestOutput
 from serving.answers.form import AnswerForm
@@ -16,10 +15,12 @@ from serving.served_model import ServedModel
 class Asked:
     """The choices of one request. Those of the same prompt follow each other, `n` for each.
 
-    `echoes` are the prompts to repeat before the texts, one for each choice, or none. `num_logprobs` is None if no
-    logprobs are wanted. `prompt_field` is the field that an error of the prompt names.
+    `name` tells the request from all others. `echoes` are the prompts to repeat before the texts, one for each choice,
+    or none. `num_logprobs` is None if no logprobs are wanted. `prompt_field` is the field that an error of the prompt
+    names.
     """
 
+    name: str
     form: AnswerForm
     served: ServedModel
     choices: Sequence[Choice]
@@ -31,11 +32,10 @@ class Asked:
     priority: int = 0
     cache_salt: str | None = None
     created: int = field(default_factory=lambda: int(time.time()))
-    unique: str = field(default_factory=lambda: uuid4().hex)
 
     @property
     def answer_id(self) -> str:
-        return f"{self.form.id_prefix}-{self.unique}"
+        return f"{self.form.id_prefix}-{self.name}"
 
     def outputs(self) -> Outputs:
         """Return the outputs of all choices as they come. Raises as `AsyncLLM.generate` does."""

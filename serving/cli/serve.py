@@ -1,5 +1,6 @@
 """`mini-vllm serve`: the engine of the lineup as an OpenAI server."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,14 +11,13 @@ import typer
 from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.engine_options import ELECTIVES, RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import FakeModel, LineupText, open_llm, remark_on_phase_6, stands_in_for_phase_6
+from course.terminal.options import FakeModel, LineupText, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 from serving.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from mini_vllm.engine.async_llm import AsyncLLM
+    from serving.engine_spec import EngineSpec
     from serving.server import Server
 
 NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx")
@@ -59,6 +59,8 @@ def serve(
     """Serve the engine by OpenAI's API. Ctrl-C or SIGTERM lets running requests finish."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
+    from serving.engine_spec import EngineSpec
+
     server_settings = replace(
         DEFAULTS,
         host=host,
@@ -75,38 +77,34 @@ def serve(
     for line in filter(None, [whose_code(team), remark_on_phase_6(team, dense=dense)]):
         console.print(line, markup=False)
     if data_parallel_size > 1:
-        run_front(server_settings, model, config, team, dense=dense, size=data_parallel_size)
+        run_front(server_settings, EngineSpec(config, team, model, dense), data_parallel_size)
     else:
-        run_server(server_settings, lambda: open_engine(model, config, team, dense=dense))
+        run_server(server_settings, EngineSpec(config, team, model, dense))
 
 
-def open_engine(model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool) -> "AsyncLLM":
-    """Return the engine, on a thread of its own."""
+def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:
+    """Serve an engine, in a process of its own, until a signal ends it."""
     from mini_vllm.engine.async_llm import AsyncLLM
+    from serving.server import Server, engine_server
 
-    with reported("Loading torch and the model"):
-        return AsyncLLM(open_llm(model, config, lineup, dense=dense).engine)
+    def open_server() -> Server:
+        with reported("Loading torch and the model"):
+            llm = AsyncLLM(engine.open)
+        return engine_server(llm, settings)
 
-
-def run_server(settings: ServerSettings, open_llm: Callable[[], "AsyncLLM"]) -> None:
-    """Serve an engine until a signal ends it."""
-    from serving.server import engine_server
-
-    listen(settings, lambda: engine_server(open_llm(), settings))
+    listen(settings, open_server)
 
 
-def run_front(
-    settings: ServerSettings, model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool, size: int
-) -> None:
+def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None:
     """Serve several engines behind a router until a signal ends them."""
     from serving.router.front import create_front
     from serving.router.policies import PrefixAware
-    from serving.router.replicas import EngineSpec, Replicas
+    from serving.router.replicas import Replicas
     from serving.server import Server
 
     def open_server() -> Server:
         with reported(f"Starting {size} engines"):
-            replicas = Replicas(EngineSpec(config, lineup, model, dense), settings, size)
+            replicas = Replicas(engine, settings, size)
         return Server(create_front(replicas, PrefixAware()), replicas, settings)
 
     listen(settings, open_server)
@@ -123,4 +121,5 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
     address = address_of(listener)
     places = f"OpenAI's API: {address}/v1; the page: {address}/"
     typer.echo(f"Serving {settings.model_name} at {address} ({places}). Ctrl-C ends it.")
+    gc.freeze()  # what is there now stays: no need to look through it again
     server.run([listener])

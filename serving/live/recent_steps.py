@@ -16,6 +16,7 @@ from mini_vllm.engine.observers import StepObserver
 from serving.live.bills import Bills
 from serving.live.chunks import Chunks
 from serving.live.packed import PackedStep, Totals, keyframe_of, pool_of
+from serving.observed import is_observed
 
 MOST_WAITING_NAMED = 64
 MOST_BLOCKS_IN_EACH_STEP = 4096
@@ -170,19 +171,7 @@ def packed(content: Any) -> bytes:
     return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
 
 
-def keep_recent_steps(engine: LLMEngine) -> RecentSteps:
+def keep_recent_steps(engine: LLMEngine) -> None:
     """Let an engine keep its last steps, if it does not yet. Called before its first step, by who owns the engine."""
-    for observer in engine.observers.observers:
-        if isinstance(observer, RecentSteps):
-            return observer
-    recent = RecentSteps(engine.scheduler)
-    engine.add_observer(recent)
-    return recent
-
-
-def recent_steps_of(engine: LLMEngine) -> RecentSteps:
-    """Return what an engine keeps. Raises `ValueError` if nothing lets it keep any."""
-    for observer in engine.observers.observers:
-        if isinstance(observer, RecentSteps):
-            return observer
-    raise ValueError("this engine keeps no steps: call keep_recent_steps(engine) before AsyncLLM starts")
+    if not is_observed(engine, RecentSteps):
+        engine.add_observer(RecentSteps(engine.scheduler))

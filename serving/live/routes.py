@@ -1,6 +1,7 @@
 """The page at `/`, its files, and what it asks of the server."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from serving.live.crowd import MOST_PER_SECOND
 from serving.live.drawing.look import Look
 from serving.live.drawing_process import DrawingProcess
 from serving.live.pace import MOST_STEPS_PER_SECOND
+from serving.live.seen import bill_of
 from serving.live.stream import LiveStream
 from serving.live.watch import Watch
 from serving.protocol.parsing import Fields, parse
@@ -113,23 +115,23 @@ def control_router(served: ServedModel, watch: Watch) -> APIRouter:
     @router.post("/live/pace", dependencies=with_page)
     async def pace(request: Request) -> JSONResponse:
         watch.pace.set(parse(WantedPace, await read_body(request, served.settings)).steps_per_second)
-        return JSONResponse(watch.status())
+        return JSONResponse(await watch.status())
 
     @router.post("/live/step", dependencies=with_page)
     async def step(request: Request) -> JSONResponse:
         parse(Fields, await read_body(request, served.settings))
         await watch.pace.step()
-        return JSONResponse(watch.status())
+        return JSONResponse(await watch.status())
 
     @router.post("/live/crowd", dependencies=with_page)
     async def crowd(request: Request) -> JSONResponse:
         watch.crowd.set(parse(WantedCrowd, await read_body(request, served.settings)).requests_per_second)
-        return JSONResponse(watch.status())
+        return JSONResponse(await watch.status())
 
     @router.get("/live/bills/{request_id}", dependencies=with_page)
     async def bill(request_id: str) -> JSONResponse:
         """Return what a request has cost, null while it has not ended, and long after."""
-        found = watch.recent.bills.get(request_id)
+        found = await served.llm.look(partial(bill_of, request_id=request_id))
         return JSONResponse(found and asdict(found))
 
     return router

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from fastapi.responses import Response
@@ -13,6 +14,7 @@ from serving.answers.stream import START
 from serving.disconnect import ended_by_disconnect
 from serving.live.drawing.look import Look
 from serving.live.drawing_process import DrawingEndedError
+from serving.live.seen import steps_since
 from serving.live.watch import Viewer, Watch
 
 PERIOD = 1 / 8
@@ -47,7 +49,7 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
     quiet = 0.0
     while not watch.served.llm.is_shutting_down:
         viewer.changed.clear()
-        before, status = status, watch.status()
+        before, status = status, await watch.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD
         if status != before:
@@ -72,8 +74,7 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
 
 async def picture(watch: Watch, viewer: Viewer) -> bytes:
     """Return the event of a picture. Raises `DrawingEndedError`."""
-    chunks = watch.recent.chunks.since(watch.drawing.next_step)
-    watch.recent.want_pool()
+    chunks = await watch.served.llm.look(partial(steps_since, step=watch.drawing.next_step))
     drawn = await watch.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"
 

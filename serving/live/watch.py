@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from serving.errors import ApiError
 from serving.live.crowd import Crowd
 from serving.live.drawing.look import Look
 from serving.live.drawing_process import DrawingProcess
 from serving.live.pace import Pace
-from serving.live.recent_steps import RecentSteps, recent_steps_of
+from serving.live.seen import Seen, facts_of, seen_of
 from serving.served_model import ServedModel
 
 MOST_PAGES = 8
@@ -40,21 +41,16 @@ class Watch:
         self.facts: dict[str, Any] = {}
         self._new_drawing = new_drawing
         self._viewers: dict[str, Viewer] = {}
-        self._recent: RecentSteps | None = None
+        self._seen = Seen()
         self._drawing: DrawingProcess | None = None
-
-    @property
-    def recent(self) -> RecentSteps:
-        assert self._recent is not None
-        return self._recent
 
     async def open(self, look: Look) -> Viewer:
         """Return a new page. Raises `ApiError` (503) if there are eight already."""
         if len(self._viewers) >= MOST_PAGES:
             message = f"{MOST_PAGES} pages watch this engine already: close one of them"
             raise ApiError(503, message, type="service_unavailable_error", code="too_many_pages")
-        if self._recent is None:
-            self._recent, self.facts = await self.served.llm.call(recent_and_facts)
+        if not self.facts:
+            self.facts = await self.served.llm.look(facts_of)
         viewer = Viewer(look)
         self._viewers[viewer.id] = viewer
         return viewer
@@ -89,31 +85,18 @@ class Watch:
             self._drawing = self._new_drawing(self.facts)
         return self._drawing
 
-    def status(self) -> dict[str, Any]:
-        """Return what a page shows besides the picture."""
-        num_steps = self.recent.chunks.num_steps
+    async def status(self) -> dict[str, Any]:
+        """Return what a page shows besides the picture. Of an engine that has ended, it is what was seen last."""
+        with suppress(EngineDeadError, ShuttingDownError):
+            self._seen = await self.served.llm.look(seen_of)
         return {
             "is_alive": self.served.llm.is_alive,
             "steps_per_second": self.pace.steps_per_second,
             "requests_per_second": self.crowd.requests_per_second,
             "num_refused": self.crowd.num_refused,
             "refusal": self.crowd.refusal,
-            "num_arrived": self.recent.num_arrived,
+            "num_arrived": self._seen.num_arrived,
             "num_unfinished": self.served.llm.num_unfinished_requests,
-            "newest": num_steps - 1,
-            "oldest": self.recent.chunks.oldest,
+            "newest": self._seen.newest,
+            "oldest": self._seen.oldest,
         }
-
-
-def recent_and_facts(engine: LLMEngine) -> tuple[RecentSteps, dict[str, Any]]:
-    """Return the steps of an engine and its constants. Called on the engine's thread."""
-    config, kv = engine.config, engine.scheduler.kv
-    speculative = config.speculative_config
-    return recent_steps_of(engine), {
-        "num_blocks": kv.num_usable_blocks,
-        "block_size": kv.block_size,
-        "token_budget": config.max_num_batched_tokens,
-        "most_running": config.max_num_seqs,
-        "prefix_caching": config.enable_prefix_caching,
-        "num_drafts": speculative.num_speculative_tokens if speculative else 0,
-    }

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from serving.metrics.engine_statistics import EngineStatistics
+from serving.metrics.counts import Counts
 from serving.metrics.histogram import Histogram
 
 LABELS = ("model_name", "engine")
@@ -15,8 +15,8 @@ LABELS = ("model_name", "engine")
 class EngineCollector(Collector):
     """Yields every metric with the labels `model_name` and `engine`, which is 0: there is one engine."""
 
-    def __init__(self, statistics: EngineStatistics, model_name: str) -> None:
-        self._statistics = statistics
+    def __init__(self, counts: Counts, model_name: str) -> None:
+        self._counts = counts
         self._labels = (model_name, "0")
 
     def collect(self) -> Iterator[Metric]:
@@ -26,14 +26,16 @@ class EngineCollector(Collector):
         yield from self._drafts()
 
     def _gauges(self) -> Iterator[Metric]:
-        now = self._statistics
+        now = self._counts
         yield self._gauge("num_requests_running", "Requests that run.", now.num_running)
         yield self._gauge("num_requests_waiting", "Requests that wait to run.", now.num_waiting)
         yield self._gauge("kv_cache_usage_perc", "Share of the blocks in use, 0 to 1.", now.kv_cache_usage)
 
     def _counters(self) -> Iterator[Metric]:
-        so_far = self._statistics
-        yield self._counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", self._num_queried)
+        so_far = self._counts
+        yield self._counter(
+            "prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", so_far.num_queried_tokens
+        )
         yield self._counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.", so_far.num_cached_tokens)
         yield self._counter("num_preemptions", "Preemptions.", so_far.num_preemptions)
         yield self._counter("prompt_tokens", "Tokens of prompts, cached ones too.", so_far.num_prompt_tokens)
@@ -46,7 +48,7 @@ class EngineCollector(Collector):
         yield finished
 
     def _histograms(self) -> Iterator[Metric]:
-        of = self._statistics
+        of = self._counts
         yield self._histogram("iteration_tokens_total", "Tokens scheduled in a step.", of.step_tokens)
         yield self._histogram("time_to_first_token_seconds", "From arrival to first token.", of.time_to_first_token)
         yield self._histogram(
@@ -61,9 +63,8 @@ class EngineCollector(Collector):
         yield self._histogram("request_queue_time_seconds", "From arrival to first step.", of.queue_time)
 
     def _drafts(self) -> Iterator[Metric]:
-        engine = self._statistics.engine
-        drafts = engine and engine.draft_statistics
-        if not drafts:
+        drafts = self._counts.drafts
+        if drafts is None:
             return
         yield self._counter("spec_decode_num_drafts", "Requests with drafts in a step.", drafts.num_drafts)
         yield self._counter("spec_decode_num_draft_tokens", "Draft tokens verified.", drafts.num_draft_tokens)
@@ -74,11 +75,6 @@ class EngineCollector(Collector):
         for position, count in enumerate(drafts.num_accepted_tokens_per_pos):
             by_place.add_metric((*self._labels, str(position)), count)
         yield by_place
-
-    @property
-    def _num_queried(self) -> int:
-        engine = self._statistics.engine
-        return self._statistics.num_prompt_tokens if engine and engine.config.enable_prefix_caching else 0
 
     def _gauge(self, name: str, about: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"vllm:{name}", about, labels=LABELS)

@@ -15,12 +15,13 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import Message
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.seams.lineup import lineup_from_env, parse_lineup
 from serving.app import create_app
+from serving.engine_spec import EngineSpec
 from serving.errors import ApiError
 from serving.limits import read_body
 from serving.ray_serve.asgi_call import PlainRequest, call_app
-from serving.router.replicas import EngineSpec
 from serving.settings import ServerSettings
 
 ROUTER = "serving.ray_serve.prefix_router.PrefixAwareRequestRouter"
@@ -31,7 +32,7 @@ class Engine:
 
     async def __init__(self, engine: EngineSpec, settings: ServerSettings) -> None:  # type: ignore[misc]
         self.settings = settings
-        self.llm = engine.open()
+        self.llm = AsyncLLM(engine.open())
         self.app = create_app(self.llm, settings)
         self.running = self.app.router.lifespan_context(self.app)
         await self.running.__aenter__()

@@ -62,7 +62,9 @@ class Front:
         pages = {}
         for replica in self.replicas.alive:
             with suppress(httpx.HTTPError):
-                pages[replica.index] = (await self.client.get(f"{replica.address}/metrics", timeout=5)).text
+                answer = await self.client.get(f"{replica.address}/metrics", timeout=5)
+                if answer.status_code == 200:
+                    pages[replica.index] = answer.text
         return Response(merged_page(pages), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def generate(self, request: Request) -> Response:

@@ -7,27 +7,11 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import Lineup
+from serving.engine_spec import EngineSpec
 from serving.settings import ServerSettings
 
 SECONDS_TO_END = 10.0
-
-
-@dataclass(frozen=True)
-class EngineSpec:
-    """What a process needs to open an engine: it can be sent to another one."""
-
-    config: EngineConfig
-    lineup: Lineup
-    model: str | None = None
-    dense: bool = False
-
-    def open(self) -> AsyncLLM:
-        """Return the engine, on a thread of its own."""
-        return AsyncLLM(build_engine(self.config, self.lineup, self.model, dense=self.dense))
 
 
 @dataclass
@@ -105,7 +89,7 @@ def run_replica(
 
     allow_many_connections()
     listener = bound_socket(settings)
-    server = engine_server(engine.open(), settings)
+    server = engine_server(AsyncLLM(engine.open()), settings)
     address.send(address_of(listener))
     address.close()
     server.run([listener])

@@ -11,7 +11,7 @@ from serving.errors import invalid
 from serving.limits import read_body
 from serving.protocol.chat import ChatCompletionRequest, as_chat
 from serving.protocol.parsing import parse
-from serving.routes.common import require_priority_policy
+from serving.routes.common import name_of, require_priority_policy
 from serving.served_model import ServedModel
 
 
@@ -23,13 +23,13 @@ def chat_router(served: ServedModel) -> APIRouter:
     async def create_chat_completion(request: Request) -> Response:
         served.require_running()
         wanted = parse(ChatCompletionRequest, await read_body(request, served.settings))
-        asked = await asked_of(wanted, served)
+        asked = await asked_of(wanted, served, name_of(request))
         return StreamedAnswer(asked) if wanted.stream else await whole_answer(asked, request)
 
     return router
 
 
-async def asked_of(wanted: ChatCompletionRequest, served: ServedModel) -> Asked:
+async def asked_of(wanted: ChatCompletionRequest, served: ServedModel, name: str) -> Asked:
     """Return what a request asks of the engine. Raises `ApiError` for what it cannot have.
 
     Without a limit the answer may use all the room that the conversation leaves.
@@ -43,6 +43,7 @@ async def asked_of(wanted: ChatCompletionRequest, served: ServedModel) -> Asked:
     max_tokens = wanted.asked_max_tokens or served.room_for(len(prompt_token_ids))
     params = wanted.sampling_params(max_tokens, wanted.num_logprobs)
     return Asked(
+        name=name,
         form=CHAT,
         served=served,
         choices=choices_of(prompt_token_ids, params, n),

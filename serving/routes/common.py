@@ -1,12 +1,17 @@
 """What the routes check alike."""
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable
+from uuid import uuid4
 
 from fastapi import Request
 
 from serving.errors import ApiError, invalid
 from serving.served_model import ServedModel
+
+MOST_NAME_CHARACTERS = 128
+NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{MOST_NAME_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
@@ -22,6 +27,20 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
             raise ApiError(401, message, type="authentication_error", code="invalid_api_key", headers=headers)
 
     return require
+
+
+def name_of(request: Request) -> str:
+    """Return the client's own name for its request, `X-Request-Id`, or a new one. Its answer's id ends with it.
+
+    vLLM: `_base_request_id`. Raises `ApiError` (400) for a name that could not stand in a URL.
+    """
+    name = request.headers.get("x-request-id")
+    if name is None:
+        return uuid4().hex
+    if not NAME.fullmatch(name):
+        allowed = f"1 to {MOST_NAME_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
+        raise invalid(f"X-Request-Id must be {allowed}, got {name[:MOST_NAME_CHARACTERS]!r}", "X-Request-Id")
+    return name
 
 
 def require_priority_policy(priority: int | None, served: ServedModel) -> None:

@@ -11,7 +11,7 @@ from serving.errors import invalid
 from serving.limits import read_body
 from serving.protocol.completion import DEFAULT_MAX_TOKENS, CompletionRequest, Prompt
 from serving.protocol.parsing import parse
-from serving.routes.common import require_priority_policy
+from serving.routes.common import name_of, require_priority_policy
 from serving.served_model import ServedModel
 
 
@@ -23,13 +23,13 @@ def completions_router(served: ServedModel) -> APIRouter:
     async def create_completion(request: Request) -> Response:
         served.require_running()
         wanted = parse(CompletionRequest, await read_body(request, served.settings))
-        asked = await asked_of(wanted, served)
+        asked = await asked_of(wanted, served, name_of(request))
         return StreamedAnswer(asked) if wanted.stream else await whole_answer(asked, request)
 
     return router
 
 
-async def asked_of(wanted: CompletionRequest, served: ServedModel) -> Asked:
+async def asked_of(wanted: CompletionRequest, served: ServedModel, name: str) -> Asked:
     """Return what a request asks of the engine. Raises `ApiError` for what it cannot have."""
     served.require(wanted.model)
     wanted.require_possible()
@@ -39,6 +39,7 @@ async def asked_of(wanted: CompletionRequest, served: ServedModel) -> Asked:
         raise invalid(f"n times the number of prompts must be at most {most}, got {n * len(wanted.prompt)}", "n")
     prompts = [await _encoded(prompt, served) for prompt in wanted.prompt]
     return Asked(
+        name=name,
         form=COMPLETION,
         served=served,
         choices=[choice for prompt in prompts for choice in _choices(wanted, prompt, n)],

@@ -4,10 +4,14 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from serving.errors import unavailable
+from serving.metrics.collector import EngineCollector
+from serving.metrics.engine_statistics import counts_of
 from serving.served_model import ServedModel
 
 
-def state_router(served: ServedModel, registry: CollectorRegistry) -> APIRouter:
+def state_router(served: ServedModel) -> APIRouter:
     """Return the routes. They need no API key, as in vLLM."""
     router = APIRouter()
 
@@ -18,6 +22,12 @@ def state_router(served: ServedModel, registry: CollectorRegistry) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> Response:
+        try:
+            counts = await served.llm.look(counts_of)
+        except (EngineDeadError, ShuttingDownError) as error:
+            raise unavailable(str(error), "engine_dead") from error
+        registry = CollectorRegistry()
+        registry.register(EngineCollector(counts, served.name))
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router

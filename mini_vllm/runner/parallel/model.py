@@ -5,8 +5,9 @@ from torch import Tensor
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.host import share_threads
-from mini_vllm.runner.loading import LoadedModel, ModelTokenizer, load_model
+from mini_vllm.runner.loading import LoadedModel, load_model
 from mini_vllm.runner.memory import size_kv_cache
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.parallel.communicator import Communicator, LostRankError, meeting_point

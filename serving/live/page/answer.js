@@ -1,6 +1,6 @@
 // One answer of a chat: its text as it comes, its times, its bill.
 
-import { ask, events, request, RequestError } from "./api.js";
+import { ask, events, newName, request, RequestError } from "./api.js";
 import { make } from "./shared.js";
 import { tileOf } from "./requests.js";
 
@@ -27,8 +27,11 @@ export class Answer {
 
   // Reads the answer to its end. Raises `RequestError`; a stop is no error.
   async read(body) {
+    // With a name of its own it can be followed while it still waits, when nothing has been answered yet.
+    const name = newName();
+    this.setId(`chatcmpl-${name}-0`);
     try {
-      const response = await request("v1/chat/completions", { body, signal: this.abort.signal });
+      const response = await request("v1/chat/completions", { body, name, signal: this.abort.signal });
       for await (const [, data] of events(response)) if (data !== "[DONE]") this.take(JSON.parse(data));
       this.end(this.reason && this.reason !== "stop" ? REASONS[this.reason] ?? this.reason : "");
     } catch (error) {
@@ -38,8 +41,8 @@ export class Answer {
   }
 
   take(chunk) {
+    this.isAdmitted = true;
     if (chunk.error) throw new RequestError(chunk.error.message, 500, chunk.error.code);
-    if (!this.id) this.setId(`${chunk.id}-0`);
     if (chunk.usage) this.number = chunk.usage.completion_tokens;
     for (const { delta, finish_reason: reason } of chunk.choices) {
       if (reason) this.reason = reason;
@@ -90,7 +93,7 @@ export class Answer {
     clearInterval(this.clock);
     this.state = "ended";
     this.showFigures(reason);
-    if (this.id) this.showBill();
+    if (this.isAdmitted) this.showBill();
   }
 
   // A request that was stopped ends at the next step, which may be a while away.

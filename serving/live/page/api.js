@@ -29,9 +29,15 @@ function inWords(status, message) {
   return message.endsWith(".") ? message : `${message}.`;
 }
 
+// A name for a request. (`crypto.randomUUID` is there over HTTPS and on localhost only.)
+export function newName() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 // Returns a response whose status is 200. Raises `RequestError`, also if no answer comes.
-export async function request(path, { body, signal } = {}) {
+export async function request(path, { body, signal, name } = {}) {
   const headers = apiKey.get() ? { Authorization: `Bearer ${apiKey.get()}` } : {};
+  if (name) headers["X-Request-Id"] = name;
   const sent = body === undefined ? { headers, signal } : {
     method: "POST", signal, headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body),
   };

@@ -12,7 +12,8 @@ from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
 from serving.live.drawing.live_run import LiveRun
 from serving.live.recent_steps import RecentSteps, keep_recent_steps
-from serving.live.watch import recent_and_facts
+from serving.live.seen import facts_of
+from serving.observed import observer_of
 from tests.engine.workloads import draft_half_right
 
 CROWDED = EngineConfig(
@@ -33,7 +34,8 @@ class Watched:
         engine = build_engine(config, parse_lineup(lineup), record=True)
         if config.speculative_config is not None:
             draft_half_right(engine)
-        return cls(engine, keep_recent_steps(engine), random.Random(0))
+        keep_recent_steps(engine)
+        return cls(engine, observer_of(engine, RecentSteps), random.Random(0))
 
     @classmethod
     def ahead(cls) -> "Watched":
@@ -77,7 +79,7 @@ class Watched:
 
     def live_run(self) -> LiveRun:
         """What the process that draws knows of the run so far."""
-        run = LiveRun(recent_and_facts(self.engine)[1])
+        run = LiveRun(facts_of(self.engine))
         for chunk in self.recent.chunks.since(0):
             run.feed(chunk)
         return run

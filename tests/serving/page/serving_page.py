@@ -1,10 +1,12 @@
 """A server with the page."""
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import httpx
 import psutil
 
 from mini_vllm.engine.async_llm import AsyncLLM
@@ -40,3 +42,25 @@ def running_with_page(llm: AsyncLLM, settings: ServerSettings | None = None) -> 
     """Serve an engine together with the page."""
     with running_server(llm, settings) as server:
         yield server
+
+
+@contextmanager
+def watching(http: httpx.Client, **look: Any) -> Iterator[Iterator[tuple[str, Any]]]:
+    """Open the stream and yield its events."""
+    with http.stream("GET", "/live/stream", params=look) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield events(response)
+
+
+def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
+    name = ""
+    for line in response.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def next_of(stream: Iterator[tuple[str, Any]], name: str) -> Any:
+    return next(data for kind, data in stream if kind == name)

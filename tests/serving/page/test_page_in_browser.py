@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from serving.in_thread import RunningServer
-from serving.live.recent_steps import recent_steps_of
+from serving.live.seen import seen_of
 from tests.serving.page.serving_page import on_engine
 from tests.serving.running import PATIENCE, wait_until
 
@@ -35,7 +35,7 @@ def step_of(page: Any) -> int:
 
 def num_steps(server: RunningServer) -> int:
     """Return how many steps the engine has taken, from its own recorder."""
-    return on_engine(server.llm, recent_steps_of).chunks.num_steps
+    return on_engine(server.llm, seen_of).newest + 1
 
 
 def until(page: Any, expression: str) -> None:

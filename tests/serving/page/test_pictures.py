@@ -14,7 +14,7 @@ from serving.live.drawing.look import Look
 from serving.live.drawing.pool_map import PoolMap, runs
 from serving.live.drawing.pool_part import shelf_for
 from serving.live.drawing.scene import picture_of
-from serving.live.watch import recent_and_facts
+from serving.live.seen import facts_of
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
 
@@ -31,7 +31,7 @@ def crowded() -> Watched:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("step", [None, 0, 200])
 def test_a_picture_is_sound_and_as_large_as_asked(crowded: Watched, width: int, height: int, step: int | None) -> None:
-    run, facts = crowded.live_run(), recent_and_facts(crowded.engine)[1]
+    run, facts = crowded.live_run(), facts_of(crowded.engine)
     picture = picture_of(run, Look(step, width, height, with_text=True), facts)
     root = ElementTree.fromstring(picture.svg(with_legend=False))
     assert picture.width == width
@@ -48,7 +48,7 @@ def test_a_picture_is_sound_and_as_large_as_asked(crowded: Watched, width: int, 
 
 
 def test_all_blocks_are_in_the_picture_whatever_their_number(crowded: Watched) -> None:
-    run, facts = crowded.live_run(), recent_and_facts(crowded.engine)[1]
+    run, facts = crowded.live_run(), facts_of(crowded.engine)
     strips = picture_of(run, Look(None, 720, 480), facts)
     assert len([name for name in layers(strips) if name.startswith("block-")]) == facts["num_blocks"]
     for num_blocks in (1000, 8192, 200_000):
@@ -113,7 +113,7 @@ def test_two_requests_of_one_time_never_share_a_letter() -> None:
 
 
 def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
-    run, facts, viewer = crowded.live_run(), recent_and_facts(crowded.engine)[1], Viewer()
+    run, facts, viewer = crowded.live_run(), facts_of(crowded.engine), Viewer()
     kept: dict[str, str] = {}
     for step in range(300, 340):
         look = Look(step, 720, 480)
@@ -133,7 +133,7 @@ def test_the_followed_request_has_a_row_in_any_crowd() -> None:
     for _ in range(60):
         watched.add()
     watched.engine.step()
-    run, facts = watched.live_run(), recent_and_facts(watched.engine)[1]
+    run, facts = watched.live_run(), facts_of(watched.engine)
     last = list(run.info.titles)[-1]
     about = f"request:{run.info.index(last)}"
     assert not marked(picture_of(run, Look(None, 720, 400), facts), "about", about)
@@ -143,7 +143,7 @@ def test_the_followed_request_has_a_row_in_any_crowd() -> None:
 def test_drafts_are_marked_one_by_one() -> None:
     watched = Watched.ahead()
     watched.run(200)
-    run, facts = watched.live_run(), recent_and_facts(watched.engine)[1]
+    run, facts = watched.live_run(), facts_of(watched.engine)
     found = 0
     for step in range(run.oldest + 2, run.newest):
         verdicts = [verdict for verdict in run.verdicts(step) if verdict.drafts and verdict.sampled]
@@ -163,7 +163,7 @@ def test_content_that_is_older_than_all_letters_has_no_colour() -> None:
         while watched.engine.has_unfinished_requests():
             watched.engine.step()
     first = watched.live_run()
-    facts = recent_and_facts(watched.engine)[1]
+    facts = facts_of(watched.engine)
     picture = picture_of(first, Look(None, 720, 480), facts)
     kept = [
         one for name, one in layers(picture).items() if name.startswith("block-") and "still holds" in tooltips(one)[0]

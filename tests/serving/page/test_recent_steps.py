@@ -12,8 +12,9 @@ from mini_vllm.seams.lineup import parse_lineup
 from serving.live.bills import MOST_BILLS, Bills
 from serving.live.chunks import MOST_STEPS, STEPS_PER_CHUNK, Chunks
 from serving.live.drawing.live_run import LiveRun
-from serving.live.recent_steps import MOST_WAITING_NAMED, recent_steps_of
-from serving.live.watch import recent_and_facts
+from serving.live.recent_steps import MOST_WAITING_NAMED, RecentSteps
+from serving.live.seen import facts_of
+from serving.observed import observer_of
 from tests.serving.page.runs import CROWDED, Watched
 
 DECISIONS = (
@@ -75,7 +76,7 @@ def test_steps_that_are_planned_ahead_with_drafts_are_kept_alike() -> None:
 
 def test_a_run_can_be_followed_step_by_step_and_looked_back_at_meanwhile() -> None:
     watched = Watched.build()
-    run, following = LiveRun(recent_and_facts(watched.engine)[1]), 0
+    run, following = LiveRun(facts_of(watched.engine)), 0
     for _ in watched.steps(260):
         watched.recent.want_pool()
         for chunk in watched.recent.chunks.since(following):
@@ -152,7 +153,7 @@ def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
 
 def test_a_bill_says_what_a_request_has_cost() -> None:
     engine = Watched.build().engine
-    recent = recent_steps_of(engine)
+    recent = observer_of(engine, RecentSteps)
     for name in ("one", "two"):
         engine.add_request(name, list(range(20)), SamplingParams(max_tokens=9, ignore_eos=True))
         while engine.has_unfinished_requests():
@@ -184,5 +185,5 @@ def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
 
 def test_an_engine_that_keeps_no_steps_says_so() -> None:
     engine = build_engine(CROWDED, parse_lineup("solution:1-5"))
-    with pytest.raises(ValueError, match="keep_recent_steps"):
-        recent_steps_of(engine)
+    with pytest.raises(ValueError, match="RecentSteps"):
+        observer_of(engine, RecentSteps)

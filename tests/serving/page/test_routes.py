@@ -1,8 +1,6 @@
 """What the page's routes answer, without a browser."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -10,6 +8,7 @@ import pytest
 
 from serving.in_thread import RunningServer
 from serving.live.watch import MOST_PAGES
+from tests.serving.page.serving_page import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until
 
 
@@ -19,28 +18,6 @@ def http(server: RunningServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as client:
         wait_until(lambda: client.get("/live/bills/any").status_code == 409, "all pages are closed")
         yield client
-
-
-@contextmanager
-def watching(http: httpx.Client, **look: Any) -> Iterator[Iterator[tuple[str, Any]]]:
-    """Open the stream and yield its events."""
-    with http.stream("GET", "/live/stream", params=look) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        yield events(response)
-
-
-def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
-    name = ""
-    for line in response.iter_lines():
-        if line.startswith("event: "):
-            name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
-
-
-def next_of(stream: Iterator[tuple[str, Any]], name: str) -> Any:
-    return next(data for kind, data in stream if kind == name)
 
 
 def chat(http: httpx.Client, max_tokens: int = 8) -> str:

@@ -1,0 +1,44 @@
+"""What an `EngineProcess` and its process say to each other, besides pieces of outputs."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.tokenizer import Tokenizer
+
+OpenEngine = Callable[[], LLMEngine]
+"""Opens the engine in its process: a function of a module, a method of an object that pickle takes, or a `partial`."""
+
+
+class Opened(NamedTuple):
+    """The engine is there. What a server needs of it without asking."""
+
+    config: EngineConfig
+    tokenizer: Tokenizer
+
+
+class Call(NamedTuple):
+    """A method of the `EngineThread`, to be called in the order of sending."""
+
+    call_id: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class Answer(NamedTuple):
+    """What a call has returned, or raised."""
+
+    call_id: int
+    result: Any
+    error: BaseException | None
+
+    def settle(self, future: "Future[Any]") -> None:
+        """Hand it to the caller, if the caller still wants it."""
+        if not future.set_running_or_notify_cancel():
+            return
+        if self.error is None:
+            future.set_result(self.result)
+        else:
+            future.set_exception(self.error)

@@ -1,0 +1,176 @@
+"""An engine in a process of its own, whose Python never waits for that of its readers. (vLLM: `core_client.py`.)"""
+
+import atexit
+import multiprocessing
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from typing import Any, TypeVar
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
+from mini_vllm.engine.engine_process_main import run_engine
+from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
+from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.outputs import RequestOutput
+
+Result = TypeVar("Result")
+
+
+class EngineProcess:
+    """Starts a process with an `EngineThread` in it, and calls its methods. Functions for it must be picklable.
+
+    `deliver` and `on_death` are called on a thread of this process. Raises what `open_engine` raises, and
+    `EngineDeadError` if the process ends before there is an engine.
+    """
+
+    def __init__(self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath) -> None:
+        # A forked process would have torch's threads on its books, but not running.
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._step_clock: Any = spawn.Value("d", 0.0, lock=False)
+        self._process = spawn.Process(
+            target=run_engine, args=(open_engine, theirs, self._step_clock), name="mini-vllm-engine", daemon=True
+        )
+        self._process.start()
+        # The process ends when this end of the pipe is closed; but at exit it would be waited for before that.
+        atexit.register(self._process.kill)
+        theirs.close()
+        opened = self._opened()
+        self.config: EngineConfig = opened.config
+        self.tokenizer: Tokenizer = opened.tokenizer
+        self._deliver, self._on_death = deliver, on_death
+        self._pieces = PieceJoiner()
+        self._pending: dict[int, Future[Any]] = {}
+        self._call_ids = count()
+        # Guards the pipe's order and `_pending`: callers are on several threads.
+        self._lock = threading.Lock()
+        self._is_paused = self._is_ending = self._is_over = False
+        self._error: EngineDeadError | None = None
+        self._reader = threading.Thread(target=self._read, name="mini-vllm-outputs", daemon=True)
+        self._reader.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._error is None and not self._is_over
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    @property
+    def seconds_in_step(self) -> float:
+        return seconds_since(self._step_clock)
+
+    def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
+        return self._send("call", function)
+
+    def look(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
+        return self._send("look", function)
+
+    def abort(self, request_id: str) -> Future[RequestOutput | None]:
+        return self._send("abort", request_id)
+
+    def step_once(self) -> Future[None]:
+        return self._send("step_once")
+
+    def pause(self) -> None:
+        self._is_paused = True
+        self._tell("pause")
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._tell("resume")
+
+    def end(self) -> None:
+        """Let the process end behind the calls so far."""
+        self._tell("end")
+        self._is_ending = True
+
+    def kill(self) -> None:
+        """End the process at once, in the middle of a step."""
+        self._process.kill()
+
+    def _opened(self) -> Opened:
+        try:
+            opened = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            opened = self._dead()
+        if isinstance(opened, BaseException):
+            raise opened
+        assert isinstance(opened, Opened)
+        return opened
+
+    def _send(self, method: str, *arguments: Any) -> Future[Any]:
+        """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._is_ending or self._is_over:
+                raise ShuttingDownError("the engine has shut down")
+            call_id = next(self._call_ids)
+            message = pickle.dumps(Call(call_id, method, arguments))
+            self._pending[call_id] = future
+            try:
+                self._connection.send_bytes(message)
+            except OSError:  # the reader is about to find it out
+                del self._pending[call_id]
+                raise self._dead() from None
+        return future
+
+    def _tell(self, method: str) -> None:
+        """Call a method that an engine which has ended does not need."""
+        with suppress(ShuttingDownError, EngineDeadError):
+            self._send(method)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._take(self._connection.recv())
+        except (EOFError, OSError):
+            self._process.join()
+            atexit.unregister(self._process.kill)
+            self._end()
+
+    def _take(self, message: object) -> None:
+        """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
+        if isinstance(message, Answer):
+            with self._lock:
+                future = self._pending.pop(message.call_id)
+            if isinstance(message.result, RequestOutput):  # of a request that was aborted
+                self._pieces.forget(message.result.request_id)
+            message.settle(future)
+        elif isinstance(message, EngineDeadError):
+            self._die(message)
+            self.kill()
+        else:
+            assert isinstance(message, list)
+            outputs = [self._pieces.join(OutputPiece._make(piece)) for piece in message]
+            self._deliver([output for output in outputs if output is not None])
+
+    def _end(self) -> None:
+        """Note that the process is gone, and tell those that wait for an answer."""
+        if not self._is_ending and self._error is None:
+            self._die(self._dead())
+        with self._lock:
+            self._is_over = True
+            pending, self._pending = self._pending, {}
+        error = self._error or ShuttingDownError("the engine has shut down")
+        for call_id, future in pending.items():
+            Answer(call_id, None, error).settle(future)
+
+    def _die(self, error: EngineDeadError) -> None:
+        self._error = error
+        self._on_death(error)
+
+    def _dead(self) -> EngineDeadError:
+        code = self._process.exitcode
+        return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")

@@ -1,0 +1,92 @@
+"""What runs in the process of an `EngineProcess`. (vLLM: `EngineCoreProc` of `v1/engine/core.py`.)"""
+
+import gc
+import os
+import pickle
+import signal
+import threading
+from concurrent.futures import Future
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
+from mini_vllm.engine.engine_thread import EngineThread, StepClock
+from mini_vllm.engine.output_pieces import piece_of
+from mini_vllm.outputs import RequestOutput
+
+
+def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step_clock: StepClock) -> None:
+    """Open the engine, then do what comes through the pipe until it says `end`, or until nobody holds its other end."""
+    # Ctrl-C reaches every process of a terminal, but it is the server that lets running requests end first.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        engine = open_engine()
+    except BaseException as error:
+        connection.send_bytes(pickled(error))
+        return
+    # What is there now stays: the garbage collector need not look at torch and the model again. (vLLM does it, too.)
+    gc.collect()
+    gc.freeze()
+    Worker(connection).serve(engine, step_clock)
+
+
+class Worker:
+    """One end of the pipe, with the engine's thread behind it."""
+
+    def __init__(self, connection: "Connection[Any, Any]") -> None:
+        self._connection = connection
+        # The engine's thread sends outputs and answers, the main thread what is answered at once.
+        self._sending = threading.Lock()
+
+    def serve(self, engine: Any, step_clock: StepClock) -> None:
+        """Run the engine until the end."""
+        thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
+        self._send(Opened(thread.config, thread.tokenizer))
+        try:
+            while (call := self._connection.recv()).method != "end":
+                self._begin(thread, call)
+        except (EOFError, OSError):
+            os._exit(1)  # the server is gone, and nobody is left to end a step for
+        thread.end()
+        thread.join()
+
+    def _begin(self, thread: EngineThread, call: Call) -> None:
+        try:
+            result = getattr(thread, call.method)(*call.arguments)
+        except Exception as error:
+            self._send(Answer(call.call_id, None, error))
+            return
+        if isinstance(result, Future):
+            result.add_done_callback(partial(self._answer, call.call_id))
+        else:
+            self._send(Answer(call.call_id, result, None))
+
+    def _answer(self, call_id: int, future: "Future[Any]") -> None:
+        error = future.exception()
+        self._send(Answer(call_id, None if error else future.result(), error))
+
+    def _send_outputs(self, outputs: list[RequestOutput]) -> None:
+        if outputs:
+            # Plain tuples: to pickle objects of a class takes five times as long.
+            self._send([tuple(piece_of(output)) for output in outputs])
+
+    def _send(self, message: object) -> None:
+        content = pickled(message)
+        with self._sending:
+            self._connection.send_bytes(content)
+
+
+def pickled(message: object) -> bytes:
+    """Return a message as bytes; one that pickle does not take becomes an error that says so."""
+    error = message.error if isinstance(message, Answer) else message
+    try:
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        if isinstance(error, BaseException):
+            pickle.loads(content)  # some exceptions can be pickled, but not be made again
+        return content
+    except Exception as reason:
+        cause = error if isinstance(error, BaseException) else reason
+        plain = RuntimeError(f"{type(cause).__name__}: {cause}")
+        return pickle.dumps(Answer(message.call_id, None, plain) if isinstance(message, Answer) else plain)

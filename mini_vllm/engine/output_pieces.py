@@ -1,0 +1,96 @@
+"""Outputs on their way from one process to another: each brings only what is new, however long its text has become."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mini_vllm.engine.metrics import RequestMetrics
+from mini_vllm.logprobs import TokenLogprobs
+from mini_vllm.outputs import CompletionOutput, RequestOutput
+
+Logprobs = list[TokenLogprobs | None]
+
+
+class OutputPiece(NamedTuple):
+    """What an output adds to those before it. (vLLM: `EngineCoreOutput` of `v1/engine/__init__.py`.)
+
+    Only the first piece of a request has its prompt: the text, if it was one, and the tokens.
+    """
+
+    request_id: str
+    prompt: tuple[str | None, list[int]] | None
+    new_text: str
+    new_token_ids: list[int]
+    new_logprobs: Logprobs | None
+    finish_reason: str | None
+    stop_reason: int | str | None
+    error: str | None
+    metrics: RequestMetrics
+
+
+def piece_of(output: RequestOutput) -> OutputPiece:
+    """Return what an output adds to the one before it."""
+    completion = output.outputs[0]
+    first_new = len(completion.token_ids) - output.num_new_tokens
+    return OutputPiece(
+        output.request_id,
+        None if first_new else (output.prompt, output.prompt_token_ids),
+        output.new_text,
+        completion.token_ids[first_new:],
+        None if completion.logprobs is None else completion.logprobs[first_new:],
+        completion.finish_reason,
+        completion.stop_reason,
+        output.error,
+        output.metrics,
+    )
+
+
+@dataclass(slots=True)
+class Joined:
+    """The pieces of one request so far."""
+
+    prompt: str | None
+    prompt_token_ids: list[int]
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: Logprobs = field(default_factory=list)
+
+
+class PieceJoiner:
+    """Makes outputs of pieces, as they were before they were cut."""
+
+    def __init__(self) -> None:
+        self._joined: dict[str, Joined] = {}
+
+    def join(self, piece: OutputPiece) -> RequestOutput | None:
+        """Return the output of a piece; None if the request has been forgotten."""
+        if piece.prompt is not None:
+            self._joined[piece.request_id] = Joined(*piece.prompt)
+        joined = self._joined.get(piece.request_id)
+        if joined is None:
+            return None
+        joined.text += piece.new_text
+        joined.token_ids += piece.new_token_ids
+        joined.logprobs += piece.new_logprobs or []
+        if piece.finish_reason is not None:
+            self.forget(piece.request_id)
+        completion = CompletionOutput(
+            joined.text,
+            joined.token_ids.copy(),
+            piece.finish_reason,
+            piece.stop_reason,
+            None if piece.new_logprobs is None else joined.logprobs.copy(),
+        )
+        return RequestOutput(
+            piece.request_id,
+            joined.prompt,
+            joined.prompt_token_ids,
+            [completion],
+            piece.metrics,
+            piece.new_text,
+            len(piece.new_token_ids),
+            piece.error,
+        )
+
+    def forget(self, request_id: str) -> None:
+        """Drop the pieces of a request of which no reader wants more."""
+        self._joined.pop(request_id, None)

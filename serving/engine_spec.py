@@ -1,0 +1,22 @@
+"""What an engine is opened from: it can be sent to another process."""
+
+from dataclasses import dataclass
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.seams.build import build_engine
+from mini_vllm.seams.lineup import Lineup
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The arguments of `build_engine`."""
+
+    config: EngineConfig
+    lineup: Lineup
+    model: str | None = None
+    dense: bool = False
+
+    def open(self) -> LLMEngine:
+        """Return the engine. Raises what `build_engine` raises."""
+        return build_engine(self.config, self.lineup, self.model, dense=self.dense)

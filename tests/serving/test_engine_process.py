@@ -1,0 +1,107 @@
+"""The server as `mini-vllm serve` starts it: the engine is in a process of its own."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.engine_process import EngineProcess
+from mini_vllm.seams.lineup import parse_lineup
+from serving.engine_spec import EngineSpec
+from serving.in_thread import RunningServer, running_server
+from serving.settings import ServerSettings
+from tests.serving.page.serving_page import next_of, watching
+from tests.serving.running import HELLO, MODEL, call, fake_llm, wait_until
+
+SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
+FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
+
+
+@pytest.fixture
+def server() -> Iterator[RunningServer]:
+    with running_server(AsyncLLM(SPEC.open), ServerSettings(port=0, shutdown_timeout=5)) as server:
+        yield server
+
+
+def client_of(server: RunningServer) -> OpenAI:
+    return OpenAI(base_url=server.base_url, api_key="none", max_retries=0)
+
+
+def kill_engine(server: RunningServer) -> None:
+    host = server.llm._host
+    assert isinstance(host, EngineProcess)
+    os.kill(host._process.pid or 0, signal.SIGKILL)
+    wait_until(lambda: not server.llm.is_alive, "the end is noticed")
+
+
+def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None:
+    def answers(of: RunningServer) -> tuple[object, ...]:
+        client = client_of(of)
+        whole = client.chat.completions.create(**FIELDS, logprobs=True, top_logprobs=2)
+        pieces = list(client.chat.completions.create(**FIELDS, stream=True, stream_options={"include_usage": True}))
+        texts = ["", ""]
+        for piece in pieces:
+            for choice in piece.choices:
+                texts[choice.index] += choice.delta.content or ""
+        return whole.choices, texts, whole.usage, pieces[-1].usage
+
+    with running_server(fake_llm(SPEC.config)) as local:
+        assert answers(server) == answers(local)
+
+
+def test_the_metrics_are_those_of_the_engine(server: RunningServer) -> None:
+    client_of(server).completions.create(model=MODEL, prompt="abcd", max_tokens=7, extra_body={"ignore_eos": True})
+    text = httpx.get(f"{server.address}/metrics").text
+    assert 'vllm:generation_tokens_total{engine="0",model_name="mini-vllm"} 7.0' in text
+    assert 'vllm:prompt_tokens_total{engine="0",model_name="mini-vllm"} 4.0' in text
+    assert 'vllm:e2e_request_latency_seconds_count{engine="0",model_name="mini-vllm"} 1.0' in text
+
+
+def test_the_page_sees_the_engine_s_steps(server: RunningServer) -> None:
+    client = client_of(server)
+    with httpx.Client(base_url=server.address) as http, watching(http) as stream:
+        assert next_of(stream, "hello")["num_blocks"] == 399
+        answer = client.completions.create(model=MODEL, prompt="abcd", max_tokens=7, extra_body={"ignore_eos": True})
+        ended = next(data for name, data in stream if name == "status" and data["newest"] == 6)
+        assert not ended["num_unfinished"]
+        next_of(stream, "picture")
+        bill = http.get(f"/live/bills/{answer.id}-0").json()
+        assert (bill["num_prompt_tokens"], bill["num_steps"]) == (4, 7)
+        kill_engine(server)
+        assert any(name == "status" and not data["is_alive"] for name, data in stream)
+
+
+def test_if_the_engine_dies_every_client_is_told(server: RunningServer) -> None:
+    client = client_of(server)
+    server.llm.pause()
+    stream: Any = {**FIELDS, "n": 1, "stream": True}
+    waiting = httpx.stream("POST", f"{server.base_url}/chat/completions", json=stream, timeout=30)
+    kill_engine(server)
+    with waiting as answer:
+        assert answer.status_code == 503
+    for path in ("/health", "/metrics"):
+        answer = httpx.get(server.address + path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
+    with pytest.raises(openai.InternalServerError, match="the engine has ended: restart the server"):
+        client.chat.completions.create(**FIELDS)
+
+
+def test_a_stream_that_has_begun_ends_with_an_error(server: RunningServer) -> None:
+    stream = client_of(server).chat.completions.create(**{**FIELDS, "max_tokens": 5000, "n": 1}, stream=True)
+    next(iter(stream))
+    server.llm.pause()
+    kill_engine(server)
+    with pytest.raises(openai.APIError, match="process has ended with code -9"):
+        list(stream)
+
+
+def test_a_function_of_this_process_cannot_be_sent(server: RunningServer) -> None:
+    with pytest.raises(Exception, match="pickle"):
+        call(server.llm, lambda engine: None)
