@@ -123,7 +123,7 @@ def bench_serve(
     except PeerError as error:
         fail(str(error), 1)
     if as_json:
-        typer.echo(json.dumps(as_record(plan, comparison)))
+        typer.echo(json.dumps(as_record(model, plan, comparison)))
     else:
         show_comparison(make_console(), comparison)
 

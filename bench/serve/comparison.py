@@ -93,11 +93,12 @@ def aims(comparison: Comparison) -> list[Aim]:
     return found
 
 
-def as_record(plan: Plan, comparison: Comparison) -> dict[str, Any]:
+def as_record(model: str, plan: Plan, comparison: Comparison) -> dict[str, Any]:
     """Return everything as a JSON object; times are seconds."""
     cost = comparison.http_cost
     return {
-        "settings": asdict(plan.settings),
+        "model": model,
+        "settings": {**asdict(plan.settings), "model": model},
         "load": plan.load.as_record(),
         "servers": {name: measured_record(measured) for name, measured in comparison.measured.items()},
         "missing": comparison.missing,

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -77,18 +78,18 @@ def engine_state(engine: LLMEngine) -> EngineState:
     )
 
 
-def open_faulty_engine(settings: Settings) -> AsyncLLM:
+def open_faulty_engine(settings: Settings) -> LLMEngine:
     """Return an engine whose runner fails now and then."""
     engine = build_engine(engine_config(settings), parse_lineup(settings.lineup), settings.model or None)
     engine.runner = FailingRunner(engine.runner)
-    return AsyncLLM(engine)
+    return engine
 
 
 def main(settings_text: str, port: str) -> None:
     """Serve until a signal ends it."""
     allow_many_connections()
     server_settings = ServerSettings(port=int(port))
-    llm = open_faulty_engine(Settings(**json.loads(settings_text)))
+    llm = AsyncLLM(partial(open_faulty_engine, Settings(**json.loads(settings_text))))
     server = engine_server(llm, server_settings)
 
     async def show_engine() -> dict[str, object]:

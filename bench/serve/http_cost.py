@@ -12,6 +12,8 @@ from bench.serve.report import report
 from bench.serve.server_process import ServerProcess
 
 NUM_STREAMS = 64
+REQUESTS_PER_STREAM = 4
+"""A round is long enough that its first and last steps, with fewer streams, hardly count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class HttpCost:
 
     @property
     def ratio(self) -> float:
-        """The median throughput through HTTP over the median offline."""
-        return median(self.streamed) / median(self.offline)
+        """Throughput through HTTP over that offline: the median over the rounds, each of which measures both."""
+        return median(streamed / offline for streamed, offline in zip(self.streamed, self.offline, strict=True))
 
     @property
     def cost(self) -> float:
@@ -41,8 +43,8 @@ class HttpCost:
 def measure_http_cost(
     server: ServerProcess, settings: Settings, load: Load, num_rounds: int, on_progress: OnProgress
 ) -> HttpCost:
-    """Answer `NUM_STREAMS` requests at once, offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
-    load = replace(load, num_requests=NUM_STREAMS, request_rate=math.inf, max_concurrency=None)
+    """Keep `NUM_STREAMS` requests going, offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
+    load = replace(load, num_requests=REQUESTS_PER_STREAM * NUM_STREAMS, request_rate=math.inf, max_concurrency=None)
     on_progress("HTTP cost: loading the model offline", 0, 0)
     process = OfflineProcess(settings, ignore_eos=True)
     offline_rates, streamed_rates, shares, num_equal = [], [], [], 0
@@ -52,7 +54,7 @@ def measure_http_cost(
             on_progress(f"HTTP cost, round {number}: offline", number, num_rounds + 1)
             offline = process.answer(requests)
             on_progress(f"HTTP cost, round {number}: through HTTP", number, num_rounds + 1)
-            streamed = run_round(server.endpoint, requests)
+            streamed = run_round(server.endpoint, requests, NUM_STREAMS)
             figures = report(streamed)
             if figures.failed:
                 raise ValueError(
@@ -66,4 +68,4 @@ def measure_http_cost(
                 num_equal += sum(text == answer.text for text, answer in pairs)
     finally:
         process.close()
-    return HttpCost(offline_rates, streamed_rates, sum(shares) / num_rounds, num_equal, NUM_STREAMS * num_rounds)
+    return HttpCost(offline_rates, streamed_rates, sum(shares) / num_rounds, num_equal, load.num_requests * num_rounds)

@@ -8,12 +8,17 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
 from bench.peer_process import PeerError
 from bench.serve.endpoint import Endpoint
 from mini_vllm.seams.lineup import CHECKOUT
+
+if TYPE_CHECKING:
+    import psutil
 
 START_TIMEOUT = 180.0
 STOP_TIMEOUT = 60.0
@@ -32,7 +37,7 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a server's process holds: bytes of memory, threads, open files and connections."""
+    """What a server's processes hold: bytes of memory, threads, open files and connections."""
 
     rss: int
     num_threads: int
@@ -67,15 +72,19 @@ class ServerProcess:
         return self._process.poll() is None
 
     def resources(self) -> Resources:
-        """Return what the process holds now."""
-        with self._watched.oneshot():
-            num_fds = 0 if os.name == "nt" else self._watched.num_fds()
-            return Resources(self._watched.memory_info().rss, self._watched.num_threads(), num_fds)
+        """Return what the server and the processes that it has started hold now."""
+        import psutil
+
+        all_held = [held_by(self._watched)]
+        for process in self._watched.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                all_held.append(held_by(process))
+        return Resources(*map(sum, zip(*all_held, strict=True)))
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time that the process has taken."""
-        times = self._watched.cpu_times()
-        return float(times.user + times.system)
+        """Return the CPU time that the server and its running processes have taken."""
+        times = [process.cpu_times() for process in (self._watched, *self._watched.children(recursive=True))]
+        return float(sum(of.user + of.system for of in times))
 
     def get(self, path: str, timeout: float = 30.0) -> str:
         """Return what the server says to a GET. Raises `OSError` if it does not answer, or with an error."""
@@ -122,6 +131,13 @@ class ServerProcess:
             else:
                 return
         raise PeerError(f"{self.name} did not answer within {limit:g} seconds; its last lines: {self.last_words()}")
+
+
+def held_by(process: "psutil.Process") -> tuple[int, int, int]:
+    """Return the memory, the threads and the open files of one process."""
+    with process.oneshot():
+        num_fds = 0 if os.name == "nt" else process.num_fds()
+        return process.memory_info().rss, process.num_threads(), num_fds
 
 
 def free_port() -> int:
