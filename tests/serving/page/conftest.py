@@ -9,9 +9,9 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import parse_lineup
-from serving.in_thread import RunningServer
+from serving.in_thread import RunningServer, running_server
 from serving.settings import ServerSettings
-from tests.serving.page.serving_page import on_engine, running_with_page
+from tests.serving.page.serving_page import on_engine
 from tests.serving.running import PATIENCE, wait_until
 
 SMALL = EngineConfig(max_num_seqs=4, max_num_batched_tokens=128, num_gpu_blocks=121, check_invariants=True)
@@ -23,7 +23,7 @@ def small_llm(config: EngineConfig = SMALL) -> AsyncLLM:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
-    with running_with_page(small_llm()) as running:
+    with running_server(small_llm()) as running:
         yield running
 
 
@@ -69,11 +69,11 @@ def page(server: RunningServer, open_page: Callable[..., Any]) -> Iterator[Any]:
 @pytest.fixture
 def fresh_server() -> Iterator[RunningServer]:
     """A server that has not taken a step."""
-    with running_with_page(small_llm()) as running:
+    with running_server(small_llm()) as running:
         yield running
 
 
 @pytest.fixture
 def locked_server() -> Iterator[RunningServer]:
-    with running_with_page(small_llm(), ServerSettings(port=0, api_key="sesame")) as running:
+    with running_server(small_llm(), ServerSettings(port=0, api_key="sesame")) as running:
         yield running

@@ -11,8 +11,6 @@ import psutil
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.in_thread import RunningServer, running_server
-from serving.settings import ServerSettings
 from tests.serving.running import call
 
 Result = TypeVar("Result")
@@ -35,13 +33,6 @@ def cmdline(process: psutil.Process) -> list[str]:
         return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
     except psutil.NoSuchProcess:
         return []
-
-
-@contextmanager
-def running_with_page(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
-    """Serve an engine together with the page."""
-    with running_server(llm, settings) as server:
-        yield server
 
 
 @contextmanager

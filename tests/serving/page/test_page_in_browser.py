@@ -182,6 +182,21 @@ def test_a_crowd_makes_requests_wait(page: Any, server: RunningServer) -> None:
     assert "waited" in page.locator(".bill").text_content()
 
 
+def test_a_chat_that_waits_can_be_followed(page: Any) -> None:
+    set_pace(page, "5 steps/s")
+    crowd(page, 20)
+    until(page, "Number(document.querySelector('[data-figure=waiting] b')?.textContent) >= 3")
+    send(page, max_tokens=4)
+    page.locator(".answer .request").click()
+    letter = page.locator(".answer .tile").text_content()
+    until(page, f"document.getElementById('about').textContent.startsWith('{letter}: waiting, 0 of 23 tokens')")
+    assert page.locator(".answer .text").text_content() == ""
+    assert page.locator("#picture [data-layer='waiting'] .mv-followed").count() == 1
+    crowd(page, 0)
+    set_pace(page, "full speed")
+    page.locator(".bill").wait_for()
+
+
 def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None:
     set_pace(page, "20 steps/s")
     for _ in range(3):

@@ -1,0 +1,50 @@
+"""A client's own name for its request, `X-Request-Id`: answers, bills and refusals say it."""
+
+import httpx
+import pytest
+
+from serving.in_thread import RunningServer
+from tests.serving.running import HELLO, MODEL
+
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
+LONG = {"model": MODEL, "messages": HELLO, "max_tokens": 1500, "ignore_eos": True, "stream": True}
+
+
+def named(server: RunningServer, name: str, path: str = COMPLETION, **fields: object) -> httpx.Response:
+    asks = {"messages": HELLO} if path == CHAT else {"prompt": "abcd"}
+    body = {"model": MODEL, **asks, "max_tokens": 3, **fields}
+    return httpx.post(server.address + path, json=body, headers={"X-Request-Id": name})
+
+
+@pytest.mark.parametrize(("path", "prefix"), [(CHAT, "chatcmpl"), (COMPLETION, "cmpl")])
+def test_an_answer_s_id_ends_with_the_name(fake_server: RunningServer, path: str, prefix: str) -> None:
+    answer = named(fake_server, "mina-1.a:b_C", path)
+    assert answer.json()["id"] == f"{prefix}-mina-1.a:b_C"
+    chunks = named(fake_server, "mina-2", path, stream=True).text.split("\n\n")
+    assert sum(f'"id":"{prefix}-mina-2"' in chunk for chunk in chunks) == len(chunks) - 2, "all but [DONE] and the end"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a?b", "a%20b", "<b>", "a" * 129, "kite\u00e9"])
+def test_a_name_that_could_not_stand_in_a_url_is_refused(fake_server: RunningServer, name: str) -> None:
+    answer = httpx.post(
+        fake_server.address + COMPLETION,
+        json={"model": MODEL, "prompt": "abcd"},
+        headers={b"X-Request-Id": name.encode("latin-1")},
+    )
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["param"] == "X-Request-Id"
+    assert "1 to 128 letters" in error["message"]
+
+
+def test_a_name_in_use_is_refused_and_its_request_goes_on(fake_server: RunningServer) -> None:
+    url, headers = fake_server.address + CHAT, {"X-Request-Id": "twice"}
+    with httpx.stream("POST", url, json=LONG, headers=headers) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        refused = named(fake_server, "twice", CHAT)
+        assert refused.status_code == 400
+        assert "'chatcmpl-twice-0'" in refused.json()["error"]["message"]
+        assert named(fake_server, "once", CHAT).status_code == 200
+        assert [line for line in lines if line][-1] == "data: [DONE]"
+    assert named(fake_server, "twice", CHAT).status_code == 200, "a name is free again after its request"
