@@ -16,6 +16,7 @@ from bench.serve.comparison import Plan, as_record, compare, measured_record
 from bench.serve.comparison_view import show_comparison, show_searches
 from bench.serve.endpoint import Endpoint
 from bench.serve.goodput import parse_objective
+from bench.serve.http_cost import NUM_STREAMS
 from bench.serve.load import Load, Search, measure
 from bench.serve.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.serve.peers import OURS, SERVERS
@@ -117,7 +118,9 @@ def bench_serve(
     try:
         with tempfile.TemporaryDirectory() as folder, reported("Opening the model") as on_progress:
             directory = "" if team.runner == "absent" else model_directory(model, Path(folder))
-            settings = Settings(directory, dtype, threads or 0, KV_CACHE_TOKENS, lineup=str(team))
+            settings = Settings(
+                directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
+            )
             plan = Plan(settings, load, names, wanted, rounds)
             comparison = compare(plan, on_progress)
     except PeerError as error:

@@ -1,5 +1,7 @@
 """How a comparison of servers is printed."""
 
+from statistics import median
+
 from rich.console import Console
 
 from bench.serve.comparison import Comparison, aims
@@ -63,15 +65,15 @@ def rate_figures(search: RateSearch, ours: float | None) -> str:
 
 def show_cost(console: Console, cost: HttpCost) -> None:
     """Print the throughput of both ways, in every round."""
-    console.print(f"\n{NUM_STREAMS} streams at once: output tokens per second", style=STRONG)
+    console.print(f"\n{NUM_STREAMS} streams computed at once: output tokens per second", style=STRONG)
     scale = max(cost.offline + cost.streamed)
     for name, rates in (("LLM.generate, offline", cost.offline), ("through HTTP, streamed", cost.streamed)):
-        middle = sorted(rates)[len(rates) // 2]
+        middle = median(rates)
         figures = ", ".join(f"{rate:,.0f}" for rate in rates)
         console.print(measured_bar(name, middle, scale, figures, ours=True))
     console.print(
         f"HTTP and streaming cost {cost.cost:.1%} (median of the rounds); {cost.num_equal} of {cost.num_compared} "
-        f"answers are the same. The client took {cost.client_cpu_share:.0%} of one core of the machine that the "
-        "server needs.",
+        f"answers are the same. The client took {median(cost.client_cpu_shares):.0%} of one core of the machine "
+        "that the server needs.",
         style=FAINT,
     )

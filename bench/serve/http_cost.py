@@ -1,33 +1,47 @@
 """What HTTP and streaming cost: the same requests offline and through the server, in turns."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from bench.backend import Settings
 from bench.serve.load import Load, OnProgress
-from bench.serve.offline import OfflineProcess
-from bench.serve.open_loop import run_round
+from bench.serve.offline import Offline, OfflineProcess
+from bench.serve.open_loop import Round, run_round
 from bench.serve.report import report
 from bench.serve.server_process import ServerProcess
 
 NUM_STREAMS = 64
-REQUESTS_PER_STREAM = 4
-"""A round is long enough that its first and last steps, with fewer streams, hardly count."""
+"""How many requests are computed at once, offline and through HTTP: the engine's `max_num_seqs`."""
+FEWEST_REQUESTS, MOST_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
+"""How long a round is. All its requests are sent at once: their queue keeps `NUM_STREAMS` running, however late the
+client is. What it takes to send and read them counts little in a long round. More would be too many open files."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HttpCost:
-    """Output tokens per second of each round, offline and through HTTP; shares are of one core, over the rounds.
+    """Output tokens per second of each round, offline and through HTTP, and the client's shares of one core.
 
     `num_equal` counts the answers that were the same text both ways, of `num_compared`.
     """
 
-    offline: list[float]
-    streamed: list[float]
-    client_cpu_share: float
-    num_equal: int
-    num_compared: int
+    offline: list[float] = field(default_factory=list)
+    streamed: list[float] = field(default_factory=list)
+    client_cpu_shares: list[float] = field(default_factory=list)
+    num_equal: int = 0
+    num_compared: int = 0
+
+    def note(self, offline: Offline, streamed: Round) -> None:
+        """Note a round. Raises `ValueError` if a request failed: then the two are not of the same work."""
+        figures = report(streamed)
+        if figures.failed:
+            raise ValueError(f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}")
+        self.offline.append(offline.tokens_per_second)
+        self.streamed.append(figures.output_throughput)
+        self.client_cpu_shares.append(figures.cpu_share)
+        pairs = zip(offline.texts, streamed.answers, strict=True)
+        self.num_equal += sum(text == answer.text for text, answer in pairs)
+        self.num_compared += len(offline.texts)
 
     @property
     def ratio(self) -> float:
@@ -43,29 +57,23 @@ class HttpCost:
 def measure_http_cost(
     server: ServerProcess, settings: Settings, load: Load, num_rounds: int, on_progress: OnProgress
 ) -> HttpCost:
-    """Keep `NUM_STREAMS` requests going, offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
-    load = replace(load, num_requests=REQUESTS_PER_STREAM * NUM_STREAMS, request_rate=math.inf, max_concurrency=None)
+    """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
+    load = replace(load, num_requests=FEWEST_REQUESTS, request_rate=math.inf, max_concurrency=None)
     on_progress("HTTP cost: loading the model offline", 0, 0)
     process = OfflineProcess(settings, ignore_eos=True)
-    offline_rates, streamed_rates, shares, num_equal = [], [], [], 0
+    cost = HttpCost()
     try:
         for number in range(num_rounds + 1):  # the first one warms up
             requests = load.requests(1000 + number)
             on_progress(f"HTTP cost, round {number}: offline", number, num_rounds + 1)
             offline = process.answer(requests)
             on_progress(f"HTTP cost, round {number}: through HTTP", number, num_rounds + 1)
-            streamed = run_round(server.endpoint, requests, NUM_STREAMS)
-            figures = report(streamed)
-            if figures.failed:
-                raise ValueError(
-                    f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}"
-                )
+            streamed = run_round(server.endpoint, requests)
             if number > 0:
-                offline_rates.append(offline.tokens_per_second)
-                streamed_rates.append(figures.output_throughput)
-                shares.append(figures.cpu_share)
-                pairs = zip(offline.texts, streamed.answers, strict=True)
-                num_equal += sum(text == answer.text for text, answer in pairs)
+                cost.note(offline, streamed)
+            else:
+                in_a_round = round(ROUND_SECONDS * len(requests) / offline.seconds)
+                load = replace(load, num_requests=min(max(FEWEST_REQUESTS, in_a_round), MOST_REQUESTS))
     finally:
         process.close()
-    return HttpCost(offline_rates, streamed_rates, sum(shares) / num_rounds, num_equal, load.num_requests * num_rounds)
+    return cost

@@ -49,8 +49,9 @@ class EngineProcess:
         self._pieces = PieceJoiner()
         self._pending: dict[int, Future[Any]] = {}
         self._call_ids = count()
-        # Guards the pipe's order and `_pending`: callers are on several threads.
-        self._lock = threading.Lock()
+        # Callers are on several threads. What takes answers needs none of the pipe's lock: else a message for which the
+        # pipe has no room could wait for the process, and the process for its answers to be taken.
+        self._sending, self._noting = threading.Lock(), threading.Lock()
         self._is_paused = self._is_ending = self._is_over = False
         self._error: EngineDeadError | None = None
         self._reader = threading.Thread(target=self._read, name="mini-vllm-outputs", daemon=True)
@@ -110,20 +111,16 @@ class EngineProcess:
 
     def _send(self, method: str, *arguments: Any) -> Future[Any]:
         """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
-        future: Future[Any] = Future()
-        with self._lock:
+        call_id, future = next(self._call_ids), Future[Any]()
+        message = pickle.dumps(Call(call_id, method, arguments))
+        with self._noting:
             if self._error is not None:
                 raise self._error
             if self._is_ending or self._is_over:
                 raise ShuttingDownError("the engine has shut down")
-            call_id = next(self._call_ids)
-            message = pickle.dumps(Call(call_id, method, arguments))
             self._pending[call_id] = future
-            try:
-                self._connection.send_bytes(message)
-            except OSError:  # the reader is about to find it out
-                del self._pending[call_id]
-                raise self._dead() from None
+        with self._sending, suppress(OSError):  # without a process, the reader is about to settle all that is pending
+            self._connection.send_bytes(message)
         return future
 
     def _tell(self, method: str) -> None:
@@ -143,7 +140,7 @@ class EngineProcess:
     def _take(self, message: object) -> None:
         """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
         if isinstance(message, Answer):
-            with self._lock:
+            with self._noting:
                 future = self._pending.pop(message.call_id)
             if isinstance(message.result, RequestOutput):  # of a request that was aborted
                 self._pieces.forget(message.result.request_id)
@@ -160,7 +157,7 @@ class EngineProcess:
         """Note that the process is gone, and tell those that wait for an answer."""
         if not self._is_ending and self._error is None:
             self._die(self._dead())
-        with self._lock:
+        with self._noting:
             self._is_over = True
             pending, self._pending = self._pending, {}
         error = self._error or ShuttingDownError("the engine has shut down")

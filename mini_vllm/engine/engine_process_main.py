@@ -12,6 +12,7 @@ from typing import Any
 
 from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
+from mini_vllm.engine.freed_memory import keep_freed_memory
 from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.outputs import RequestOutput
 
@@ -21,6 +22,7 @@ def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step
     # Ctrl-C reaches every process of a terminal, but it is the server that lets running requests end first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    keep_freed_memory()
     try:
         engine = open_engine()
     except BaseException as error:

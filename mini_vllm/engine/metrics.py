@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+MetricValues = tuple[float, float | None, float | None, float | None, float | None, int, int, int]
+
 
 @dataclass(slots=True)
 class RequestMetrics:
@@ -38,9 +40,9 @@ class RequestMetrics:
         """Seconds from arrival to the end."""
         return None if self.finished_time is None else self.finished_time - self.arrival_time
 
-    def copy(self) -> "RequestMetrics":
-        """Return what is known now. (`dataclasses.replace` takes six times as long, for every token of the engine.)"""
-        return RequestMetrics(
+    def values(self) -> MetricValues:
+        """Return what is known now, in the order of the fields. (`dataclasses.astuple` takes twenty times as long.)"""
+        return (
             self.arrival_time,
             self.first_scheduled_time,
             self.first_token_time,
@@ -50,6 +52,10 @@ class RequestMetrics:
             self.num_preemptions,
             self.num_cached_tokens,
         )
+
+    def copy(self) -> "RequestMetrics":
+        """Return what is known now, as an object of its own."""
+        return RequestMetrics(*self.values())
 
     def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
         """Note that the request has `num_output_tokens` tokens now, if that is more than before."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mini_vllm.engine.metrics import RequestMetrics
+from mini_vllm.engine.metrics import MetricValues, RequestMetrics
 from mini_vllm.logprobs import TokenLogprobs
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 
@@ -24,7 +24,7 @@ class OutputPiece(NamedTuple):
     finish_reason: str | None
     stop_reason: int | str | None
     error: str | None
-    metrics: RequestMetrics
+    metrics: MetricValues
 
 
 def piece_of(output: RequestOutput) -> OutputPiece:
@@ -40,7 +40,7 @@ def piece_of(output: RequestOutput) -> OutputPiece:
         completion.finish_reason,
         completion.stop_reason,
         output.error,
-        output.metrics,
+        output.metrics.values(),
     )
 
 
@@ -85,7 +85,7 @@ class PieceJoiner:
             joined.prompt,
             joined.prompt_token_ids,
             [completion],
-            piece.metrics,
+            RequestMetrics(*piece.metrics),
             piece.new_text,
             len(piece.new_token_ids),
             piece.error,

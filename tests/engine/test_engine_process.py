@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -240,6 +241,22 @@ def test_what_cannot_be_pickled_is_named(llm: AsyncLLM) -> None:
     with pytest.raises(Exception, match="pickle"):
         run(llm.call(lambda engine: None))
     assert run(llm.call(held))[:2] == (0, 0)
+
+
+def echo(engine: LLMEngine, content: bytes) -> bytes:
+    return content
+
+
+def test_messages_for_which_the_pipe_has_no_room_pass_each_other(llm: AsyncLLM) -> None:
+    """Calls and answers of 4 MB from several threads at once: neither end waits for the other."""
+    contents = [bytes([number]) * 4_000_000 for number in range(4)]
+
+    def ask(content: bytes) -> bool:
+        calls = [host_of(llm).call, host_of(llm).look]
+        return all(calls[number % 2](partial(echo, content=content)).result(60) == content for number in range(10))
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        assert all(pool.map(ask, contents, timeout=60))
 
 
 def test_one_step_at_a_time(llm: AsyncLLM) -> None:

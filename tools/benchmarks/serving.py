@@ -25,7 +25,7 @@ def _model(record: Record) -> str:
     if (cost := record["http_cost"]) is not None:
         offline, streamed = median(cost["offline"]), median(cost["streamed"])
         text += (
-            f"64 streams at once: {streamed:,.0f} tokens/s through HTTP, {offline:,.0f} offline (medians of "
+            f"64 streams computed at once: {streamed:,.0f} tokens/s through HTTP, {offline:,.0f} offline (medians of "
             f"{len(cost['offline'])} rounds in turns); {cost['num_equal']} of {cost['num_compared']} answers are the "
             "same.\n\n"
         )

@@ -65,7 +65,7 @@ def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
     assert found["report"]["total_output_tokens"] > 6
     assert [probed["num_failed"] for probed in found["rate_search"]["probed"]] == [0, 0]
     cost = record["http_cost"]
-    assert cost["num_equal"] == cost["num_compared"] == 256
+    assert 256 <= cost["num_equal"] == cost["num_compared"] <= 768
     assert cost["ratio"] == pytest.approx(cost["streamed"][0] / cost["offline"][0])
     assert [aim["found"] for aim in record["aims"]] == [cost["cost"]]
 
