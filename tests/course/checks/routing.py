@@ -1,0 +1,50 @@
+"""What the checks of the handout on routing may call: the figures of `mini-vllm bench router`."""
+
+from functools import cache
+from inspect import signature
+
+from bench.cli.router import LOAD, ROUTERS, bench_router
+from bench.router.fleet import FleetServed, simulate_fleet
+from course.simulator.experiment import Experiment
+from course.simulator.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_requests
+from mini_vllm.seams.lineup import parse_lineup
+from serving.router.policies import PrefixAware
+
+__all__ = ["NAMESPACE"]
+
+WORKLOAD = "shared-prefix"
+
+
+def num_requests() -> int:
+    default = signature(bench_router).parameters["requests"].default
+    assert isinstance(default, int)
+    return default
+
+
+@cache
+def served(router: str, num_replicas: int) -> FleetServed:
+    """Return what the command measures for one router."""
+    experiment = Experiment(WORKLOAD, num_requests(), None, 0).with_rate()
+    assert experiment.rate is not None
+    requests = make_requests(WORKLOAD, num_requests(), experiment.rate / 0.7 * LOAD * num_replicas, 0)
+    engines = experiment.resolved_engine(), experiment.cost, parse_lineup("solution")
+    return simulate_fleet(requests, *engines, ROUTERS[router](), num_replicas)
+
+
+def hit_percent(router: str, num_replicas: int) -> int:
+    return round(100 * served(router, num_replicas).hit_rate)
+
+
+def p99_ms(router: str, num_replicas: int) -> int:
+    [seconds] = served(router, num_replicas).time_to_first_token([99])
+    return round(1000 * seconds)
+
+
+NAMESPACE = {
+    "num_requests": num_requests,
+    "num_passages": lambda: NUM_PASSAGES,
+    "passage_tokens": lambda: PASSAGE_TOKENS,
+    "hit_percent": hit_percent,
+    "p99_ms": p99_ms,
+    "most_imbalance": lambda: PrefixAware().most_imbalance,
+}
