@@ -27,7 +27,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "speculative": ("bench", "speculative"),
     "async": ("bench", "async"),
     "serve-on-embedded": ("bench", "serve"),
-    "serve-on-random-150m": ("bench", "serve", "--model", "random-150m", "--num-prompts", "20", "--probes", "3"),
+    "serve-on-random-150m": (
+        *("bench", "serve", "--model", "random-150m"),
+        *("--num-prompts", "20", "--probes", "3", "--rounds", "1"),
+    ),
     "serve-faults": ("bench", "serve-faults", "--minutes", "10"),
     "scheduler": ("bench", "scheduler"),
     "loop": ("bench", "loop"),
