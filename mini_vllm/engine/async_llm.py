@@ -106,8 +106,9 @@ class AsyncLLM:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._collectors.pop(request_id, None)
-            if not is_finished:
+            if is_finished:
+                self._collectors.pop(request_id, None)
+            else:
                 self._abort(request_id)
 
     async def abort(self, request_id: str) -> None:
@@ -166,8 +167,13 @@ class AsyncLLM:
             self._host.kill()
 
     def _abort(self, request_id: str) -> None:
-        with suppress(EngineDeadError, ShuttingDownError):
-            self._host.abort(request_id)
+        """End a request whose reader has left. Its id stays in use until then: outputs of it may be on their way."""
+        try:
+            ending = self._host.abort(request_id)
+        except (EngineDeadError, ShuttingDownError):
+            self._collectors.pop(request_id, None)
+        else:
+            ending.add_done_callback(lambda _: self._collectors.pop(request_id, None))
 
     def _end(self, request_id: str) -> "Future[RequestOutput | None]":
         """End a request, and let its reader have its last output."""
@@ -191,7 +197,6 @@ class AsyncLLM:
                 loop.call_soon_threadsafe(_put_all, items)
             except RuntimeError:  # the loop has been closed, and its readers never came to say so
                 for _, output in items:
-                    self._collectors.pop(output.request_id, None)
                     self._abort(output.request_id)
 
     def _fail_all(self, error: EngineDeadError) -> None:

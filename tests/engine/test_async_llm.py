@@ -122,6 +122,36 @@ def test_a_reader_that_leaves_gives_its_blocks_back() -> None:
     with_llm(leave)
 
 
+def test_an_id_is_in_use_until_its_request_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step in which its reader leaves has an output for it, which the next request of this id must not get."""
+    engine, goes_on = build_engine(CONFIG, LINEUP), threading.Event()
+    step = engine.step
+
+    def slow_step() -> list[RequestOutput]:
+        outputs = step()
+        goes_on.wait(60)
+        return outputs
+
+    async def reuse(llm: AsyncLLM) -> None:
+        llm.pause()
+        stream = llm.generate(PROMPTS[0], SamplingParams(200), "again")
+        reading = asyncio.ensure_future(anext(stream))
+        await until(lambda: llm.num_unfinished_requests == 1)
+        await llm.step_once()
+        await reading
+        monkeypatch.setattr(engine, "step", slow_step)
+        llm.resume()
+        await until(lambda: llm.seconds_in_step > 0)
+        await stream.aclose()
+        with pytest.raises(ValueError, match="'again' belongs to an unfinished request"):
+            await text_of(llm, PROMPTS[1], "again")
+        goes_on.set()
+        await until(lambda: llm.num_unfinished_requests == 0)
+        assert await text_of(llm, PROMPTS[1], "again") == offline()[1]
+
+    with_llm(reuse, engine)
+
+
 def test_a_cancelled_task_aborts_its_request_even_before_it_was_added() -> None:
     async def cancel(llm: AsyncLLM) -> None:
         at_once = asyncio.create_task(text_of(llm, PROMPTS[0], "at once", 200))
