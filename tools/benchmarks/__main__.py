@@ -29,7 +29,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),
-        *("--num-prompts", "20", "--probes", "3", "--rounds", "1"),
+        *("--num-prompts", "20", "--probes", "3", "--rounds", "0"),
     ),
     "serve-faults": ("bench", "serve-faults", "--minutes", "10"),
     "scheduler": ("bench", "scheduler"),
