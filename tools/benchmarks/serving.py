@@ -26,8 +26,8 @@ def _model(record: Record) -> str:
         offline, streamed = median(cost["offline"]), median(cost["streamed"])
         text += (
             f"64 streams computed at once: {streamed:,.0f} tokens/s through HTTP, {offline:,.0f} offline (medians of "
-            f"{len(cost['offline'])} rounds in turns); {cost['num_equal']} of {cost['num_compared']} answers are the "
-            "same.\n\n"
+            f"{len(cost['offline'])} rounds in turns), in the median round {cost['ratio']:.2f} of it; "
+            f"{cost['num_equal']} of {cost['num_compared']} answers are the same.\n\n"
         )
     aims = [[aim["text"], _found(aim["found"]), "met" if aim["met"] else "**missed**"] for aim in record["aims"]]
     return text + table(["aim", "found", ""], aims)
