@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from course.sandbox.errors import OutOfTime
+from course.sandbox.explain import explain
+from course.sandbox.time_limit import limited_calls
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.seams.build import build_engine
 from mini_vllm.seams.lineup import Lineup
@@ -18,5 +22,9 @@ class EngineSpec:
     dense: bool = False
 
     def open(self) -> LLMEngine:
-        """Return the engine. Raises what `build_engine` raises."""
-        return build_engine(self.config, self.lineup, self.model, dense=self.dense)
+        """Return the engine. Raises what `build_engine` raises; `EngineDeadError` if a learner's part does not end."""
+        try:
+            with limited_calls():
+                return build_engine(self.config, self.lineup, self.model, dense=self.dense)
+        except OutOfTime as error:
+            raise EngineDeadError(explain(error, {})) from None

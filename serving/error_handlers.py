@@ -6,12 +6,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from serving.errors import ApiError, invalid
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from serving.errors import ApiError, error_of_engine, invalid
 
 
 def install_error_handlers(app: FastAPI) -> None:
     """Make the application answer every error as a JSON object."""
     app.add_exception_handler(ApiError, _api_error)
+    for error in (EngineDeadError, ShuttingDownError):
+        app.add_exception_handler(error, _engine_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _wrong_query)
     app.add_exception_handler(Exception, _unforeseen_error)
@@ -20,6 +23,10 @@ def install_error_handlers(app: FastAPI) -> None:
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error.response()
+
+
+async def _engine_error(request: Request, error: Exception) -> Response:
+    return error_of_engine(error, prompt_field="").response()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ import logging
 
 from fastapi.responses import JSONResponse
 
-from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
+from mini_vllm.engine.errors import EngineDeadError, QueueFullError, RequestIdInUseError, ShuttingDownError
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
         case QueueFullError():
             headers = {"Retry-After": "1"}
             return ApiError(429, message, type="rate_limit_error", code="queue_full", headers=headers)
+        case RequestIdInUseError():
+            return ApiError(409, message, param="X-Request-Id", code="request_id_in_use")
         case ShuttingDownError():
             return unavailable(message, "shutting_down")
         case EngineDeadError():

@@ -17,7 +17,7 @@ from course.sandbox.frames import is_learners
 from course.sandbox.time_limit import limited_calls
 from course.starter_status import written_lineup
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.engine.errors import RunnerError, StalledError
+from mini_vllm.engine.errors import EngineDeadError, RunnerError, StalledError
 from mini_vllm.seams.lineup import Lineup
 from mini_vllm.seams.parts import solutions_exist
 
@@ -80,7 +80,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
             fail(f"{explain(error, {})}\n(A call into your code may take {error.seconds:g} seconds of CPU time.)", 1)
         except NotImplementedError as error:
             fail(f"{error}: not written yet. {what_to_do()}", 1)
-        except (StalledError, RunnerError, InvariantError) as error:
+        except (StalledError, RunnerError, InvariantError, EngineDeadError) as error:
             fail(str(error), 1)
         except SyntaxError as error:
             if not is_learners(error.filename or ""):
@@ -119,8 +119,11 @@ def what_to_do() -> str:
 
 
 def traceback_from_labs(error: Exception) -> str | None:
-    """Return the traceback from the first frame under `labs/` on, None if the error was not raised there."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """Return the traceback from the first frame under `labs/` on, None if the error was not raised there.
+
+    An error from an engine's process has its frames there as `remote_frames`.
+    """
+    frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "remote_frames", [])]
     mine = [in_labs(frame) for frame in frames]
     if not any(mine) or (isinstance(error, ValueError) and not mine[-1]):
         return None

@@ -14,7 +14,7 @@ from mini_vllm.engine.engine_host import EngineHost
 from mini_vllm.engine.engine_messages import OpenEngine
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
-from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.output_collector import OutputCollector
 from mini_vllm.engine.tokenizer import Tokenizer
@@ -35,7 +35,8 @@ class AsyncLLM:
 
     def __init__(self, engine: LLMEngine | OpenEngine) -> None:
         self.is_shutting_down = False
-        self._collectors: dict[str, OutputCollector] = {}
+        # None: the reader has left. The id stays in use until the engine has ended the request.
+        self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineHost = (
             EngineThread(engine, self._deliver, self._fail_all)
             if isinstance(engine, LLMEngine)
@@ -79,7 +80,7 @@ class AsyncLLM:
         if self.is_shutting_down:
             raise ShuttingDownError("the engine is shutting down and takes no more requests")
         if request_id in self._collectors:
-            raise ValueError(f"request_id {request_id!r} belongs to an unfinished request; give each its own")
+            raise RequestIdInUseError.of(request_id)
         collector = self._collectors[request_id] = OutputCollector()
         late = TimeoutError(f"the request was not finished after {timeout} seconds")
         timer = None if timeout is None else collector.loop.call_later(timeout, collector.fail, late)
@@ -107,8 +108,8 @@ class AsyncLLM:
             if timer is not None:
                 timer.cancel()
             if is_finished:
-                self._collectors.pop(request_id, None)
-            else:
+                del self._collectors[request_id]
+            elif self._collectors.get(request_id) is collector:
                 self._abort(request_id)
 
     async def abort(self, request_id: str) -> None:
@@ -167,7 +168,8 @@ class AsyncLLM:
             self._host.kill()
 
     def _abort(self, request_id: str) -> None:
-        """End a request whose reader has left. Its id stays in use until then: outputs of it may be on their way."""
+        """End a request whose reader has left. Outputs of it may be on their way."""
+        self._collectors[request_id] = None
         try:
             ending = self._host.abort(request_id)
         except (EngineDeadError, ShuttingDownError):
@@ -202,8 +204,9 @@ class AsyncLLM:
     def _fail_all(self, error: EngineDeadError) -> None:
         """Tell all readers that nothing will come any more."""
         for collector in list(self._collectors.values()):
-            with suppress(RuntimeError):
-                collector.loop.call_soon_threadsafe(collector.fail, error)
+            if collector is not None:
+                with suppress(RuntimeError):
+                    collector.loop.call_soon_threadsafe(collector.fail, error)
 
 
 def _put_all(items: list[tuple[OutputCollector, RequestOutput]]) -> None:

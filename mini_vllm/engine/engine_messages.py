@@ -20,11 +20,11 @@ class Opened(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A method of the `EngineThread`, to be called in the order of sending."""
+    """A method of the `EngineThread`, to be called in the order of sending; its arguments are pickled."""
 
     call_id: int
     method: str
-    arguments: tuple[Any, ...]
+    arguments: bytes
 
 
 class Answer(NamedTuple):
@@ -35,9 +35,7 @@ class Answer(NamedTuple):
     error: BaseException | None
 
     def settle(self, future: "Future[Any]") -> None:
-        """Hand it to the caller, if the caller still wants it."""
-        if not future.set_running_or_notify_cancel():
-            return
+        """Hand it to the caller."""
         if self.error is None:
             future.set_result(self.result)
         else:

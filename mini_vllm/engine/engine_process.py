@@ -1,6 +1,7 @@
 """An engine in a process of its own, whose Python never waits for that of its readers. (vLLM: `core_client.py`.)"""
 
 import atexit
+import logging
 import multiprocessing
 import pickle
 import threading
@@ -21,6 +22,8 @@ from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
+SECONDS_TO_EXIT = 5.0
+logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
@@ -42,7 +45,11 @@ class EngineProcess:
         # The process ends when this end of the pipe is closed; but at exit it would be waited for before that.
         atexit.register(self._process.kill)
         theirs.close()
-        opened = self._opened()
+        try:
+            opened = self._opened()
+        except BaseException:
+            self._leave()
+            raise
         self.config: EngineConfig = opened.config
         self.tokenizer: Tokenizer = opened.tokenizer
         self._deliver, self._on_death = deliver, on_death
@@ -92,7 +99,6 @@ class EngineProcess:
     def end(self) -> None:
         """Let the process end behind the calls so far."""
         self._tell("end")
-        self._is_ending = True
 
     def kill(self) -> None:
         """End the process at once, in the middle of a step."""
@@ -112,12 +118,14 @@ class EngineProcess:
     def _send(self, method: str, *arguments: Any) -> Future[Any]:
         """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
-        message = pickle.dumps(Call(call_id, method, arguments))
+        future.set_running_or_notify_cancel()  # what is sent is done: a caller that waits no longer cancels nothing
+        message = pickle.dumps(Call(call_id, method, pickle.dumps(arguments)))
         with self._noting:
             if self._error is not None:
-                raise self._error
+                raise EngineDeadError(*self._error.args)
             if self._is_ending or self._is_over:
                 raise ShuttingDownError("the engine has shut down")
+            self._is_ending = method == "end"
             self._pending[call_id] = future
         with self._sending, suppress(OSError):  # without a process, the reader is about to settle all that is pending
             self._connection.send_bytes(message)
@@ -133,9 +141,21 @@ class EngineProcess:
             while True:
                 self._take(self._connection.recv())
         except (EOFError, OSError):
+            pass
+        except Exception as error:  # a message that cannot be read: what is behind it would be wrong
+            logger.exception("the engine's process said what cannot be understood")
+            self._die(EngineDeadError(f"the engine's process cannot be understood: {error}"))
+        self._leave()
+        self._end()
+
+    def _leave(self) -> None:
+        """Make sure that the process has ended. It ends by itself if it has closed its end of the pipe."""
+        self._connection.close()
+        self._process.join(SECONDS_TO_EXIT)
+        if self._process.is_alive():
+            self._process.kill()
             self._process.join()
-            atexit.unregister(self._process.kill)
-            self._end()
+        atexit.unregister(self._process.kill)
 
     def _take(self, message: object) -> None:
         """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
@@ -154,14 +174,16 @@ class EngineProcess:
             self._deliver([output for output in outputs if output is not None])
 
     def _end(self) -> None:
-        """Note that the process is gone, and tell those that wait for an answer."""
-        if not self._is_ending and self._error is None:
+        """Note that the process is gone, and tell those that wait for an answer or an output."""
+        if self._error is None and not self._is_ending:
             self._die(self._dead())
+        elif self._error is None:
+            self._on_death(self._dead())  # of its last step some outputs may be missing
         with self._noting:
             self._is_over = True
             pending, self._pending = self._pending, {}
-        error = self._error or ShuttingDownError("the engine has shut down")
         for call_id, future in pending.items():
+            error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
             Answer(call_id, None, error).settle(future)
 
     def _die(self, error: EngineDeadError) -> None:

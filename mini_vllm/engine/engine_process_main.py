@@ -1,10 +1,12 @@
 """What runs in the process of an `EngineProcess`. (vLLM: `EngineCoreProc` of `v1/engine/core.py`.)"""
 
 import gc
+import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import traceback
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
@@ -23,15 +25,25 @@ def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
+    threading.Thread(target=end_with_parent, name="mini-vllm-parent", daemon=True).start()
     try:
         engine = open_engine()
     except BaseException as error:
+        error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle drops them
         connection.send_bytes(pickled(error))
         return
     # What is there now stays: the garbage collector need not look at torch and the model again. (vLLM does it, too.)
     gc.collect()
     gc.freeze()
     Worker(connection).serve(engine, step_clock)
+
+
+def end_with_parent() -> None:
+    """End this process when the server's is gone, also while it loads a model or ends a step."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class Worker:
@@ -56,7 +68,7 @@ class Worker:
 
     def _begin(self, thread: EngineThread, call: Call) -> None:
         try:
-            result = getattr(thread, call.method)(*call.arguments)
+            result = getattr(thread, call.method)(*pickle.loads(call.arguments))
         except Exception as error:
             self._send(Answer(call.call_id, None, error))
             return

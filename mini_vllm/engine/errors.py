@@ -28,5 +28,13 @@ class EngineDeadError(RuntimeError):
     """The engine's thread has ended: not even the requests of a failed step could be ended in order."""
 
 
+class RequestIdInUseError(ValueError):
+    """Another request has this id, and has not ended."""
+
+    @classmethod
+    def of(cls, request_id: str) -> "RequestIdInUseError":
+        return cls(f"request_id {request_id!r} belongs to an unfinished request; give each its own")
+
+
 class QueueFullError(ValueError):
     """`max_num_waiting` requests wait already. Try again after some have been admitted."""

@@ -11,7 +11,7 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
 from mini_vllm.engine.admission import require_place, require_servable
 from mini_vllm.engine.draft_statistics import DraftStatistics
-from mini_vllm.engine.errors import StalledError
+from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import Observers, StepObserver
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_answer import require_answer
@@ -76,7 +76,7 @@ class LLMEngine:
         params = params or SamplingParams()
         params.validate()
         if request_id in self.processor.states:
-            raise ValueError(f"request_id {request_id!r} belongs to an unfinished request; give each its own")
+            raise RequestIdInUseError.of(request_id)
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         now = self.clock()
         request = Request(

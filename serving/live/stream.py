@@ -10,6 +10,7 @@ from typing import Any
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from serving.answers.stream import START
 from serving.disconnect import ended_by_disconnect
 from serving.live.drawing.look import Look
@@ -62,6 +63,8 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
             except DrawingEndedError as error:
                 yield event("failure", {"message": str(error)})
                 await asyncio.sleep(AFTER_FAILURE)
+            except (EngineDeadError, ShuttingDownError):  # the status says so, and the last picture stays
+                sent = wanted
             quiet = 0
         elif quiet >= SILENCE:
             yield COMMENT

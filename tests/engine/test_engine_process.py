@@ -283,11 +283,18 @@ def test_ctrl_c_and_sigterm_are_for_the_server(llm: AsyncLLM) -> None:
     assert run(outputs_of(llm.generate(PROMPTS[0], SamplingParams(3), "after")))[-1].finished
 
 
+def open_no_engine() -> LLMEngine:
+    raise KeyError("what is missing")
+
+
 def test_an_engine_that_cannot_be_opened_says_why() -> None:
     with pytest.raises(ValueError, match="no/such/model"):
         AsyncLLM(partial(build_engine, CONFIG, parse_lineup("solution"), "no/such/model"))
     with pytest.raises(EngineDeadError, match="code 3"):
         AsyncLLM(partial(os._exit, 3))
+    with pytest.raises(KeyError, match="what is missing") as raised:
+        AsyncLLM(open_no_engine)
+    assert vars(raised.value)["remote_frames"][-1].name == "open_no_engine", "a learner reads where it was raised"
 
 
 def test_if_the_process_ends_all_readers_and_callers_are_told() -> None:

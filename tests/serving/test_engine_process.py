@@ -17,7 +17,7 @@ from mini_vllm.seams.lineup import parse_lineup
 from serving.engine_spec import EngineSpec
 from serving.in_thread import RunningServer, running_server
 from serving.settings import ServerSettings
-from tests.serving.page.serving_page import next_of, watching
+from tests.serving.page.serving_page import events, next_of, watching
 from tests.serving.running import HELLO, MODEL, call, fake_llm, wait_until
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
@@ -76,6 +76,10 @@ def test_the_page_sees_the_engine_s_steps(server: RunningServer) -> None:
         assert (bill["num_prompt_tokens"], bill["num_steps"]) == (4, 7)
         kill_engine(server)
         assert any(name == "status" and not data["is_alive"] for name, data in stream)
+        assert http.get(f"/live/bills/{answer.id}-0").json()["error"]["code"] == "engine_dead"
+    with httpx.Client(base_url=server.address) as http, http.stream("GET", "/live/stream") as reloaded:
+        assert reloaded.status_code == 200
+        assert not next_of(events(reloaded), "status")["is_alive"]
 
 
 def test_if_the_engine_dies_every_client_is_told(server: RunningServer) -> None:

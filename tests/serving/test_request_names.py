@@ -43,7 +43,8 @@ def test_a_name_in_use_is_refused_and_its_request_goes_on(fake_server: RunningSe
         lines = stream.iter_lines()
         next(lines)
         refused = named(fake_server, "twice", CHAT)
-        assert refused.status_code == 400
+        assert refused.status_code == 409, "OpenAI's client tries again"
+        assert refused.json()["error"]["param"] == "X-Request-Id"
         assert "'chatcmpl-twice-0'" in refused.json()["error"]["message"]
         assert named(fake_server, "once", CHAT).status_code == 200
         assert [line for line in lines if line][-1] == "data: [DONE]"
