@@ -45,9 +45,13 @@ class EngineProcess:
         # The process ends when this end of the pipe is closed; but at exit it would be waited for before that.
         atexit.register(self._process.kill)
         theirs.close()
+        # Callers are on several threads. What takes answers needs none of the pipe's lock: else a message for which the
+        # pipe has no room could wait for the process, and the process for its answers to be taken.
+        self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
             opened = self._opened()
         except BaseException:
+            self.kill()
             self._leave()
             raise
         self.config: EngineConfig = opened.config
@@ -56,9 +60,6 @@ class EngineProcess:
         self._pieces = PieceJoiner()
         self._pending: dict[int, Future[Any]] = {}
         self._call_ids = count()
-        # Callers are on several threads. What takes answers needs none of the pipe's lock: else a message for which the
-        # pipe has no room could wait for the process, and the process for its answers to be taken.
-        self._sending, self._noting = threading.Lock(), threading.Lock()
         self._is_paused = self._is_ending = self._is_over = False
         self._error: EngineDeadError | None = None
         self._reader = threading.Thread(target=self._read, name="mini-vllm-outputs", daemon=True)
@@ -145,17 +146,19 @@ class EngineProcess:
         except Exception as error:  # a message that cannot be read: what is behind it would be wrong
             logger.exception("the engine's process said what cannot be understood")
             self._die(EngineDeadError(f"the engine's process cannot be understood: {error}"))
+            self.kill()
         self._leave()
         self._end()
 
     def _leave(self) -> None:
-        """Make sure that the process has ended. It ends by itself if it has closed its end of the pipe."""
-        self._connection.close()
+        """Make sure that the process has ended. It does so by itself when it has closed its end of the pipe."""
         self._process.join(SECONDS_TO_EXIT)
         if self._process.is_alive():
-            self._process.kill()
+            self.kill()
             self._process.join()
         atexit.unregister(self._process.kill)
+        with self._sending:
+            self._connection.close()
 
     def _take(self, message: object) -> None:
         """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
