@@ -44,6 +44,11 @@ class LingeringTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def write(self, data: bytes) -> None:
+        """Write, unless that half is closed: an application that still answers then is not to blame."""
+        if not self._is_lingering:
+            self._transport.write(data)
+
     def close(self) -> None:
         """Close at once, or begin to."""
         if self._is_lingering:
