@@ -47,7 +47,7 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """Requests whose last output has not been read."""
+        """Requests whose last output is still to be read, and those left by their readers that the engine still has."""
         return len(self._collectors)
 
     @property

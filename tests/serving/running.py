@@ -47,7 +47,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 def wait_until_idle(llm: AsyncLLM) -> None:
     """Wait until no request is left, and check that every block is free."""
     wait_until(lambda: not call(llm, lambda engine: engine.processor.states), "no request is left in the engine")
-    assert llm.num_unfinished_requests == 0
+    wait_until(lambda: llm.num_unfinished_requests == 0, "every reader has its last output")
     assert call(llm, free_blocks) == call(llm, lambda engine: engine.scheduler.kv.num_usable_blocks)
 
 
