@@ -6,6 +6,7 @@ from typing import Any
 
 from serving.in_thread import RunningServer
 from serving.live.seen import seen_of
+from tests.serving.page.conftest import SMALL
 from tests.serving.page.serving_page import on_engine
 from tests.serving.running import PATIENCE, wait_until
 
@@ -182,19 +183,26 @@ def test_a_crowd_makes_requests_wait(page: Any, server: RunningServer) -> None:
     assert "waited" in page.locator(".bill").text_content()
 
 
-def test_a_chat_that_waits_can_be_followed(page: Any) -> None:
-    set_pace(page, "5 steps/s")
+def test_a_chat_that_waits_can_be_followed(page: Any, server: RunningServer) -> None:
+    page.locator("#pause").click()
+    page.wait_for_selector("body.paused")
     crowd(page, 20)
-    until(page, "Number(document.querySelector('[data-figure=waiting] b')?.textContent) >= 3")
+    wait_until(lambda: len(waiting(server)) > SMALL.max_num_seqs, "the crowd is more than the engine runs")
+    crowd(page, 0)
     send(page, max_tokens=4)
+    wait_until(lambda: any(not name.startswith("crowd") for name in waiting(server)), "the chat's request arrives")
+    page.get_by_role("button", name="Step").filter(has_text="Step").click()
     page.locator(".answer .request").click()
     letter = page.locator(".answer .tile").text_content()
     until(page, f"document.getElementById('about').textContent.startsWith('{letter}: waiting, 0 of 23 tokens')")
     assert page.locator(".answer .text").text_content() == ""
     assert page.locator("#picture [data-layer='waiting'] .mv-followed").count() == 1
-    crowd(page, 0)
     set_pace(page, "full speed")
     page.locator(".bill").wait_for()
+
+
+def waiting(server: RunningServer) -> list[str]:
+    return on_engine(server.llm, lambda engine: [request.request_id for request in engine.scheduler.waiting])
 
 
 def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None:
@@ -205,8 +213,8 @@ def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None
     page.check("#to-all")
     send(page, max_tokens=12)
     until(page, "document.querySelectorAll('.bill:not([hidden])').length === 4")
-    letters = page.locator("#tabs .tile").all_text_contents()
-    assert len(set(letters)) == 4
+    until(page, "document.querySelectorAll('#tabs .tile').length === 4")
+    assert len(set(page.locator("#tabs .tile").all_text_contents())) == 4
     page.locator("#tabs [role=tab]").nth(1).click()
     page.keyboard.press("ArrowLeft")
     assert page.locator("#tabs [aria-selected=true]").text_content().endswith("chat 1")
