@@ -15,6 +15,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
 from tests.engine.interrupts import interrupted_at
+from tests.engine.paced_thread import pace_runner
 from tests.engine.runners import RAISES, Fault, install_faults, install_spy
 from tests.engine.snapshots import MemoryCheck, snapshot
 from tests.engine.strategies import configs
@@ -45,12 +46,14 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 class EngineMachine(RuleBasedStateMachine):
     """Each request must end with the output that it has when it runs alone; no block or request may be lost."""
 
-    @initialize(config=configs(), record=st.booleans())
-    def start(self, config: EngineConfig, record: bool) -> None:
+    @initialize(config=configs(), record=st.booleans(), late=st.booleans())
+    def start(self, config: EngineConfig, record: bool, late: bool) -> None:
         self.config = config
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8", record=record)
         draft_half_right(self.engine)
+        # What a free thread has done when a step is interrupted differs from run to run: nothing could be replayed.
+        pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
         # Another request may have been given these blocks before the engine learns that the logits are unusable.
         self.faulty.scribbles_over_unusable_logits = not config.async_scheduling
