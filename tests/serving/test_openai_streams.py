@@ -7,7 +7,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from serving.in_thread import RunningServer
-from tests.serving.running import HELLO, MODEL
+from tests.serving.running import HELLO, MODEL, wait_until_idle
 from tests.serving.test_openai_client import expected, expected_answer
 
 
@@ -91,6 +91,7 @@ def _offsets(chunk: Any) -> list[int] | None:
 
 
 def test_a_stream_arrives_while_it_is_generated(fake_server: RunningServer, client: OpenAI) -> None:
+    wait_until_idle(fake_server.llm)
     stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=2000, stream=True)
     first = next(iter(stream))
     assert first.choices[0].finish_reason is None
