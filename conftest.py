@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT, lineup_from_env, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, lineup_from_env, parse_lineup
 
 
 def whose_code() -> list[str]:

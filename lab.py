@@ -37,7 +37,7 @@ OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TEST
 # end
 
 COMMANDS = {
-    "demo": [["-m", "course", "demo"]],
+    "demo": [["-m", "cli", "demo"]],
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],

@@ -10,7 +10,7 @@ from bench.features import FEATURES, Feature, Part
 from bench.requests import longest, room_needed
 from bench.served import Served, inter_token_latencies, num_equal, percentile, summary, times_to_first_token
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import gc
 from dataclasses import dataclass
 
 from bench.scheduler import BLOCK_SIZE, NUM_ROUNDS, Cost, clock, freeze, take_step, time_round
+from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_scheduler
-from mini_vllm.seams.lineup import Lineup
 
 NUM_QUEUED = 100_000
 NUM_BLOCKS = 1_000_000

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
 
 NUM_ROUNDS = 3
 PHASE_1 = "labs/phase1_scheduler_step"
@@ -42,7 +42,7 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> li
         TimedCommand("tests of phase 1", pytest, (0, 1)),
         *(
             TimedCommand(
-                f"grade of phase {phase}", [sys.executable, "-m", "course", "grade", "--phase", str(phase), "--json"]
+                f"grade of phase {phase}", [sys.executable, "-m", "cli", "grade", "--phase", str(phase), "--json"]
             )
             for phase in phases
         ),

@@ -12,15 +12,15 @@ from bench.served import Served
 from bench.stream import Arrivals
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.graphs import GraphedModel
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.lineup import parse_lineup
 
 BLOCK_SIZE = 16
 

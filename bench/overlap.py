@@ -11,14 +11,14 @@ from typing import Any
 from torch import nn
 
 from bench.models import save_random_model
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.graphs import GraphedModel
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import Lineup
 
 BATCH_SIZES = (1, 4, 16, 64)
 EMBEDDED, LARGER = "embedded model", "150 M model, random weights"

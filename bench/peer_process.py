@@ -13,7 +13,7 @@ from typing import Any
 from bench.backend import Settings
 from bench.served import Served, require_complete
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 OPENVINO = "openvino"
 OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / ("Scripts" if os.name == "nt" else "bin") / "python"

@@ -16,7 +16,7 @@ from bench.requests import (
     skewed_requests,
 )
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_scheduler
-from mini_vllm.seams.lineup import Lineup
 
 BLOCK_SIZE = 16
 PROMPT_LEN = 32

@@ -8,11 +8,11 @@ from itertools import product
 from random import Random
 from typing import Any
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import Lineup
 
 BATCH_SIZES = (1, 4, 16, 64)
 COPYING, STORIES = "copies from its prompt", "tells a story"

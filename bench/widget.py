@@ -10,7 +10,7 @@ from course.traces.recording import Recording
 from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import time_machine
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
 POOLS = (20, 200, 2000)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 
 OURS = re.compile(r"Phase (\d), tasks? (\d)")
 

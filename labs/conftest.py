@@ -21,7 +21,7 @@ from course.labtest.reports import phase_of, retell, tell_what_is_missing
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
 from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
 from course.starter_status import starter_path, touched_functions
-from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
 
 TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
 FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(ALL_NAMES, 1))

@@ -1,10 +1,10 @@
 """mini-vLLM: a small inference engine whose decisions are vLLM's."""
 
+from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import Lineup, parse_lineup
 
 __all__ = [
     "LLM",

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup, lineup_from_env
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import Lineup, lineup_from_env
 
 
 class LLM:

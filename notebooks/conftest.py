@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
-from mini_vllm.seams.lineup import CHECKOUT, lineup_from_env
+from mini_vllm.assembly.lineup import CHECKOUT, lineup_from_env
 
 NOTICE = 'role="note"'
 

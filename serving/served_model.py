@@ -3,9 +3,9 @@
 import asyncio
 import time
 
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.tokenizer import Message
 from serving.errors import ApiError, invalid, unavailable
 from serving.settings import ServerSettings
 

@@ -3,10 +3,10 @@
 vLLM: `Scheduler.schedule` and `Scheduler.update_from_output` in `v1/core/sched/scheduler.py`.
 """
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def clamp(num_new: int, budget: int, threshold: int) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
 
 
 class FreeKVCacheBlockQueue:

@@ -8,9 +8,9 @@ import heapq
 from collections.abc import Iterator
 
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
 
 class PriorityRequestQueue:

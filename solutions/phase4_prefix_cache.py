@@ -10,8 +10,8 @@ import json
 from array import array
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool
 
 ROOT_HASH = bytes(32)
 

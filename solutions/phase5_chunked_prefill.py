@@ -7,8 +7,8 @@ vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.
 from collections.abc import Sequence
 
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:

@@ -30,7 +30,7 @@ from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 # vLLM 0.13.0's own scheduler, microseconds of CPU time, measured on another machine.
 VLLM_PER_REQUEST = (7.1, 8.5)

@@ -13,13 +13,13 @@ from fastapi import FastAPI
 
 from bench.backend import Settings
 from bench.serve.engine_config import engine_config
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.invariants import check_state
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.lineup import parse_lineup
 from serving.open_files import allow_many_connections
 from serving.server import bound_socket, engine_server
 from serving.settings import ServerSettings

@@ -67,9 +67,9 @@ def answer_offline(connection: Connection, settings: Settings, ignore_eos: bool)
     """Answer lists of requests until the other end closes. Runs in the process of `OfflineProcess`."""
     os.environ.update(thread_environment(settings))  # before torch is imported, as for a server
 
+    from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM
     from mini_vllm.sampling_params import SamplingParams
-    from mini_vllm.seams.lineup import parse_lineup
 
     llm = LLM(settings.model or None, engine_config(settings), parse_lineup(settings.lineup))
     connection.send("ready")

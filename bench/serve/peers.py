@@ -75,7 +75,7 @@ def our_arguments(settings: Settings, port: int) -> list[str]:
     }
     # Without a model the lineup has no phase 6, and the fake model's letters do: nothing else is as quick.
     model = settings.model or "--fake-model"
-    return [sys.executable, "-m", "course", "serve", model, *(f"--{name}={value}" for name, value in options.items())]
+    return [sys.executable, "-m", "cli", "serve", model, *(f"--{name}={value}" for name, value in options.items())]
 
 
 def transformers_arguments(settings: Settings, port: int) -> list[str]:

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 
 from bench.peer_process import PeerError
 from bench.serve.endpoint import Endpoint
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 if TYPE_CHECKING:
     import psutil

@@ -7,8 +7,8 @@ import typer
 
 from classroom.judge.settings import Settings
 from course.terminal.options import chosen_phases
-from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
+from mini_vllm.assembly.parts import solutions_exist
 
 Phases = Annotated[
     str | None,

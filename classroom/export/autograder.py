@@ -8,7 +8,7 @@ from classroom.export.gradescope import Visibility
 from classroom.export.one_submission import SETTINGS_FILE
 from classroom.judge.settings import Settings
 from classroom.student_edition.edition import files_of
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 TAKEN = (
     *("LICENSE", "README.md", "pyproject.toml", "constraints.txt", "lab.py"),

@@ -6,7 +6,7 @@ from classroom.export.class_figures import BINS, GroupFigures, PhaseFigures, fig
 from classroom.export.page_style import STYLE
 from classroom.judge.summary import PhaseSummary, Report, SubmissionSummary, is_written
 from classroom.worker.text import one_line
-from mini_vllm.seams.lineup import ALL_NAMES
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 GROUP_HEADINGS = (
     '<thead><tr><th scope="col">Group of situations</th><th scope="col" colspan="2">Missed</th>'

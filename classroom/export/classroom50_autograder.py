@@ -21,7 +21,7 @@ def main() -> None:
     """Install the course, grade it, write the result."""
     if not Path(".venv/.ready").exists():
         subprocess.run([sys.executable, "-c", "import lab; lab.set_up('cpu')"], check=True)
-    command = [".venv/bin/python", "-m", "course", "grade", "--json", *(["--phase", PHASES] if PHASES else [])]
+    command = [".venv/bin/python", "-m", "cli", "grade", "--json", *(["--phase", PHASES] if PHASES else [])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     result = as_result(json.loads(done.stdout), os.environ)
     Path("result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from classroom.judge.grading_process import GraderError
 from classroom.judge.jail import JailError
 from classroom.judge.report import write_whole
 from classroom.judge.settings import Settings
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from classroom.export.roster import Roster, read_roster
 from classroom.judge.report import write_whole
 from classroom.judge.summary import Report, SubmissionSummary
-from mini_vllm.seams.lineup import ALL_NAMES
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
 CANVAS = ["Student", *CANVAS_IDS, "Section"]

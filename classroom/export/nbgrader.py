@@ -11,7 +11,7 @@ from classroom.export.one_submission import SETTINGS_FILE
 from classroom.judge.settings import Settings
 from classroom.student_edition.edition import require_untouched_starters
 from course.grading.plan import PlannedPhase, load_plan
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 SCHEMA_VERSION = 3
 CONFIG = """\

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager
 
 
 @dataclass

@@ -19,7 +19,7 @@ from classroom.judge.record import Result
 from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn
 from classroom.worker.text import one_line
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 CONNECT_SECONDS = 20.0
 POLL_SECONDS = 5.0

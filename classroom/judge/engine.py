@@ -12,18 +12,7 @@ from classroom.judge.chunk_policies import MixedChunkPolicy, ReluctantChunkPolic
 from classroom.judge.scenario import Scenario
 from classroom.worker.encoding import Exported
 from classroom.worker.link import Link
-from mini_vllm.core.request import Request
-from mini_vllm.core.scheduler import Scheduler, SchedulerParts
-from mini_vllm.core.step_record import StepRecord
-from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.tokenizer import ByteTokenizer
-from mini_vllm.engine.trace_recorder import TraceRecorder
-from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
-from mini_vllm.seams.interfaces import SchedulingFunctions as SchedulerStepParts
-from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
-from mini_vllm.seams.parts import (
+from mini_vllm.assembly.parts import (
     chunk_policy_for,
     kv_cache_manager_for,
     preemption_for,
@@ -31,6 +20,17 @@ from mini_vllm.seams.parts import (
     request_queue_for,
     scheduling_functions_for,
 )
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, ModelRunner, Preemption, PrefixCache, RequestQueue
+from mini_vllm.core.interfaces import SchedulingFunctions as SchedulerStepParts
+from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.core.request import Request
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.core.tokenizer import ByteTokenizer
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.trace_recorder import TraceRecorder
+from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
+from mini_vllm.sampling_params import SamplingParams
 
 Mine = Collection[str]
 EVERYTHING = (

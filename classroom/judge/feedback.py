@@ -12,7 +12,7 @@ from classroom.judge.scenario import Scenario
 from classroom.worker.text import one_line
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
-from mini_vllm.seams.lineup import ALL_NAMES
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 WIDTH = 100
 MOST_LINES = 40

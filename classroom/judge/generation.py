@@ -12,13 +12,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from classroom.judge.scenario import Features, Scenario, draw_scenario
 from classroom.worker.link import Link
+from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.runner.host import use_one_thread_if_small
 from mini_vllm.runner.loading import describe_model
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.parts import runner_steps_for
 
 LEAST_MARGIN = 1e-3
 MOST_DRAWS = 50

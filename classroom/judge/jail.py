@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from classroom.judge.seccomp import NoFilterError, as_open_file, filter_program
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 COURSE = Path("/course")
 TEMPORARY_BYTES = 16 * 2**20
@@ -21,7 +21,7 @@ FIRST_USER = 1_900_000_000  # user ids from here on are unused
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 LINKER = ("/etc/ld.so.cache",)
 SEEN = ("mini_vllm", "course/__init__.py", "course/sandbox", "classroom/__init__.py", "classroom/worker")
-SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "course", "classroom", "tests")
+SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "course", "cli", "classroom", "tests")
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",

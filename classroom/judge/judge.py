@@ -14,7 +14,7 @@ from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionG
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker, SubmissionDir
 from course.sandbox.channel import ChannelError
-from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.assembly.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0

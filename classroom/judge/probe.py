@@ -8,7 +8,7 @@ import tempfile
 
 from classroom.judge.jail import COURSE, ENVIRONMENT, FIRST_USER, WITHOUT, Jail, JailError
 from classroom.judge.worker import SubmissionDir
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 PROBE_SECONDS = 60
 # Runs in the jail as a worker would, after giving up root; prints the attempts that succeeded.

@@ -13,7 +13,7 @@ from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
 from classroom.worker.link import Link
 from classroom.worker.proxies import RemoteFile
 from course.sandbox.worker import Worker
-from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
 
 START_SECONDS = 60.0
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from classroom.one_file.sections import SEAMS, SECTIONS, Section
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 FILE_NAME = "mini_vllm_one_file.py"
 OURS = ("mini_vllm", "solutions", "classroom")
 FUNCTIONS = Section(
-    "mini_vllm/seams/interfaces.py",
+    "mini_vllm/core/interfaces.py",
     without=(
         *("RequestQueue", "KVCacheManager", "BlockPool", "Preemption", "PrefixCache", "HashBlock", "ChunkPolicy"),
         *("Clamp", "ScheduleStep", "UpdateFromOutput", "ModelRunner"),

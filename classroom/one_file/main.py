@@ -9,6 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.absent import NoPrefixCache
+from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -18,8 +20,6 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.steps import RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.absent import NoPrefixCache
-from mini_vllm.seams.interfaces import SchedulingFunctions
 from solutions.phase1_scheduler_step import clamp, schedule_step, update_from_output
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase3_preemption import PriorityRequestQueue, RecomputePreemption

@@ -7,7 +7,7 @@ from pathlib import Path
 from classroom.student_edition.leaks import leaks, secret_lines
 from classroom.student_edition.texts import ReleaseError, adapted
 from course.starter_status import touched_functions, touched_in
-from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
 
 RELEASED = (
     *(
@@ -20,7 +20,7 @@ RELEASED = (
         "pyproject.toml",
         "conftest.py",
     ),
-    *("lab.py", "labs/", "mini_vllm/", "course/", "bench/", "serving/", "notebooks/"),
+    *("lab.py", "labs/", "mini_vllm/", "course/", "cli/", "bench/", "serving/", "notebooks/"),
     *("docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/"),
 )

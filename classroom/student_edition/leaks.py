@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
-SEAMS = ("mini_vllm/seams/interfaces.py", "mini_vllm/seams/electives.py")
+SEAMS = ("mini_vllm/core/interfaces.py", "mini_vllm/core/electives.py")
 SHORTEST_SECRET = 41
 MOST_IN_A_ROW = 2
 MOST_IN_A_FILE = 5

@@ -18,13 +18,13 @@ EDITS = {
             "[tool.pytest.ini_options]",
             '[[tool.mypy.overrides]]\nmodule = ["solutions.*", "classroom.*"]\nignore_missing_imports = true\n\n'
             "[[tool.mypy.overrides]]\n"
-            'module = ["mini_vllm.seams.parts", "labs.phase6_gpu_runner.optional_task6_7_triton"]\n'
+            'module = ["mini_vllm.assembly.parts", "labs.phase6_gpu_runner.optional_task6_7_triton"]\n'
             "warn_return_any = false\n\n"
             "[tool.pytest.ini_options]",
         ),
     ),
     "lab.py": (
-        ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "course", "grade"]],\n'),
+        ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "cli", "grade"]],\n'),
         ("`test`, `test-all`, ", "`test`, "),
         ('".[test,mutants,judge,cluster,serve]"', '".[test,serve]"'),
     ),

@@ -17,7 +17,7 @@ from classroom.worker.link import Link
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.explain import explain
 from course.sandbox.limits import Limits, limit_resources
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 LIMITS = Limits(memory_bytes=2 * 2**30, file_bytes=2**20, num_open_files=64, cpu_seconds=300)
 MAX_PROCESSES = 32

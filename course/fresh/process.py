@@ -26,8 +26,8 @@ from course.sandbox.explain import explain, explain_death, is_not_written, place
 from course.sandbox.limits import Limits, limit_resources
 from course.sandbox.time_limit import limited_calls
 from course.sandbox.worker import Worker
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.seams.lineup import Lineup
 
 T = TypeVar("T")
 SECONDS = 120.0

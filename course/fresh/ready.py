@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from course.sandbox.worker import Worker
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 
 class ReadyProcess:

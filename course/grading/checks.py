@@ -10,8 +10,8 @@ from course.grading.worker import GradingWorker
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
 from course.sandbox.watch import waiting_seconds
-from mini_vllm.seams.lineup import CHECKOUT, Lineup, parse_lineup
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup, parse_lineup
+from mini_vllm.assembly.parts import solutions_exist
 
 SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
 START_SECONDS = 30.0

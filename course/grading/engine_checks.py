@@ -11,12 +11,12 @@ from course.sandbox.explain import explain, is_not_written
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import Lineup
 
 SEEDS = range(6)
 NUM_REQUESTS = 10

@@ -11,7 +11,7 @@ from course.grading.checks import find_culprits, oracle_check, phases_of_stack, 
 from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.grading.testrun import can_fork, run_tests
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.parts import solutions_exist
 
 PHASES_AT_ONCE = 2
 OnProgress = Callable[[int, int, str], None]

@@ -13,7 +13,7 @@ from course.sandbox.explain import explain, is_not_written
 from course.sandbox.frames import is_learners
 from course.sandbox.limits import limit_resources
 from course.sandbox.watch import Watch
-from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 
 
 def main() -> None:

@@ -2,8 +2,8 @@
 
 from course.grading.plan import PlannedPhase, PlannedTask
 from course.grading.results import Grade, PhaseGrade
-from mini_vllm.seams.lineup import PHASE_NAMES
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import PHASE_NAMES
+from mini_vllm.assembly.parts import solutions_exist
 
 NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims about vLLM), 09 (write a scheduling policy)"
 

@@ -18,8 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.seams.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
+from mini_vllm.assembly.parts import solutions_exist
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10

@@ -15,7 +15,7 @@ from course.grading.starter_file import complaint_about_file, sha256
 from course.grading.worker import GradingWorker
 from course.sandbox.explain import explain_death, shown_path
 from course.sandbox.watch import waiting_seconds
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time: a very slow one may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST

@@ -12,7 +12,7 @@ MOST_LINES = 12
 MOST_COLUMNS = 120
 MOST_ENTRIES = 60
 QUEUE = "StrictQueue"
-QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/seams/interfaces.py) and nothing else."
+QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
 
 class Told(TypedDict):

@@ -14,8 +14,8 @@ from course.grading.plan import load_whole_plan
 from course.sandbox.errors import StarterNotLoadedError
 from course.sandbox.explain import explain, headline, is_not_written, shown_path
 from course.sandbox.frames import learners_frames
-from mini_vllm.seams.lineup import CHECKOUT
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.assembly.parts import solutions_exist
 
 MOST_LINES = 40
 PHASE = re.compile(r"labs/phase(\d)_")

@@ -13,10 +13,10 @@ from course.labtest.expect import (
     fail_with_smallest,
     lab_failure,
 )
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 __all__ = [
     "ClampChunks",

@@ -9,7 +9,7 @@ from course.notebook.records import find_record, key_of
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.views.figures import digits
 from course.workloads.ablation import LineupResult
-from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup
 
 LEGEND = (
     "TTFT: time to first token, ITL: from one token to the next, simulated. Computed: tokens. "

@@ -7,8 +7,8 @@ from itertools import cycle
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.hash_chain.chains import chains_of
 from course.views.picture import Picture
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def hash_blocks(
 
     Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
     """
-    from mini_vllm.seams.parts import hash_block_for, prefix_cache_for
+    from mini_vllm.assembly.parts import hash_block_for, prefix_cache_for
 
     cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
     hits = hits_of(prompts, cache, block_size, salts)

@@ -2,9 +2,9 @@
 
 from dataclasses import astuple
 
+from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import PHASE_NAMES, Lineup, parse_lineup
-from mini_vllm.seams.parts import Impl
 
 SPECULATION, ASYNC = 7, 8
 

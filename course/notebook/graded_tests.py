@@ -13,7 +13,7 @@ from course.fresh.interrupt import interruptible
 from course.notebook.graded_page import graded_page
 from course.sandbox.worker import Worker
 from course.starter_status import starter_path
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 SECONDS = 300
 OUTPUT_BYTES = 200_000

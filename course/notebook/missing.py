@@ -7,8 +7,8 @@ from course.notebook.notice import Notice
 from course.notebook.recorded_mark import mark_of
 from course.sandbox.explain import shown_path
 from course.starter_status import starter_path, unwritten_tasks
-from mini_vllm.seams.lineup import ALL_NAMES, Lineup
-from mini_vllm.seams.parts import Impl, solutions_exist
+from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
+from mini_vllm.assembly.parts import Impl, solutions_exist
 
 
 def first_missing(lineup: Lineup) -> int:

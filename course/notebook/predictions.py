@@ -11,7 +11,7 @@ from course.notebook.notice import Notice
 from course.notebook.run_facts import RunFacts
 from course.traces.recorded_run import RecordedRun
 from course.views.prediction import Answer, Question, checked_answer
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Ask, Score

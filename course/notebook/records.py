@@ -17,7 +17,7 @@ from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, Remark
 from course.notebook.record_codec import chosen_fields, from_json
 from course.notebook.recorded_mark import mark_of
-from mini_vllm.seams.lineup import CHECKOUT, Lineup
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 
 FOLDER = CHECKOUT / "labs" / "observed" / "notebooks"
 REFUSED = "refused"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from course.views.bars import bars
 from course.views.picture import Picture
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
-from mini_vllm.seams.lineup import Lineup
 
 SEED = 0
 
@@ -19,7 +19,7 @@ def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int,
     """
     import torch
 
-    from mini_vllm.seams.parts import speculation_functions_for
+    from mini_vllm.assembly.parts import speculation_functions_for
 
     functions = speculation_functions_for(lineup.speculation, EngineConfig(speculative_config=SpeculativeConfig()))
     assert functions is not None

@@ -5,10 +5,10 @@ from dataclasses import astuple, dataclass, replace
 
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import Impl
 
 COMPARED = (
     "scheduled",

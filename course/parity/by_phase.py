@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from course.parity.scenario import Scenario
 from course.parity.verdict import Verdict, judge
-from mini_vllm.seams.lineup import ALL_NAMES, Lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 
 ALWAYS = frozenset({1, 2})
 """Every recording has steps and block ids."""

@@ -5,13 +5,13 @@ from typing import Any
 
 from course.parity.recorded_model import RecordedModel
 from course.parity.scenario import Scenario
+from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.trace_recorder import TraceRecorder
-from mini_vllm.seams.build import build_scheduler
-from mini_vllm.seams.lineup import Lineup
 
 COMPARED = (
     "added",

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import ALL_NAMES, Lineup
 
 PUBLIC_TRACES = Path(__file__).parent / "traces"
 

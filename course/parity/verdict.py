@@ -5,8 +5,8 @@ from typing import Literal
 
 from course.parity.replay import COMPARED, Difference, compare, run_free_of_defects
 from course.parity.scenario import Scenario
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.seams.lineup import Lineup
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 

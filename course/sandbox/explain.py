@@ -9,7 +9,7 @@ from types import ModuleType
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError, out_of_time_after
 from course.sandbox.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
 from course.sandbox.watch import ended_for_cpu_time, waiting_seconds
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)

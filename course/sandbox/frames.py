@@ -10,7 +10,7 @@ from reprlib import Repr
 from types import FrameType, MemberDescriptorType, ModuleType, TracebackType
 from typing import Any
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 MOST_VARIABLES = 6
 MOST_CHARACTERS = 60

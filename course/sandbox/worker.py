@@ -14,7 +14,7 @@ from queue import Empty, Queue
 from typing import BinaryIO, Self
 
 from course.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 OUTPUT_BYTES = 4000
 MAX_QUEUED = 16

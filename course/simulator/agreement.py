@@ -11,7 +11,7 @@ from course.simulator.simulation import simulate
 from course.simulator.workloads import WorkloadName
 from course.workloads.progress import OnProgress
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 CHECKED_ON: tuple[WorkloadName, ...] = ("burst", "documents", "shared-prefix")
 CHECK_LOAD = 0.5

@@ -15,9 +15,9 @@ from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests, scaled
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.seams.lineup import Lineup
 
 DEFAULT_LOAD = 0.7
 NUM_SAMPLED_REQUESTS = 2_000

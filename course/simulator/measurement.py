@@ -10,10 +10,10 @@ from course.simulator.served import Served
 from course.simulator.synthetic_prompt import prompt_of
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import ModelRunner
 
 
 class CountingRunner:

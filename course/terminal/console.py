@@ -16,10 +16,10 @@ from course.sandbox.explain import explain
 from course.sandbox.frames import is_learners
 from course.sandbox.time_limit import limited_calls
 from course.starter_status import written_lineup
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import EngineDeadError, RunnerError, StalledError
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import solutions_exist
 
 P = ParamSpec("P")
 R = TypeVar("R")

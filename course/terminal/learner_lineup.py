@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from course.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.parts import solutions_exist
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course.workloads.progress import OnProgress
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import CHECKOUT, Lineup
-from mini_vllm.seams.parts import solutions_exist
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

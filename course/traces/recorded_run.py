@@ -7,11 +7,11 @@ from pathlib import Path
 
 from course.starter_status import written_phases
 from course.traces.recording import Recording
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.llm import LLM
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES, Lineup, lineup_from_env
 
 RECORDED = CHECKOUT / "labs" / "observed" / "tour.jsonl"
 RECORDED_MARK = "Recorded with the reference. Yours appears here when all six phases are written."

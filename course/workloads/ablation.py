@@ -12,6 +12,9 @@ from dataclasses import astuple, dataclass, field, replace
 from course.workloads.simulated_electives import simulate_electives
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.errors import StalledError
@@ -19,9 +22,6 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import ALL_NAMES, PHASE_NAMES, Lineup
-from mini_vllm.seams.parts import Impl
 
 NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 
 
 def whole_prompts(budget: int) -> str:

@@ -5,13 +5,13 @@ from concurrent.futures import Future
 from typing import Any
 from zlib import crc32
 
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from mini_vllm.seams.interfaces import ModelRunner
 
 WRONG_ONE_IN = 4
 

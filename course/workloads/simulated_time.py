@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.seams.interfaces import ModelRunner
 
 SECONDS_PER_STEP = 5e-3
 """Reading all weights once: 3 GB at 600 GB/s."""

@@ -4,10 +4,10 @@ A request has `num_tokens - num_computed_tokens` tokens left to compute. `kv`, `
 here; you will write them in phases 2, 3 and 5. The handout has the rules, and hints in steps for every task.
 """
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def clamp(num_new: int, budget: int, threshold: int) -> int:

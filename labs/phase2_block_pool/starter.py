@@ -8,8 +8,8 @@ in steps for every task.
 from collections.abc import Sequence
 
 from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
 
 
 class FreeKVCacheBlockQueue:

@@ -11,8 +11,8 @@ from course.labtest.phase3.room_harness import VICTIM_CHANGES, own_blocks
 from course.labtest.phase3.symptoms import symptom_of_preempt
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of, make_request
+from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import RequestQueue
 
 
 def check_preempt(

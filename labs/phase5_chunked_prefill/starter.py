@@ -5,8 +5,8 @@ Your `clamp` of phase 1 is passed in; the caps around it are this phase.
 
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:

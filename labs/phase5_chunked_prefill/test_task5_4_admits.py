@@ -11,8 +11,8 @@ from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_unch
 from course.labtest.phase5.reference_policy import FrozenKV, naive_admits, random_memory, request_in
 from course.labtest.phase5.symptoms import hint_of_guard
 from course.labtest.support import fields_of
+from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import ChunkPolicy
 
 RULE_OF_GUARD = (
     "With the guard, a request is admitted only if the free blocks hold all its tokens, after what the running "

@@ -19,11 +19,11 @@ from course.labtest.expect import lab_failure
 from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch, row_of
 from course.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
 from course.labtest.phase6.reference_attention import naive_attention
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.kernels import TritonKernels, with_kernels
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.paged_model import PagedModel
-from mini_vllm.seams.lineup import CHECKOUT, Lineup
-from mini_vllm.seams.parts import runner_steps_for
 
 DEVICE = "cpu" if WITHOUT_GPU else "cuda"
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}

@@ -7,9 +7,9 @@ and 8 unchanged. An engine without those has no wrapper.
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from mini_vllm.core.electives import AsyncScheduling, Speculation
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, PrefixCache
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.electives import AsyncScheduling, Speculation
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, PrefixCache
 
 
 class ChunksAhead:

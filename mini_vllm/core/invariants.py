@@ -4,12 +4,12 @@ from collections import Counter
 from itertools import pairwise
 
 from mini_vllm.config import Policy
+from mini_vllm.core.absent import SlotReservation
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.absent import SlotReservation
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 class InvariantError(AssertionError):

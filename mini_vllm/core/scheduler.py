@@ -4,10 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
-from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.seams.interfaces import (
+from mini_vllm.core.interfaces import (
     ChunkPolicy,
     KVCacheManager,
     Preemption,
@@ -15,6 +12,9 @@ from mini_vllm.seams.interfaces import (
     RequestQueue,
     SchedulingFunctions,
 )
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.tokens_ahead import TokensAhead
 
 
 @dataclass(frozen=True, slots=True)

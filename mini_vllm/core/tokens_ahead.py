@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from mini_vllm.core.ahead import ChunksAhead, KVCacheAhead
+from mini_vllm.core.electives import AsyncScheduling, Speculation
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.electives import AsyncScheduling, Speculation
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 
 
 class TokensAhead:

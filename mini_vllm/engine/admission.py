@@ -1,9 +1,9 @@
 """Which requests an engine accepts. A request that could never be served is refused before any state changes."""
 
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.engine.errors import QueueFullError
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: KVCacheManager) -> None:

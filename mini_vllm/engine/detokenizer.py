@@ -5,7 +5,7 @@ vLLM: `v1/engine/detokenizer.py`.
 
 from collections.abc import Sequence
 
-from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.core.tokenizer import Tokenizer
 
 NUM_CONTEXT_TOKENS = 5
 INCOMPLETE = "\ufffd"

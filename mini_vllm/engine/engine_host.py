@@ -5,8 +5,8 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")

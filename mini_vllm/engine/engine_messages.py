@@ -5,8 +5,8 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.tokenizer import Tokenizer
 
 OpenEngine = Callable[[], LLMEngine]
 """Opens the engine in its process: a function of a module, a method of an object that pickle takes, or a `partial`."""

@@ -9,9 +9,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.admission import require_place, require_servable
 from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import Observers, StepObserver
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_answer import require_answer
-from mini_vllm.engine.tokenizer import Tokenizer
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import ModelRunner
 
 
 class LLMEngine:
-    """One engine over one scheduler and one runner. `seams/build.py` builds it."""
+    """One engine over one scheduler and one runner. `assembly/build.py` builds it."""
 
     def __init__(
         self,

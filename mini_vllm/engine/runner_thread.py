@@ -5,11 +5,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 
+from mini_vllm.core.electives import CorrectShare
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.runner_answer import require_answer
-from mini_vllm.seams.electives import CorrectShare
-from mini_vllm.seams.interfaces import ModelRunner
 
 
 class TokensInFlight:

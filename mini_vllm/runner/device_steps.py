@@ -2,9 +2,9 @@
 
 import torch
 
+from mini_vllm.assembly.parts import Impl, runner_steps_for, triton_kernels_for
 from mini_vllm.runner.kernels import with_kernels
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.parts import Impl, runner_steps_for, triton_kernels_for
 
 
 def steps_on(device: torch.device, impl: Impl) -> RunnerSteps:

@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Sequence
 from zlib import crc32
 
+from mini_vllm.core.electives import AcceptDrafts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.logprobs import Logprob
-from mini_vllm.seams.electives import AcceptDrafts
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 

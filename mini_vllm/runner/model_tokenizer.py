@@ -5,7 +5,7 @@ from typing import Any
 
 from tokenizers.models import BPE
 
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 
 
 class ModelTokenizer:

@@ -2,16 +2,16 @@
 
 from typing import Protocol
 
+from mini_vllm.assembly.parts import Impl, runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.loading import LoadedModel, load_draft_model, load_model, pick_device
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.paged_model import ForwardPass, PagedModel
 from mini_vllm.runner.steps import RunnerSteps
-from mini_vllm.seams.parts import Impl, runner_steps_for
 
 
 class OpenedModel(Protocol):

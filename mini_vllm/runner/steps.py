@@ -7,11 +7,11 @@ from typing import Protocol, Self
 
 from torch import Tensor
 
+from mini_vllm.core.interfaces import SelectLogitsRows
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.groups import RequestGroup, group_requests
 from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import SelectLogitsRows
 
 
 @dataclass

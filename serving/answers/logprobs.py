@@ -6,7 +6,7 @@ vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/
 from collections.abc import Callable
 from typing import Any
 
-from mini_vllm.engine.tokenizer import Tokenizer
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.logprobs import Logprob, TokenLogprobs
 from mini_vllm.outputs import CompletionOutput
 

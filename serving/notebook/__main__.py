@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from course.fresh.process import describe, unpack
 from course.sandbox.channel import Channel, ChannelError, take_stdio
 from course.sandbox.explain import is_not_written
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.llm import LLM
-from mini_vllm.seams.lineup import Lineup
 from serving.live.recent_steps import keep_recent_steps
 from serving.notebook.noted import Noted
 from serving.notebook.routes import notebook_router

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.notebook.records import key_of
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 
 NAME = re.compile(r"\b(?:chat)?cmpl-[0-9a-f]{32}")
 CREATED = re.compile(r'"created":\d+')

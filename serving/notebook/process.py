@@ -8,8 +8,8 @@ from course.fresh.process import FreshError, pack
 from course.sandbox.channel import ChannelError
 from course.sandbox.explain import explain_death
 from course.sandbox.worker import Worker
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "serving.notebook")
 SECONDS = 120.0

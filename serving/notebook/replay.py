@@ -6,8 +6,8 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from course.notebook.records import find_record
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import Lineup
 from serving.notebook.exchange import exchange_key, plain_body
 from serving.notebook.talk import NOT_RECORDED
 

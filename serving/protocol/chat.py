@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.sampling_params import MAX_LOGPROBS
 from serving.errors import invalid
 from serving.protocol.parsing import Fields, shown

@@ -14,9 +14,9 @@ from ray.serve.config import RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
 from starlette.types import Message
 
+from mini_vllm.assembly.lineup import lineup_from_env, parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.seams.lineup import lineup_from_env, parse_lineup
 from serving.app import create_app
 from serving.engine_spec import EngineSpec
 from serving.errors import ApiError

@@ -9,7 +9,7 @@ from bench.router.fleet import simulate_fleet
 from course.simulator.experiment import Experiment
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
 from tests.cli.conftest import Commands
 

@@ -17,7 +17,7 @@ from bench.requests import QUICK
 from bench.results import as_record
 from bench.throughput import run_throughput
 from course.terminal.options import threads_to_use
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
 

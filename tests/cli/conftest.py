@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner, Result
 
-from course.cli.main import app
+from cli.main import app
 
 
 class Commands:

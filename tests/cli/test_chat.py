@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import course.cli.chat
-from course.cli.chat import Conversation
-from course.cli.main import app
+import cli.chat
+from cli.chat import Conversation
+from cli.main import app
 from course.traces.run_state import RunState
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
 
 STORY = "Tell me a story about Mina and a kite."
@@ -62,7 +62,7 @@ def test_the_drawing_follows_every_turn(monkeypatch: pytest.MonkeyPatch) -> None
         drawn.append(copy(state))
         return ""
 
-    monkeypatch.setattr(course.cli.chat, "render_step", render)
+    monkeypatch.setattr(cli.chat, "render_step", render)
     conversation.run(iter([STORY, "And then?"]))
     steps = conversation.llm.engine.recorder.steps
     assert [state.record for state in drawn] == list(steps)

@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from course.cli.demo import run
-from course.cli.demo_script import plan_demo
+from cli.demo import run
+from cli.demo_script import plan_demo
 from course.terminal.console import make_console
 from course.terminal.options import open_llm
 from course.terminal.step_view import render_step
@@ -147,13 +147,13 @@ def test_pool_of_single_slots_is_drawn_with_many_per_cell() -> None:
 
 
 def test_a_bad_delay_is_refused() -> None:
-    from course.cli.main import app
+    from cli.main import app
 
     assert CliRunner().invoke(app, ["demo", "--delay", "-1"]).exit_code == 2
 
 
 def test_the_clock_does_not_count_pauses() -> None:
-    from course.cli.demo import EngineClock
+    from cli.demo import EngineClock
 
     clock = EngineClock()
     start = clock()

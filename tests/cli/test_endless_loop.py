@@ -10,7 +10,7 @@ from course.sandbox import time_limit
 from course.sandbox.errors import OutOfTime
 from course.sandbox.time_limit import limited_calls
 from labs.phase1_scheduler_step import starter
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.cli.conftest import Commands
 
 LOOP = """

@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from course.cli import generate
+from cli import generate
 from course.terminal.options import open_llm
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
-from mini_vllm.seams.lineup import Lineup
 from tests.cli.conftest import Commands
 
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course.cli import checks
+from cli import checks
 from tests.cli.conftest import Commands
 
 

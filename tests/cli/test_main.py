@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course.terminal import console
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
 
@@ -18,7 +18,7 @@ def test_help_names_every_command(mini_vllm: Commands) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["trace"], ["parity", "--help"]])
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom course.cli.main import app\n"
+        "import sys\nfrom cli.main import app\n"
         f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
     )
@@ -28,7 +28,7 @@ def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
 def test_the_commands_start_without_what_only_posix_systems_have() -> None:
     program = (
         "import sys\nfor name in ('fcntl', 'grp', 'pwd', 'resource', 'termios'):\n    sys.modules[name] = None\n"
-        "from course.cli.main import app\n"
+        "from cli.main import app\n"
         "try:\n    app(['trace'])\nexcept SystemExit as end:\n    assert not end.code\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
@@ -87,7 +87,7 @@ def test_a_syntax_error_in_a_learners_file_is_shown_without_our_frames(
     def cannot_be_read(*_: object) -> None:
         compile("def broken(:", str(starter.__file__), "exec")
 
-    monkeypatch.setattr("course.cli.trace.make_workload", cannot_be_read)
+    monkeypatch.setattr("cli.trace.make_workload", cannot_be_read)
     result = mini_vllm("trace", exit_code=1)
     assert "starter.py" in result.stderr
     assert "SyntaxError: invalid syntax" in result.stderr

@@ -130,7 +130,7 @@ def test_post_build_is_bash_whose_commands_are_there() -> None:
     assert [line[0] for line in lines] == ["python", "mini-vllm"]
     assert lines[0][1:4] == ["-m", "compileall", "-q"]
     assert [folder for folder in lines[0][4:] if not (ROOT / folder).is_dir()] == []
-    subprocess.run([sys.executable, "-m", "course", *lines[1][1:]], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "cli", *lines[1][1:]], cwd=ROOT, check=True, capture_output=True)
     names = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
     assert {"pip": ["-e ."]} in names, "which makes mini-vllm"
 

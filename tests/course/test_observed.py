@@ -9,7 +9,7 @@ import pytest
 from course.traces.recorded_run import RecordedRun, lineup_to_record, recorded_run, write_run
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from classroom.one_file import compose as composed
 from classroom.one_file.sections import Section
-from course.cli.main import app
+from cli.main import app
 from course.parity import replay, scenario
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core import invariants
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.engine import trace_recorder
-from mini_vllm.seams.lineup import Lineup
 
 TRACES = sorted(scenario.PUBLIC_TRACES.glob("*.jsonl*"))
 
@@ -78,7 +78,7 @@ def test_it_runs_alone_and_generates_what_the_engine_generates(path: Path) -> No
     program = f"""import runpy, sys
 sys.argv = ["x", *{prompts!r}, "--max-tokens", "20"]
 runpy.run_path({str(path)!r}, run_name="__main__")
-assert not {{"mini_vllm", "solutions", "course", "labs"}} & set(sys.modules), "it imports its sources"
+assert not {{"mini_vllm", "solutions", "course", "cli", "labs"}} & set(sys.modules), "it imports its sources"
 """
     done = run([sys.executable, "-P", "-c", program], cwd=path.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -78,7 +78,7 @@ def teacher(learner: Path) -> Path:
     """A small checkout with solutions and templates, and no git."""
     for folder in ("solutions", "tools/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "lab.py", "Makefile", "course/cli/main.py"):
+    for name in ("pyproject.toml", "lab.py", "Makefile", "cli/main.py"):
         shutil.copy(ROOT / name, learner / name)
     return learner
 

@@ -13,13 +13,25 @@ from typing import Any
 import pytest
 import typer.main
 
-from course.cli.main import app
+from cli.main import app
 from course.starter_status import starter_path
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
 
-OUR_FOLDERS = ("labs", "mini_vllm", "course", "bench", "classroom", "docs", "notebooks", "tools", "tests", "solutions")
+OUR_FOLDERS = (
+    "labs",
+    "mini_vllm",
+    "course",
+    "cli",
+    "bench",
+    "classroom",
+    "docs",
+    "notebooks",
+    "tools",
+    "tests",
+    "solutions",
+)
 NOT_THERE = re.compile(
     r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|mini-vllm release|"
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
@@ -159,7 +171,7 @@ def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[s
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
-from course.cli.main import app
+from cli.main import app
 results = {}
 for line in json.load(sys.stdin):
     result = CliRunner().invoke(app, line)

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json
 from mini_vllm import EngineConfig, LLM, parse_lineup
-from mini_vllm.seams.lineup import Lineup, default_lineup_text, lineup_from_env
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env
+from mini_vllm.assembly.parts import solutions_exist
 
 def outcome(action):
     try:

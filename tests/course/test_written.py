@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course.starter_status import starter_path, touched_functions, unwritten_tasks, written_lineup, written_phases
-from mini_vllm.seams.lineup import ALL_NAMES, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, parse_lineup
 from tests.course.surface import solution_path
 
 TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'

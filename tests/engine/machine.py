@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.invariants import check_drained, check_state, require
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
-from mini_vllm.engine.tokenizer import ByteTokenizer
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad

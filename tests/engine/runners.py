@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.errors import RunnerError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
-from mini_vllm.seams.interfaces import ModelRunner
 
 Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]
 RAISES: dict[Fault, type[BaseException]] = {

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams, parse_lineup
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine import async_llm
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.interfaces import ModelRunner
 
 Result = TypeVar("Result")
 LINEUP = parse_lineup("solution:1-5")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
-from mini_vllm.engine.tokenizer import ByteTokenizer
 
 
 def detokenizer(*stop: str, include: bool = False, prompt: bytes = b"") -> IncrementalDetokenizer:

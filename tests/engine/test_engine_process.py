@@ -16,15 +16,15 @@ import psutil
 import pytest
 
 from mini_vllm import EngineConfig, RequestOutput, SamplingParams, parse_lineup
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine import async_llm
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.lineup import CHECKOUT
 
 Result = TypeVar("Result")
 LINEUP = parse_lineup("solution:1-5")
@@ -361,7 +361,7 @@ import asyncio, sys, time
 from functools import partial
 from mini_vllm import EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.seams.build import build_engine
+from mini_vllm.assembly.build import build_engine
 
 async def main():
     llm = AsyncLLM(partial(build_engine, EngineConfig(num_gpu_blocks=64), parse_lineup("solution:1-5")))

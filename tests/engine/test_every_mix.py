@@ -13,9 +13,9 @@ from labs.phase4_prefix_cache import starter as yours4
 from labs.phase5_chunked_prefill import starter as yours5
 from labs.phase7_speculative_decoding import starter as yours7
 from labs.phase8_async_scheduling import starter as yours8
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import Impl
 from solutions import phase1_scheduler_step as ours1
 from solutions import phase2_block_pool as ours2
 from solutions import phase3_preemption as ours3
@@ -118,7 +118,7 @@ def test_every_mix_runs_the_parts_it_names_and_generates_the_expected_tokens(cal
         for phase, part in enumerate(("kv", "preemption", "prefix_cache", "chunks"), start=2):
             built = type(getattr(engine.scheduler, part))
             expected = {"starter": YOURS[part], "solution": OURS[part]}.get(lineup[phase])
-            assert built is expected or (expected is None and built.__module__ == "mini_vllm.seams.absent"), (
+            assert built is expected or (expected is None and built.__module__ == "mini_vllm.core.absent"), (
                 lineup,
                 part,
             )

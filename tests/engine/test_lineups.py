@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 import pytest
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
-from mini_vllm.seams.parts import Impl
 from tests.engine.workloads import (
     MAX_MODEL_LEN,
     Run,

@@ -7,8 +7,8 @@ from course.workloads.small_workload import make_workload
 from labs.phase1_scheduler_step import starter as phase1
 from labs.phase2_block_pool import starter as phase2
 from labs.phase3_preemption import starter as phase3
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
-from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase1_scheduler_step, phase2_block_pool, phase3_preemption
 
 REFERENCE = parse_lineup("solution:1-5")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.workloads import add, expect, make_engine, make_workload, small_config, text_of
 
 LINEUP = parse_lineup("solution:1-5")

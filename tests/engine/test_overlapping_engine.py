@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -19,8 +21,6 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.runners import install_faults, install_spy
 from tests.engine.workloads import (
     draft_half_right,

@@ -9,8 +9,8 @@ import pytest
 
 from course.parity.replay import Difference, compare, run_free_of_defects
 from course.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase4_prefix_cache
 
 REFERENCE = parse_lineup("solution:1-5,solution:7-8")

@@ -7,8 +7,8 @@ import pytest
 from course.parity.by_phase import comparable, compare_until_failure, phases_needed
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from labs.phase2_block_pool import starter
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
-from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase2_block_pool import PagedKVCacheManager
 
 SCENARIOS = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]

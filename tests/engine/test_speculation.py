@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_scheduler
-from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.workloads import (
     Run,
     draft_half_right,

@@ -12,13 +12,13 @@ from typing import Any
 from tests.course.surface import solution_path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "bench", "labs", "solutions")
+COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "cli", "bench", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 PHASES = range(1, 7)
 ELECTIVES = range(7, 9)
 WITHOUT_ENGINES = """
 import sys
-from course.cli.main import app
+from cli.main import app
 from course.grading import grader
 from course.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
@@ -70,7 +70,7 @@ class Checkout:
 
     def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
-        program = ["-m", "course"] if engines else ["-c", WITHOUT_ENGINES]
+        program = ["-m", "cli"] if engines else ["-c", WITHOUT_ENGINES]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
         return subprocess.run(
             [sys.executable, *program, "grade", *arguments],

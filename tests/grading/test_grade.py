@@ -189,7 +189,7 @@ def checkout_for_usage(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.MonkeyPatch, checkout: Checkout) -> None:
-    from course.cli.grade import require_this_checkout
+    from cli.grade import require_this_checkout
 
     monkeypatch.chdir(checkout.folder)
     with pytest.raises(ValueError, match="mini_vllm is imported from"):

@@ -9,7 +9,7 @@ from rich.console import Console
 from course.grading.plan import load_plan
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
 from course.grading.view import show_grade
-from mini_vllm.seams.lineup import PHASE_NAMES
+from mini_vllm.assembly.lineup import PHASE_NAMES
 
 TALLEST = 24
 

@@ -17,7 +17,7 @@ from classroom.judge.jail import Jail
 from classroom.judge.record import Record, RecordError, Result, recorded_settings
 from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn, Submission
-from course.cli.main import app
+from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.hostile import FORGERY
 

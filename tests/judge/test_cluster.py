@@ -19,8 +19,8 @@ from classroom.judge.grading_process import GraderError
 from classroom.judge.jail import Jail, JailError
 from classroom.judge.record import Record, Result
 from classroom.judge.settings import Settings
-from course.cli.main import app
-from mini_vllm.seams.lineup import CHECKOUT
+from cli.main import app
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.grading.checkout import solution
 from tests.judge.test_class_run import SETTINGS, graded, handed_in
 

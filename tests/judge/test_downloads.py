@@ -11,7 +11,7 @@ from classroom.export.downloads import collect
 from classroom.export.roster import read_roster
 from classroom.judge.starters import SubmissionError
 from classroom.judge.submission import name_submissions, read_submission
-from course.cli.main import app
+from cli.main import app
 from tests.judge.test_submission import make_zip
 
 

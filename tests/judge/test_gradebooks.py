@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from classroom.export.gradebooks import Gradebooks, as_canvas, as_moodle
 from classroom.export.roster import Roster, read_roster
 from classroom.judge.summary import Report
-from course.cli.main import app
+from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, small_class, submission
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from classroom.export.autograder import SCRIPT, compose, write_zip
 from classroom.export.gradescope import as_gradescope
 from classroom.judge.settings import Settings
-from course.cli.main import app
+from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission
 

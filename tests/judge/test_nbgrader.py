@@ -18,9 +18,9 @@ from classroom.export.nbgrader import compose
 from classroom.export.nbgrader_cell import judge_points
 from classroom.judge.settings import Settings
 from classroom.student_edition.leaks import long_lines, secret_lines
-from course.cli.main import app
+from cli.main import app
 from course.grading.plan import load_plan
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.grading.checkout import solution
 
 SETTINGS = Settings(

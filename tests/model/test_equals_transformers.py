@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.loading import LoadedModel, load_model
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
-from mini_vllm.seams.lineup import parse_lineup
 from tests.model.generation import engine_for, engine_greedy, transformers_greedy
 from tests.model.shapes import VOCAB_SIZE, random_llama, random_qwen3
 

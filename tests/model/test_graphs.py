@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from course.labtest.phase6.batches import naive_flat_batch, row_of
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner import graphs
 from mini_vllm.runner.graphs import bucket_for, bucket_sizes, empty_decodes, fill, with_graphs
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm.seams.parts import runner_steps_for
 from tests.model.shapes import VOCAB_SIZE, random_llama
 
 STEPS = runner_steps_for("solution")

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from course.labtest.phase6.batches import naive_flat_batch, row_of
+from mini_vllm.assembly.parts import runner_steps_for, triton_kernels_for
 from mini_vllm.runner import device_steps
 from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.kernels import TritonKernels, with_kernels
-from mini_vllm.seams.parts import runner_steps_for, triton_kernels_for
 
 STEPS = runner_steps_for("solution")
 GPU, CPU = torch.device("cuda"), torch.device("cpu")

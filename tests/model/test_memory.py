@@ -2,10 +2,10 @@
 
 import pytest
 
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner import memory
 from mini_vllm.runner.memory import size_kv_cache
-from mini_vllm.seams.parts import runner_steps_for
 from tests.model.shapes import random_llama
 
 # 2 (K and V) x 3 layers x 16 tokens x 2 heads x 8 x 4 bytes

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.runner import packed_linear
 from mini_vllm.runner.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
 from tests.model.shapes import SERVED, random_model

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner import memory
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.profiling import largest_batch
-from mini_vllm.seams.parts import runner_steps_for
 from tests.model.shapes import VOCAB_SIZE, random_llama
 
 STEPS = runner_steps_for("solution")

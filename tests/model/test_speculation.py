@@ -6,16 +6,16 @@ from functools import cache
 
 import pytest
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.electives import ProposeByLookup
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.electives import ProposeByLookup
-from mini_vllm.seams.lineup import parse_lineup
 from tests.model.generation import transformers_greedy
 
 QUESTIONS = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mini_vllm.seams.lineup import ALL_NAMES
+from mini_vllm.assembly.lineup import ALL_NAMES
 from tests.mutants.diffs import read_diffs, without_comments
 
 ROOT = Path(__file__).parents[2]

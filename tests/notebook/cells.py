@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.notebook.files import read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))

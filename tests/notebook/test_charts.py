@@ -12,7 +12,7 @@ from course.simulator.served import Served, Slo
 from course.traces.recorded_run import recorded_run
 from course.views.policy_comparison import PolicyComparison, compare_policies
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from tests.views.drawing import texts, tree
 
 LENGTH: list[Measure[str]] = [

@@ -13,7 +13,7 @@ from course.notebook.claims.claim import Claim
 from course.notebook.claims.decide import card_of, play_claim, play_claims
 from course.views.prediction import Answer, Card
 from mini_vllm import parse_lineup
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 EXPECTED: dict[str, tuple[Answer, list[str]]] = {
     "All work is lost": ("false", ["B PREEMPTED for A", "step 20 .* B:13p\\+12hit"]),

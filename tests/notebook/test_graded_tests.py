@@ -17,7 +17,7 @@ from course.notebook import Lab
 from course.notebook.bars import step_bars
 from course.notebook.graded_page import graded_page, line_of
 from course.starter_status import starter_path
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 MISTAKE = ("for request in tuple(running):", "for request in reversed(tuple(running)):")
 SHOW = """

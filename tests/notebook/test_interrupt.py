@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_notebook
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.notebook.files import new_code_cell
 
 INTERRUPT = "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()"

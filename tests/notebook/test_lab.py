@@ -26,8 +26,8 @@ from course.starter_status import starter_path
 from course.views.picture import Picture
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.seams.lineup import CHECKOUT, PHASE_NAMES
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
 

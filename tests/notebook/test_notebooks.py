@@ -9,7 +9,7 @@ from course.fresh.jobs import WorkloadRun
 from course.notebook import Notice
 from course.terminal.step_line import step_line
 from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
-from mini_vllm.seams.lineup import ELECTIVE_NAMES
+from mini_vllm.assembly.lineup import ELECTIVE_NAMES
 from tests.notebook.cells import NOTEBOOKS, OF_ELECTIVES, OF_PHASES, notebook_of, run_cells
 from tests.notebook.files import read
 

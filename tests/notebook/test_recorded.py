@@ -16,7 +16,7 @@ from course.notebook.records import FOLDER, key_of, read_lines
 from course.views.picture import Picture
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
-from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from tests.notebook.cells import NOTEBOOKS
 from tools.recorded_runs.make import record_notebook
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from serving.in_thread import RunningServer
 
 MODEL = "mini-vllm"

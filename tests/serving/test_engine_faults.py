@@ -11,9 +11,9 @@ import pytest
 from openai import OpenAI
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.interfaces import ModelRunner
 from serving.in_thread import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import (

@@ -10,10 +10,10 @@ import openai
 import pytest
 from openai import OpenAI
 
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
-from mini_vllm.seams.lineup import parse_lineup
 from serving.engine_spec import EngineSpec
 from serving.in_thread import RunningServer, running_server
 from serving.settings import ServerSettings

@@ -7,11 +7,11 @@ import pytest
 from course.sandbox import time_limit
 from course.terminal.console import traceback_from_labs
 from labs.phase2_block_pool import starter
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.lineup import parse_lineup
 from serving.engine_spec import EngineSpec
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=64), parse_lineup("solution:1,starter:2,solution:3-5"))

@@ -6,7 +6,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from mini_vllm.engine.tokenizer import ByteTokenizer
+from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from tests.serving.running import HELLO, MODEL
 

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "course", "serve", "--lineup", "solution:1-5", "--fake-model", "--port", "0")
+COMMAND = (sys.executable, "-m", "cli", "serve", "--lineup", "solution:1-5", "--fake-model", "--port", "0")
 SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 12}
 SECONDS = 60.0
 

@@ -18,7 +18,7 @@ from serving.in_thread import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import HELLO, MODEL, PATIENCE, RawConnection, ask, fake_llm, hold, num_waiting, wait_until
 
-SERVE = [sys.executable, "-m", "course", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
+SERVE = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ from course.simulator.synthetic_prompt import prompt_of
 from course.simulator.workloads import make_requests, scaled
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 
 LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 

@@ -6,7 +6,7 @@ import pytest
 
 from course.simulator.calibration import Calibration
 from course.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)

@@ -13,10 +13,10 @@ from course.simulator.simulation import simulate
 from course.simulator.what_if import what_if
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 COSTS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 from course.traces.recording import Recording
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
-from mini_vllm.seams.lineup import parse_lineup
 from tests.engine.workloads import draft_half_right
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"

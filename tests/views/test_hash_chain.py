@@ -9,7 +9,7 @@ import pytest
 from course.views.hash_chain import chain_panel, hash_chain, hits_of
 from course.views.hash_chain.chains import ROOT_HASH, chains_of, faults
 from course.views.picture import Picture
-from mini_vllm.seams.interfaces import HashBlock
+from mini_vllm.core.interfaces import HashBlock
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.drawing import SVG, is_sound, layers, texts, tooltips, tree
 

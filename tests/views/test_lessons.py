@@ -12,8 +12,8 @@ from course.traces.recording import Recording
 from course.views.picture import Picture
 from course.views.time_machine import compare, time_machine
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import parse_lineup
 from tests.views.drawing import SVG, described, layers, texts, tooltips
 from tests.views.runs import small
 

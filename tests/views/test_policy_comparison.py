@@ -23,8 +23,8 @@ from course.views.policy_comparison.figures import group_rows, rows
 from course.views.policy_comparison.panel import compare_with_this_lineup
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import parse_lineup
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.seams.lineup import Lineup
 from tests.views.test_chunking_dial import words_in
 
 LINEUP = parse_lineup("solution:1-5")

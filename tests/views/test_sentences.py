@@ -10,9 +10,9 @@ from course.traces.sentences import describe_step, is_in_front
 from course.views.parts import WIDTHS, sentence_lines
 from course.views.time_machine.machine import states
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import Policy
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.seams.lineup import parse_lineup
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tools.benchmarks.machine import describe_machine
 from tools.benchmarks.page import page
 
@@ -43,7 +43,7 @@ QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests"
 
 def run(name: str, quick: bool) -> None:
     """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr."""
-    command = [sys.executable, "-m", "course", *RUNS[name], "--json"]
+    command = [sys.executable, "-m", "cli", *RUNS[name], "--json"]
     if quick:
         command += QUICK.get(name, ("--quick",))
     print(f"{name} ...", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "serving", "notebooks", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.gz")

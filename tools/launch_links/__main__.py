@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 ADDRESS = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 START, END = "<!-- launch links -->", "<!-- end of launch links -->"

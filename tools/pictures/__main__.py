@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 
 from course.views.picture import Picture
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tools.pictures import views
 from tools.pictures.moving import moving_pictures
 from tools.pictures.screens import screens

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 
 from course.browser.chromium import headless_chromium
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from serving.in_thread import running_server
 
 CONFIG = EngineConfig(num_gpu_blocks=73, max_num_seqs=12, max_num_batched_tokens=128)

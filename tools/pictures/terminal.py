@@ -5,8 +5,8 @@ import re
 
 from rich.console import Console
 
-from course.cli.demo import run_info
-from course.cli.demo_script import plan_demo
+from cli.demo import run_info
+from cli.demo_script import plan_demo
 from course.terminal.step_view import render_step
 from course.traces.run_state import RunInfo, RunState, fold
 from mini_vllm import LLM, SamplingParams, parse_lineup

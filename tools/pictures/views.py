@@ -16,8 +16,8 @@ from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.seams.lineup import CHECKOUT
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"

@@ -3,7 +3,7 @@
 import sys
 
 from course.notebook.records import FOLDER, write_lines
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 from tools.recorded_runs.make import record_notebook
 
 

@@ -17,8 +17,8 @@ from course.fresh.process import FreshError, describe
 from course.notebook.record_codec import to_json
 from course.notebook.records import REFUSED, key_of
 from course.views.policy_comparison import PolicyComparison, compare_policies
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.seams.lineup import parse_lineup
 from serving.notebook import LabServer
 
 TOUR = "00_tour"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.runner.loading import EMBEDDED_MODEL
 from tools.tiny_model.corpus import Turn, copy_words, fact, notes, record, small_sum
 

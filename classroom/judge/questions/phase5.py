@@ -5,9 +5,9 @@ from typing import Any
 
 from classroom.judge.questions.trial import MOST_CASES, Trial, trial
 from classroom.worker.encoding import Exported
+from mini_vllm.assembly.parts import scheduling_functions_for
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.parts import scheduling_functions_for
 
 # The worker gets a proxy of it: nothing that answers a question of phase 1 lies in the jail.
 CLAMP = Exported(scheduling_functions_for("solution").clamp, "clamp")

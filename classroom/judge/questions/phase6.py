@@ -87,7 +87,7 @@ def attentions(rng: Random) -> Trial:
 
 def flat_batch(batch: list[ScheduledRequest], block_size: int) -> FlatBatch:
     """Return the tensors of a batch, made by the reference."""
-    from mini_vllm.seams.parts import runner_steps_for
+    from mini_vllm.assembly.parts import runner_steps_for
 
     return runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
 

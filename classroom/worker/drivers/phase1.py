@@ -3,9 +3,9 @@
 from typing import Any
 
 from classroom.worker.drivers.attempt import Result
+from mini_vllm.core.absent import SlotReservation
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.absent import SlotReservation
 
 
 def clamp(file: Any, cases: list[tuple[int, int, int]]) -> Result:

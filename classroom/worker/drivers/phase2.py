@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from classroom.worker.drivers.attempt import Operation, Result, attempt
+from mini_vllm.core.absent import NoPrefixCache
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
-from mini_vllm.seams.absent import NoPrefixCache
 
 
 def free_queue(file: Any, num_blocks: int, operations: list[Operation]) -> Result:

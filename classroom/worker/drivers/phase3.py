@@ -5,11 +5,11 @@ from typing import Any
 
 from classroom.worker.drivers.attempt import Operation, Result, attempt
 from mini_vllm.config import Policy
+from mini_vllm.core.absent import SlotReservation
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.absent import SlotReservation
 
 
 def priority_queue(file: Any, requests: list[Request], operations: list[Operation]) -> Result:

@@ -4,9 +4,9 @@ from collections import Counter
 from typing import Any
 
 from classroom.worker.drivers.attempt import Result
+from mini_vllm.core.absent import SlotReservation
+from mini_vllm.core.interfaces import Clamp
 from mini_vllm.core.request import Request
-from mini_vllm.seams.absent import SlotReservation
-from mini_vllm.seams.interfaces import Clamp
 
 
 def num_new_tokens(file: Any, clamp: Clamp, cases: list[tuple[list[Any], tuple[Request, int, int]]]) -> Result:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
+from mini_vllm.core.interfaces import Clamp, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager, RequestQueue
 
 MAX_CALLS = 2000
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from course.labtest.phase2.symptoms import BLOCK_ITSELF
 from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ from types import ModuleType
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
 from course.labtest.support import make_request
+from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import RequestQueue
 
 ITERATION = (
     "Iteration goes in service order, as popping does, and takes nothing out.",

@@ -11,9 +11,9 @@ from course.labtest.phase3.room_harness import RoomHarness, own_blocks
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import RequestQueue
 
 
 def room_differs(phase3: ModuleType, policy: Policy, rng: random.Random) -> str:

@@ -8,9 +8,9 @@ from course.labtest.phase3.queue_harness import rank
 from course.labtest.phase3.symptoms import RoomBefore, symptom_of_room
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of
+from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import RequestQueue
 
 LABELS = {"budget_left": "budget left", "block_tables": "block tables"}
 VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")

@@ -9,8 +9,8 @@ from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
 from course.labtest.support import fields_of, make_request
+from mini_vllm.core.interfaces import BlockPool, PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool, PrefixCache
 
 ABC = [11, 12, 13, 14, 21, 22, 23, 24, 31, 32, 33, 34]  # three full blocks of four: A, B and C
 

@@ -8,8 +8,8 @@ from course.labtest.phase4.cases import commit, drop, evict, hit, pin
 from course.labtest.phase4.reference_cache import NaiveCache, RecordingPool, classes
 from course.labtest.support import make_request
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import PrefixCache
 
 TOUCHED = "`pool.touch` takes one block id: which ones does yours give it?"
 

@@ -9,8 +9,8 @@ from course.labtest.expect import expect_equal
 from course.labtest.phase5.reference_policy import naive_num_new_tokens, plain_clamp, request_in
 from course.labtest.phase5.symptoms import Question, symptom_of_caps
 from course.labtest.support import fields_of
+from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import ChunkPolicy
 
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from course.labtest.support import make_request
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def plain_clamp(num_new: int, budget: int, threshold: int) -> int:

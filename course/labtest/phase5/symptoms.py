@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from course.labtest.phase5.reference_policy import naive_num_new_tokens
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import KVCacheManager
 
 COUNT_FROM_THE_ARGUMENT = "A request needs the tokens that are not computed, counted from the argument."
 ALL_ITS_TOKENS = "A request needs all the tokens that it has, generated ones too."

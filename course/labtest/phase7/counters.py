@@ -18,8 +18,8 @@ from course.labtest.phase7.counter_symptoms import (
 from course.labtest.phase7.identify import identified
 from course.labtest.support import fields_of, make_request
 from course.views.text import counted
+from mini_vllm.core.electives import Speculation
 from mini_vllm.core.request import Request
-from mini_vllm.seams.electives import Speculation
 
 COUNTERS = (COMPUTED, PLACEHOLDERS)
 

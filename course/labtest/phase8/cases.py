@@ -19,8 +19,8 @@ from course.labtest.phase8.symptoms import (
 from course.labtest.phase8.take_mistakes import placeholder_mistakes, random_taking, stand_in_mistakes
 from course.labtest.support import fields_of, make_request
 from course.views.text import counted
+from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.electives import AsyncScheduling
 
 RULE_OF_TAKING = (
     "A step that samples takes one placeholder for each token that it may bring: one, and one for each draft that it "

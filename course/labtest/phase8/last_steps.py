@@ -15,8 +15,8 @@ from course.labtest.phase8.last_step_mistakes import (
 )
 from course.labtest.support import fields_of
 from course.views.text import counted
+from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request
-from mini_vllm.seams.electives import AsyncScheduling
 
 
 def in_flight(num_prompt: int, num_outputs: int, max_tokens: int, num_drafts: int, most: int) -> Request:

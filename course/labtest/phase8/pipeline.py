@@ -6,8 +6,8 @@
 from collections import deque
 from dataclasses import dataclass
 
+from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.electives import AsyncScheduling
 
 
 @dataclass(frozen=True, slots=True)

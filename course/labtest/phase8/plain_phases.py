@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def plain_schedule(

@@ -10,8 +10,8 @@ from course.labtest.phase8.cases import request_with, shown
 from course.labtest.phase8.line_of_tokens import LineOfTokens
 from course.labtest.phase8.pipeline import Pipeline
 from course.views.text import counted
+from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import RequestStatus
-from mini_vllm.seams.electives import AsyncScheduling
 
 RULE_OF_PLANS = (
     "A step computes what is known or expected and not computed yet, and drafts; nothing if the step in flight is "

@@ -14,14 +14,14 @@ from course.labtest.phase8.share_symptoms import Plan
 from course.labtest.phase8.shares import check_result
 from course.labtest.support import ClampChunks
 from course.views.text import counted
+from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation
+from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
-from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation
-from mini_vllm.seams.interfaces import SchedulingFunctions
 
 ANSWERS = range(40)
 MAX_MODEL_LEN, NUM_SLOTS, MOST_STEPS = 64, 600, 300

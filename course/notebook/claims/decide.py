@@ -15,7 +15,7 @@ from course.notebook.step_text import step_lines
 from course.views.picture import Picture
 from course.views.prediction import Answer, Card, checked_answer
 from course.views.time_machine import run_strip
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Deck

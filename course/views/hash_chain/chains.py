@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from course.palette import label
 from course.views.text import ordinal
-from mini_vllm.seams.interfaces import HashBlock
+from mini_vllm.core.interfaces import HashBlock
 
 ROOT_HASH = bytes(32)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
 
 
 def hits_of(

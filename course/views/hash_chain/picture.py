@@ -21,7 +21,7 @@ from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import tile
 from course.views.typeset import shorten, wrap
-from mini_vllm.seams.interfaces import HashBlock
+from mini_vllm.core.interfaces import HashBlock
 
 MOST_ROWS = 12
 NOTE = 16

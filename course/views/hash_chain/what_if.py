@@ -7,7 +7,7 @@ from course.views.hash_chain.picture import hash_chain
 from course.views.knobs import Choice, Slide, Switch
 from course.views.picture import WIDTH, Picture
 from course.views.show import panel
-from mini_vllm.seams.interfaces import HashBlock
+from mini_vllm.core.interfaces import HashBlock
 
 if TYPE_CHECKING:
     from course.views.panels import Panel

@@ -10,7 +10,7 @@ from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests
 from course.workloads.percentiles import percentiles
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 BASELINE = "fcfs"
 P95 = 95

@@ -12,8 +12,8 @@ from course.views.picture import WIDTH, Picture
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
 from course.views.policy_comparison.drawing import policy_picture
 from course.views.show import panel
+from mini_vllm.assembly.lineup import lineup_from_env
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.seams.lineup import lineup_from_env
 
 if TYPE_CHECKING:
     from course.views.panels import Panel

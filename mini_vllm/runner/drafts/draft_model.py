@@ -5,10 +5,10 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.interfaces import ModelRunner
 
 GREEDY = SamplingParams(temperature=0.0)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.drafts.adaptive_length import AdaptiveDraftLength
 from mini_vllm.runner.drafts.proposer import Proposer
-from mini_vllm.seams.interfaces import ModelRunner
 
 
 class DraftingRunner:

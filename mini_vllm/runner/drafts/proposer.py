@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.electives import ProposeByLookup
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.seams.electives import ProposeByLookup
 
 
 class Proposer(Protocol):

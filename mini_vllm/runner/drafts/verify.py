@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.paged_model_runner import draw_twice
 from mini_vllm.runner.probabilities import probabilities
-from mini_vllm.seams.electives import SpeculationFunctions
 
 
 class AcceptanceOfDrafts:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm.seams.parts import Impl
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.host import share_threads
 from mini_vllm.runner.loading import LoadedModel, load_model
@@ -15,7 +16,6 @@ from mini_vllm.runner.parallel.messages import Start, as_arrays
 from mini_vllm.runner.parallel.shares import require_even_split, split_model
 from mini_vllm.runner.parallel.workers import Workers
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
-from mini_vllm.seams.parts import Impl
 
 
 class TensorParallelModel:

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.runner.parallel.messages import WorkerFailure, receive, send
-from mini_vllm.seams.lineup import CHECKOUT
 
 COMMAND = [sys.executable, "-P", "-m", "mini_vllm.runner.parallel.worker"]
 SECONDS_TO_END = 5.0

@@ -1,8 +1,8 @@
 """Guard loop as early returns with asserts."""
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from solutions.phase1_scheduler_step import _admit_waiting
 
 

@@ -1,8 +1,8 @@
 """Walks the running list with an index and looks again after every eviction, instead of copying the list."""
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def schedule_step(

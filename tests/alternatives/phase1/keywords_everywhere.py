@@ -1,8 +1,8 @@
 """The step is made by keyword and the plan merged at the end of each grant."""
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from solutions.phase1_scheduler_step import _admit_waiting
 
 

@@ -1,8 +1,8 @@
 """Pops the head and puts it back in front when refused."""
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from solutions.phase1_scheduler_step import _serve_running
 
 

@@ -1,8 +1,8 @@
 """Serves the first of the running requests and calls itself for the others; the same for the waiting ones."""
 
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
 
 
 def schedule_step(

@@ -1,9 +1,9 @@
 """Collects what is kept in one pass, frees who is over in a second, and deletes from `running` backwards."""
 
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(

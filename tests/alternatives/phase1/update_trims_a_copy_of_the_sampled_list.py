@@ -1,9 +1,9 @@
 """Update trims its own copy of the sampled list."""
 
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(

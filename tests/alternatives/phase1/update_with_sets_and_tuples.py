@@ -1,9 +1,9 @@
 """Remembers finished ids in a set, returns tuples, and removes requests from `running` one by one."""
 
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.stopping import check_stop
-from mini_vllm.seams.interfaces import KVCacheManager
 
 
 def update_from_output(

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
 from solutions.phase2_block_pool import BlockPool
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import PrefixCache
 from solutions.phase2_block_pool import BlockPool
 
 

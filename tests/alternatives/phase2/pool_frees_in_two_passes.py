@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mini_vllm.core.block import KVCacheBlock
-from mini_vllm.seams.interfaces import PrefixCache
+from mini_vllm.core.interfaces import PrefixCache
 from solutions.phase2_block_pool import FreeKVCacheBlockQueue
 
 

@@ -1,9 +1,9 @@
 """make_room relies on the refusal that it was called for: evict first, then ask."""
 
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 from solutions.phase3_preemption import choose_victim, preempt
 
 

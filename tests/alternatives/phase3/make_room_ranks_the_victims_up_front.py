@@ -1,9 +1,9 @@
 """Make room ranks the victims up front."""
 
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 from solutions.phase3_preemption import preempt
 
 

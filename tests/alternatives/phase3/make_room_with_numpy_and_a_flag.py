@@ -3,9 +3,9 @@
 import numpy as np
 
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
 
 def choose_victim(running: list[Request], policy: Policy) -> Request:

@@ -1,7 +1,7 @@
 """Frees only if the request holds a block, and reads the table before it does so."""
 
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:

@@ -1,8 +1,8 @@
 """Compares the running requests one by one instead of using max; preempt sets its fields in another order."""
 
 from mini_vllm.config import Policy
+from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import KVCacheManager, RequestQueue
 
 
 def choose_victim(running: list[Request], policy: Policy) -> Request:

@@ -3,8 +3,8 @@
 import hashlib
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool
 from solutions.phase4_prefix_cache import HashPrefixCache as Given
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool
 from solutions.phase4_prefix_cache import ROOT_HASH, hash_block
 
 

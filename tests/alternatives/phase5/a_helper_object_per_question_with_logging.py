@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 sys_max = 2**62
 

@@ -1,7 +1,7 @@
 """Admits counts down the free blocks."""
 
+from mini_vllm.core.interfaces import Clamp
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp
 
 
 class ChunkedPrefillPolicy:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:

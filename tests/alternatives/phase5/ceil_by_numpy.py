@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mini_vllm.core.interfaces import Clamp
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp
 
 
 class ChunkedPrefillPolicy:

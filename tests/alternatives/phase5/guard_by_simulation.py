@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import KVCacheManager
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Given
 
 

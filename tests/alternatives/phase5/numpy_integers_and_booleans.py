@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mini_vllm.core.interfaces import Clamp, KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp, KVCacheManager
 
 
 class ChunkedPrefillPolicy:

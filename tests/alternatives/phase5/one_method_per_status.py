@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mini_vllm.core.interfaces import Clamp
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.seams.interfaces import Clamp
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Given
 
 

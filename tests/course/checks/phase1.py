@@ -10,13 +10,13 @@ from unittest.mock import patch
 from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.absent import NoPreemption
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.seams.absent import NoPreemption
-from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase1_scheduler_step as phase1
 
 __all__ = ["NAMESPACE"]

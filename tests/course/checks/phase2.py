@@ -11,13 +11,13 @@ from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.absent import NoPrefixCache, SlotReservation
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.seams.absent import NoPrefixCache, SlotReservation
-from mini_vllm.seams.interfaces import KVCacheManager
-from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
 

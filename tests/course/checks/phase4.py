@@ -8,12 +8,12 @@ from typing import Any
 from course.labtest.support import make_request
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.course.checks.runs import stage, traced_steps
 

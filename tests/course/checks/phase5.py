@@ -10,14 +10,14 @@ from course.labtest.phase5.reference_policy import FrozenKV, request_in
 from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.absent import NoPreemption
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.absent import NoPreemption
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.course.checks.runs import stage, traced_steps

@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from course.labtest.support import make_request
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.llm import LLM
@@ -19,8 +21,6 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import CHECKOUT, parse_lineup
 from solutions import phase6_gpu_runner as phase6
 
 __all__ = ["NAMESPACE"]

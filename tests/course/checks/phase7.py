@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from course.cli.parity import load
+from cli.parity import load
 from course.labtest.phase7.counters import drafted
 from course.parity.scenario import PUBLIC_TRACES
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.roofline import flops_per_token, weight_bytes
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import parse_lineup
 from solutions.phase7_speculative_decoding import (
     SpeculativeScheduling,
     accept_drafts,

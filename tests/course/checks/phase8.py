@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from course.cli.parity import load
+from cli.parity import load
 from course.labtest.phase8.cases import request_with
 from course.labtest.phase8.pipeline import Pipeline
 from course.labtest.phase8.small_engine import ANSWERS, SmallEngine
 from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.fake_model_runner import fake_continuation
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.lineup import parse_lineup
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
 

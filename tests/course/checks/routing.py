@@ -7,7 +7,7 @@ from bench.cli.router import LOAD, ROUTERS, bench_router
 from bench.router.fleet import FleetServed, simulate_fleet
 from course.simulator.experiment import Experiment
 from course.simulator.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_requests
-from mini_vllm.seams.lineup import parse_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from serving.router.policies import PrefixAware
 
 __all__ = ["NAMESPACE"]

@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 
 from typer.testing import CliRunner
 
-from course.cli.main import app
+from cli.main import app
 from course.terminal.stage_sentences import mean_ms, p95_ms
 from course.workloads.ablation import ablation_requests, run_lineup
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.seams.lineup import parse_lineup
 
 
 @cache

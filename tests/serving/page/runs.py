@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from course.traces.recording import Recording
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from serving.live.drawing.live_run import LiveRun
 from serving.live.recent_steps import RecentSteps, keep_recent_steps
 from serving.live.seen import facts_of

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from course.traces.run_state import RunState
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.seams.build import build_engine
-from mini_vllm.seams.lineup import parse_lineup
 from serving.live.bills import MOST_BILLS, Bills
 from serving.live.chunks import MOST_STEPS, STEPS_PER_CHUNK, Chunks
 from serving.live.drawing.live_run import LiveRun

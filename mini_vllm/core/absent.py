@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Sequence
 
+from mini_vllm.core.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.seams.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
 
 
 class SlotReservation:

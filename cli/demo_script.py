@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from course.terminal.options import remark_on_phase_6
 from course.workloads.fallbacks import make_possible
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import Message
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.core.tokenizer import Message
 
 NOTES = """You answer questions about the notes.
 Notes:

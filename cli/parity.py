@@ -18,8 +18,8 @@ from course.terminal.differences import show_failure
 from course.terminal.learner_lineup import enumeration, lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.progress import counted, reported
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import solutions_exist
 
 MOST_SHOWN = 3
 

@@ -20,7 +20,7 @@ from course.starter_status import touched_functions
 from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.options import chosen_phases
 from course.terminal.progress import reported
-from mini_vllm.seams.lineup import CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 
 @friendly
@@ -82,7 +82,7 @@ def require_this_checkout() -> None:
     here = Path.cwd()
     if (here / "labs" / "conftest.py").exists() and here.resolve() != CHECKOUT.resolve():
         raise ValueError(
-            f"you are in {here}, but mini_vllm is imported from {CHECKOUT}: `python -m course grade` grades {here}"
+            f"you are in {here}, but mini_vllm is imported from {CHECKOUT}: `python -m cli grade` grades {here}"
         )
 
 

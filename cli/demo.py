@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from course.cli.demo_script import DemoPlan, plan_demo
-from course.cli.report import per_request, texts, totals
+from cli.demo_script import DemoPlan, plan_demo
+from cli.report import per_request, texts, totals
 from course.starter_status import written_lineup
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import is_chosen, lineup_to_run, say_what_you_have

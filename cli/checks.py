@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from course.starter_status import unwritten_tasks, written_lineup
-from mini_vllm.seams.lineup import PHASE_NAMES, default_lineup_text, parse_lineup
-from mini_vllm.seams.parts import solutions_exist
+from mini_vllm.assembly.lineup import PHASE_NAMES, default_lineup_text, parse_lineup
+from mini_vllm.assembly.parts import solutions_exist
 
 Status = Literal["OK", "warn", "missing", "wrong"]
 

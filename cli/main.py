@@ -3,18 +3,18 @@
 import typer
 
 from bench.cli.main import bench_app
-from course.cli.calibrate import calibrate
-from course.cli.chat import chat
-from course.cli.demo import demo
-from course.cli.generate import generate
-from course.cli.grade import grade
-from course.cli.info import info
-from course.cli.oracle import oracle
-from course.cli.parity import parity
-from course.cli.simulate import simulate
-from course.cli.stages import stages
-from course.cli.trace import trace
-from mini_vllm.seams.lineup import CHECKOUT
+from cli.calibrate import calibrate
+from cli.chat import chat
+from cli.demo import demo
+from cli.generate import generate
+from cli.grade import grade
+from cli.info import info
+from cli.oracle import oracle
+from cli.parity import parity
+from cli.simulate import simulate
+from cli.stages import stages
+from cli.trace import trace
+from mini_vllm.assembly.lineup import CHECKOUT
 from serving.cli.serve import serve
 
 app = typer.Typer(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from course.cli.recorded_oracle import compare_with_recordings
+from cli.recorded_oracle import compare_with_recordings
 from course.oracle.divergence import find_culprit, search, settings_for
 from course.sandbox.explain import explain
 from course.starter_status import written_phases
@@ -14,8 +14,8 @@ from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported
 from course.workloads.small_workload import make_workload
-from mini_vllm.seams.lineup import Lineup, parse_lineup
-from mini_vllm.seams.parts import Impl, solutions_exist
+from mini_vllm.assembly.lineup import Lineup, parse_lineup
+from mini_vllm.assembly.parts import Impl, solutions_exist
 
 NUM_SEEDS = 40
 NUM_PHASES = 5

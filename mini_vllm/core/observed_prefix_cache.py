@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from mini_vllm.core.interfaces import BlockPool, PrefixCache
 from mini_vllm.core.request import Request
-from mini_vllm.seams.interfaces import BlockPool, PrefixCache
 
 
 class ObservedPrefixCache:

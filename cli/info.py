@@ -5,7 +5,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from course.cli.checks import Check, all_checks
+from cli.checks import Check, all_checks
 from course.terminal.console import friendly, make_console
 
 STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold red"}

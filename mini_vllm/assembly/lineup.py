@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import get_args
 
-from mini_vllm.seams.parts import Impl, solutions_exist
+from mini_vllm.assembly.parts import Impl, solutions_exist
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")

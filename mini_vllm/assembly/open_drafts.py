@@ -1,12 +1,12 @@
 """What proposes drafts in an engine: a runner around its runner."""
 
+from mini_vllm.assembly.open_runner import WithCache
 from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.electives import SpeculationFunctions
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup, Proposer
-from mini_vllm.seams.electives import SpeculationFunctions
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.open_runner import WithCache
 
 
 def with_drafts(

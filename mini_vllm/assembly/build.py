@@ -2,20 +2,10 @@
 
 from collections.abc import Callable
 
-from mini_vllm.config import EngineConfig
-from mini_vllm.core.scheduler import Scheduler, SchedulerParts
-from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.engine.draft_statistics import DraftStatistics
-from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import InvariantChecker, StepObserver
-from mini_vllm.engine.overlapping_engine import OverlappingEngine
-from mini_vllm.engine.runner_thread import RunnerThread
-from mini_vllm.engine.trace_recorder import TraceRecorder
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.observed_prefix_cache import ObservedPrefixCache
-from mini_vllm.seams.open_drafts import with_drafts
-from mini_vllm.seams.open_runner import open_runner
-from mini_vllm.seams.parts import (
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.open_drafts import with_drafts
+from mini_vllm.assembly.open_runner import open_runner
+from mini_vllm.assembly.parts import (
     async_functions_for,
     chunk_policy_for,
     kv_cache_manager_for,
@@ -25,6 +15,16 @@ from mini_vllm.seams.parts import (
     scheduling_functions_for,
     speculation_functions_for,
 )
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.engine.draft_statistics import DraftStatistics
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.observers import InvariantChecker, StepObserver
+from mini_vllm.engine.overlapping_engine import OverlappingEngine
+from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.engine.trace_recorder import TraceRecorder
 
 
 def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], object] | None = None) -> Scheduler:

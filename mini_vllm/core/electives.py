@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mini_vllm.core.interfaces import SelectLogitsRows
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.seams.interfaces import SelectLogitsRows
 
 
 class Speculation(Protocol):

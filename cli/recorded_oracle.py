@@ -15,8 +15,8 @@ from course.terminal.divergence_tables import last_steps
 from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import Impl
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import Impl
 
 TRACES = ("named.jsonl", "random.jsonl.gz")
 

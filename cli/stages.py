@@ -24,8 +24,8 @@ from course.workloads.ablation import (
     run_lineup,
 )
 from course.workloads.simulated_time import StepCost
-from mini_vllm.seams.lineup import ALL_NAMES, Lineup, lineup_from_env, parse_lineup
-from mini_vllm.seams.parts import Impl
+from mini_vllm.assembly.lineup import ALL_NAMES, Lineup, lineup_from_env, parse_lineup
+from mini_vllm.assembly.parts import Impl
 
 HEADINGS = (
     *("phases", "steps", "at\nonce", "mem.\nheld", "stalled", "pre-\nempted", "com-\nputed", "again", "hits"),

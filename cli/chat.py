@@ -24,7 +24,7 @@ from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 

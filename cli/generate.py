@@ -19,7 +19,7 @@ from course.terminal.options import (
 )
 from course.terminal.progress import Report, reported
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import Message
+from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 

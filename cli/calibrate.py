@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from course.cli.simulation_report import speed
+from cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measurement_rig import ENGINE, FITTED_ON, MeasurementRig
@@ -20,7 +20,7 @@ from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText, ModelName
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 
 @friendly
@@ -83,8 +83,8 @@ def run(
     from transformers import AutoConfig
 
     from course.simulator.model_shapes import shape_of_config
+    from mini_vllm.assembly.build import build_engine
     from mini_vllm.runner.loading import EMBEDDED_MODEL
-    from mini_vllm.seams.build import build_engine
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
     shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))

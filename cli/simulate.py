@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from course.cli.simulation_report import conditions, latency_table, legend, sweep_table, totals
+from cli.simulation_report import conditions, latency_table, legend, sweep_table, totals
 from course.simulator.calibration import read_calibration
 from course.simulator.experiment import ENGINE, Experiment, parse_sweep
 from course.simulator.gpus import GPUS
@@ -25,7 +25,7 @@ from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
-from mini_vllm.seams.lineup import Lineup
+from mini_vllm.assembly.lineup import Lineup
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.request_queue import FCFSRequestQueue
-from mini_vllm.seams.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
-from mini_vllm.seams.electives import AsyncFunctions, SpeculationFunctions
-from mini_vllm.seams.interfaces import (
+from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
+from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.interfaces import (
     ChunkPolicy,
     Clamp,
     HashBlock,
@@ -24,6 +23,7 @@ from mini_vllm.seams.interfaces import (
     RequestQueue,
     SchedulingFunctions,
 )
+from mini_vllm.core.request_queue import FCFSRequestQueue
 
 if TYPE_CHECKING:
     from mini_vllm.runner.kernels import TritonKernels

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import speculation_functions_for
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.core.electives import SpeculationFunctions
+from mini_vllm.core.interfaces import ModelRunner
+from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.seams.electives import SpeculationFunctions
-from mini_vllm.seams.interfaces import ModelRunner
-from mini_vllm.seams.lineup import Lineup
-from mini_vllm.seams.parts import speculation_functions_for
 
 FAKE_MODEL_LEN = 2048
 NUM_BLOCKS_WITHOUT_CACHE = 1024
