@@ -18,7 +18,7 @@ from mini_vllm.assembly.parts import solutions_exist
 Status = Literal["OK", "warn", "missing", "wrong"]
 
 MINIMUM_PYTHON = (3, 11)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EMBEDDED_MODEL = ROOT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
