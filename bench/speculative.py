@@ -27,7 +27,7 @@ SETTINGS = {
 }
 NAMES = ("Anna", "Ben", "Leo", "Mia", "Tom", "Sara", "Max", "Lily")
 THINGS = ("lamp", "cup", "ball", "book", "boat", "cake", "hat", "box", "tree", "bird", "cat", "dog", "fish", "bear")
-MOST_TOKENS = 80
+MAX_TOKENS = 80
 
 
 @dataclass
@@ -131,7 +131,7 @@ def make_engine(lineup: Lineup, speculative_config: SpeculativeConfig | None) ->
 
 def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
     """Answer all prompts at once."""
-    statistics, params = engine.draft_statistics, SamplingParams(max_tokens=MOST_TOKENS)
+    statistics, params = engine.draft_statistics, SamplingParams(max_tokens=MAX_TOKENS)
     before = (statistics.num_drafts, list(statistics.num_accepted_tokens_per_pos)) if statistics else (0, [])
     started, num_steps = time.perf_counter(), 0
     for number, prompt in enumerate(prompts):
@@ -171,7 +171,7 @@ class Transformers:
 
     def generate(self, prompt: list[int], **options: Any) -> Measured:
         """Answer one prompt."""
-        tokens, chosen = self.torch.tensor([prompt]), {"max_new_tokens": MOST_TOKENS, "do_sample": False, **options}
+        tokens, chosen = self.torch.tensor([prompt]), {"max_new_tokens": MAX_TOKENS, "do_sample": False, **options}
         started = time.perf_counter()
         with self.torch.inference_mode():
             answer = self.model.generate(tokens, **chosen)

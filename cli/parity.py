@@ -21,7 +21,7 @@ from course.terminal.progress import counted, reported
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import solutions_exist
 
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 
 
 @friendly
@@ -102,9 +102,9 @@ def show_failures(console: Console, failures: list[Verdict], num_compared: int) 
             console.print(explain(group[0].cause, {}), markup=False, soft_wrap=True)
         if len(group) > 1:
             console.print(f"The same in {len(group) - 1} more traces.")
-    for verdict in differing[:MOST_SHOWN]:
+    for verdict in differing[:MAX_SHOWN]:
         show_failure(console, verdict)
-    if rest := differing[MOST_SHOWN:]:
+    if rest := differing[MAX_SHOWN:]:
         fields = Counter(verdict.difference.field for verdict in rest if verdict.difference is not None)
         found = ", ".join(f"{field} ({count})" for field, count in fields.most_common())
         console.print(f"\n{len(rest)} more traces differ, first in: {found}.", markup=False)

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-MOST = 65536
+MAX_OPEN_FILES = 65536
 
 
 def allow_many_connections() -> None:
@@ -12,4 +12,6 @@ def allow_many_connections() -> None:
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (MOST if most == resource.RLIM_INFINITY else min(MOST, most), most))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (MAX_OPEN_FILES if most == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, most), most)
+    )

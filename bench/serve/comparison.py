@@ -14,7 +14,7 @@ from bench.serve.rate_search import ratio
 from bench.serve.server_process import ServerProcess
 
 TIMES_THE_RATE = 3.0
-MOST_HTTP_COST = 0.10
+MAX_HTTP_COST = 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def aims(comparison: Comparison) -> list[Aim]:
         text = f"at least {TIMES_THE_RATE:g} times the request rate of transformers serve at equal p99 TTFT"
         found.append(Aim(text, times, times is not None and times >= TIMES_THE_RATE))
     if (cost := comparison.http_cost) is not None:
-        text = f"HTTP and streaming cost under {MOST_HTTP_COST:.0%} of offline throughput at 64 streams"
-        found.append(Aim(text, cost.cost, cost.cost < MOST_HTTP_COST))
+        text = f"HTTP and streaming cost under {MAX_HTTP_COST:.0%} of offline throughput at 64 streams"
+        found.append(Aim(text, cost.cost, cost.cost < MAX_HTTP_COST))
     return found
 
 

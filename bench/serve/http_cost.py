@@ -13,7 +13,7 @@ from bench.serve.server_process import ServerProcess
 
 NUM_STREAMS = 64
 """How many requests are computed at once, offline and through HTTP: the engine's `max_num_seqs`."""
-FEWEST_REQUESTS, MOST_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
+FEWEST_REQUESTS, MAX_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
 """How long a round is. All its requests are sent at once: their queue keeps `NUM_STREAMS` running, however late the
 client is. What it takes to send and read them counts little in a long round. More would be too many open files."""
 
@@ -73,7 +73,7 @@ def measure_http_cost(
                 cost.note(offline, streamed)
             else:
                 in_a_round = round(ROUND_SECONDS * len(requests) / offline.seconds)
-                load = replace(load, num_requests=min(max(FEWEST_REQUESTS, in_a_round), MOST_REQUESTS))
+                load = replace(load, num_requests=min(max(FEWEST_REQUESTS, in_a_round), MAX_REQUESTS))
     finally:
         process.close()
     return cost

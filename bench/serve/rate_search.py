@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bench.serve.report import Report
 
-MOST_LEFT_OVER = 0.1
+MAX_UNFINISHED_SHARE = 0.1
 """A server that leaves more than this lying does not keep up: its first tokens come late, only not yet in a probe."""
 
 
@@ -61,7 +61,7 @@ class RateSearch:
         It holds if every request was answered, p99 is at most `bound`, and the server kept up.
         """
         num_failed, p99 = sum(figures.failed.values()), figures.ttft.p99
-        holds = num_failed == 0 and p99 <= self.bound and figures.left_over <= MOST_LEFT_OVER
+        holds = num_failed == 0 and p99 <= self.bound and figures.left_over <= MAX_UNFINISHED_SHARE
         self.probed.append(Probed(rate, p99, num_failed, figures.left_over, holds))
 
 

@@ -24,8 +24,8 @@ MOODLE = re.compile(r"(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onli
 FORMS = {"Moodle": MOODLE, "Canvas": CANVAS}
 ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
-MOST_BYTES_EACH = 20 * 2**20
-MOST_BYTES = 2 * 2**30
+MAX_BYTES_EACH = 20 * 2**20
+MAX_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def collect(download: Path, folder: Path) -> Collected:
         collected, num_bytes = Collected(platform, {}, []), 0
         for path, entry in entries:
             found = form.fullmatch(str(path))
-            content = archive.open(entry).read(MOST_BYTES_EACH + 1) if found else b""
+            content = archive.open(entry).read(MAX_BYTES_EACH + 1) if found else b""
             num_bytes += len(content)
-            if num_bytes > MOST_BYTES:
-                raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MOST_BYTES >> 30} GiB")
-            if found is None or len(content) > MOST_BYTES_EACH:
+            if num_bytes > MAX_BYTES:
+                raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
+            if found is None or len(content) > MAX_BYTES_EACH:
                 collected.skipped.append(one_line(str(path)))
             else:
                 name = collected.name_of(found["name"], found["id"])

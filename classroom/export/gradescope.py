@@ -10,14 +10,14 @@ from classroom.judge.summary import GroupSummary, PhaseSummary
 from classroom.worker.text import printable
 
 Visibility = Literal["visible", "after_due_date", "after_published", "hidden"]
-MOST_OUTPUT = 500_000
+MAX_OUTPUT = 500_000
 
 
 def as_gradescope(result: Result, visibility: Visibility = "visible") -> dict[str, Any]:
     """Return what Gradescope shows: a test per group, and the judge's text as a last one, worth nothing."""
     summary = result["summary"]
     tests = [test for phase in summary["phases"] for test in tests_of(phase)]
-    text = {"name": "What went wrong", "output": printable(result["feedback"], MOST_OUTPUT)}
+    text = {"name": "What went wrong", "output": printable(result["feedback"], MAX_OUTPUT)}
     return {
         "score": summary["points"],
         "execution_time": round(result["seconds"]),

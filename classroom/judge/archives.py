@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from classroom.judge.starters import (
-    MOST_ENTRIES,
-    MOST_FILE_BYTES,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
     Starter,
     SubmissionError,
     limited,
@@ -22,9 +22,9 @@ from classroom.judge.starters import (
 )
 from classroom.worker.text import one_line
 
-MOST_ARCHIVE_BYTES = 200 * 2**20
-MOST_DIRECTORY_BYTES = 8 * 2**20
-MOST_TAR_BYTES = 200 * 2**20
+MAX_ARCHIVE_BYTES = 200 * 2**20
+MAX_DIRECTORY_BYTES = 8 * 2**20
+MAX_TAR_BYTES = 200 * 2**20
 # The other methods unpack a block of any size at once: a zip of a thousand bytes then takes gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
@@ -35,8 +35,8 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
     """Yield the starters in a zip or a gzipped tar, told apart by their first bytes."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
-    if path.stat().st_size > MOST_ARCHIVE_BYTES:
-        raise SubmissionError(f"the archive is larger than {MOST_ARCHIVE_BYTES >> 20} MiB")
+    if path.stat().st_size > MAX_ARCHIVE_BYTES:
+        raise SubmissionError(f"the archive is larger than {MAX_ARCHIVE_BYTES >> 20} MiB")
     with path.open("rb") as file:
         return files_of_tar(path) if file.read(2) == b"\x1f\x8b" else files_of_zip(path)
 
@@ -58,7 +58,7 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
             if entry.compress_type not in METHODS:
                 raise SubmissionError(f"{shown} is packed by a method other than deflate: pack it again")
             with archive.open(entry) as file:
-                yield phase, inner, limited(file.read(MOST_FILE_BYTES + 1), shown)
+                yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), shown)
 
 
 def require_short_directory(path: Path) -> None:
@@ -73,10 +73,10 @@ def require_short_directory(path: Path) -> None:
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
         raise SubmissionError("the zip is in the format for huge archives: pack only the starters")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if num_entries > MOST_ENTRIES:  # 65,535 stands for more
-        raise SubmissionError(f"there are more than {MOST_ENTRIES:,} files in the zip")
-    if num_bytes > MOST_DIRECTORY_BYTES:
-        raise SubmissionError(f"the zip's list of files is larger than {MOST_DIRECTORY_BYTES >> 20} MiB")
+    if num_entries > MAX_ENTRIES:  # 65,535 stands for more
+        raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
+    if num_bytes > MAX_DIRECTORY_BYTES:
+        raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
 
 
 def files_of_tar(path: Path) -> Iterator[Starter]:
@@ -84,8 +84,8 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
     with path.open("rb") as packed, tarfile.open(fileobj=Unpacked(packed), mode="r|") as archive:
         for number, entry in enumerate(archive, start=1):
             archive.members = []  # type: ignore[attr-defined]  # else it keeps every entry that it has passed
-            if number > MOST_ENTRIES:
-                raise SubmissionError(f"there are more than {MOST_ENTRIES:,} files in the archive")
+            if number > MAX_ENTRIES:
+                raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the archive")
             inner = require_inside(entry.name)
             phase = phase_of(inner)
             if entry.isdir() or phase is None:
@@ -93,7 +93,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
             file = archive.extractfile(entry) if entry.isreg() else None
             if file is None:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
-            yield phase, inner, limited(file.read(MOST_FILE_BYTES + 1), str(inner))
+            yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
 
 
 class Unpacked(io.RawIOBase):
@@ -103,7 +103,7 @@ class Unpacked(io.RawIOBase):
         super().__init__()
         self._packed = packed
         self._unzip = zlib.decompressobj(wbits=31)
-        self._left = MOST_TAR_BYTES
+        self._left = MAX_TAR_BYTES
 
     def read(self, num_bytes: int = -1, /) -> bytes:
         """Return up to `num_bytes`. Raises `SubmissionError` when the whole is too long."""
@@ -116,5 +116,5 @@ class Unpacked(io.RawIOBase):
             num_bytes -= len(chunks[-1])
             self._left -= len(chunks[-1])
             if self._left < 0:
-                raise SubmissionError(f"the archive unpacks to more than {MOST_TAR_BYTES >> 20} MiB")
+                raise SubmissionError(f"the archive unpacks to more than {MAX_TAR_BYTES >> 20} MiB")
         return b"".join(chunks)

@@ -15,7 +15,7 @@ from course.terminal.divergence_tables import last_steps, side_by_side
 from mini_vllm.assembly.lineup import ALL_NAMES
 
 WIDTH = 100
-MOST_LINES = 40
+MAX_LINES = 40
 
 
 def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
@@ -92,8 +92,8 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
 def show_text(page: Console, text: str) -> None:
     """Print a text that may come from the learner's code: without control characters, cut if long."""
     lines = [one_line(line) for line in text.splitlines()]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[:MOST_LINES], "..."]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], "..."]
     for line in lines:
         page.print(Text(f"  {line}"))
 

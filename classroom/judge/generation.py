@@ -20,8 +20,8 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 
-LEAST_MARGIN = 1e-3
-MOST_DRAWS = 50
+MIN_MARGIN = 1e-3
+MAX_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Generation:
 def draw_generation(rng: Random) -> Generation:
     """Draw a scenario and a model without near ties: no other token is nearly as likely as the chosen one."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
-    for _ in range(MOST_DRAWS):
+    for _ in range(MAX_DRAWS):
         scenario, seed = draw_scenario(rng, on), rng.getrandbits(60)
         truth = true_tokens(scenario, make_model(seed))
         if truth is not None:
             return Generation(scenario, seed, truth)
-    raise RuntimeError(f"no model in {MOST_DRAWS} is without near ties")
+    raise RuntimeError(f"no model in {MAX_DRAWS} is without near ties")
 
 
 def make_model(seed: int) -> Any:
@@ -83,7 +83,7 @@ def true_tokens(scenario: Scenario, model: Any) -> dict[str, list[int]] | None:
                 return_dict_in_generate=True,
             )
         margins = [float(logits[0].topk(2).values.diff().abs()) for logits in output.logits]
-        if min(margins) < LEAST_MARGIN:
+        if min(margins) < MIN_MARGIN:
             return None
         truth[new.request_id] = output.sequences[0, prompt.shape[1] :].tolist()
     return truth

@@ -19,15 +19,15 @@ from classroom.judge.summary import summary_of
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.limits import Limits, limit_resources
 
-MOST_MESSAGE_BYTES = 32 * 2**20
+MAX_MESSAGE_BYTES = 32 * 2**20
 LIMITS = Limits(memory_bytes=6 * 2**30)
 FEEDBACK_SECONDS = 30.0
-MOST_FEEDBACK = 500_000
+MAX_FEEDBACK = 500_000
 
 
 def main() -> None:
     """Answer `read` and `grade` until the channel is closed. The first message holds the settings."""
-    channel = take_stdio(MOST_MESSAGE_BYTES)
+    channel = take_stdio(MAX_MESSAGE_BYTES)
     limit_resources(LIMITS)
     settings = Settings.from_json(channel.receive())
     judge = settings.judge(lambda what, done: channel.send({"what": what, "done": done}))
@@ -52,7 +52,7 @@ def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
     """Return the feedback, or its points alone if it took too long to write."""
     try:
         with interrupted_after(FEEDBACK_SECONDS):
-            return feedback(grade, jailed=jailed)[:MOST_FEEDBACK]
+            return feedback(grade, jailed=jailed)[:MAX_FEEDBACK]
     except Exception as error:
         points = f"{summary_of(grade)['points']:g} of {grade.max_points} points"
         return f"{grade.name}: {points}\n\nThe details cannot be shown ({type(error).__name__}).\n"

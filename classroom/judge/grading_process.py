@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from classroom.judge.grader import MOST_MESSAGE_BYTES, packed
+from classroom.judge.grader import MAX_MESSAGE_BYTES, packed
 from classroom.judge.record import Result
 from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn, Submission
@@ -81,7 +81,7 @@ class GradingProcess:
             raise ChannelError("closed", "the class is no longer graded")
         if self._worker is None:
             command = [sys.executable, "-m", "classroom.judge.grader"]
-            self._worker = Worker(command, max_bytes=MOST_MESSAGE_BYTES)
+            self._worker = Worker(command, max_bytes=MAX_MESSAGE_BYTES)
             self._worker.send(self._settings.as_json())
         worker = self._worker
         worker.deadline = time.monotonic() + seconds

@@ -28,7 +28,7 @@ from classroom.judge.scenario_filters import (
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.errors import StalledError
 
-MOST_DRAWS = 200
+MAX_DRAWS = 200
 Draw = Callable[[Random], Any]
 
 
@@ -56,7 +56,7 @@ def engine(mine: str | Mine, on: Features, shows: ScenarioFilter = anything) -> 
     parts = (mine,) if isinstance(mine, str) else mine
 
     def draw(rng: Random) -> EngineRun:
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             scenario = draw_scenario(rng, on)
             play = ScenarioRun(scenario)
             try:
@@ -66,7 +66,7 @@ def engine(mine: str | Mine, on: Features, shows: ScenarioFilter = anything) -> 
                 continue
             if shows(scenario, play.recorder.steps):
                 return EngineRun(scenario, parts, play.recorder.steps)
-        raise RuntimeError(f"no scenario in {MOST_DRAWS} shows the required behaviour: {on}")
+        raise RuntimeError(f"no scenario in {MAX_DRAWS} shows the required behaviour: {on}")
 
     return draw
 

@@ -20,7 +20,7 @@ LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
 SUBMISSION_SECONDS = 600.0
 MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
-MOST_LATE = 2
+MAX_TIMEOUTS = 2
 PARTS_OF_PHASE = {
     1: ("clamp", "schedule_step", "update_from_output"),
     2: ("kv",),
@@ -96,7 +96,7 @@ class Judge:
             num_late = sum(outcome.status == "late" for outcome in outcomes)
             if session.error:
                 outcomes.append(Outcome("not played", session.error))
-            elif num_late >= MOST_LATE or monotonic() > session.deadline:
+            elif num_late >= MAX_TIMEOUTS or monotonic() > session.deadline:
                 outcomes.append(Outcome("not played", TIME_IS_UP))
             else:
                 outcomes.append(session.play(self.situation(group, number)))

@@ -22,8 +22,8 @@ from course.parity.replay import as_json
 from course.sandbox.channel import ChannelError
 
 GRACE_SECONDS = 0.5  # the channel's own deadline is earlier
-MOST_STEPS = 400
-MOST_ITEMS = 200
+MAX_STEPS = 400
+MAX_ITEMS = 200
 NOT_WRITTEN = "Not written yet"
 
 
@@ -95,11 +95,11 @@ def bounded(value: Any) -> Any:
     """Return a value of a trace with lists and texts cut to what a reader looks at: they may come from an answer."""
     match value:
         case dict():
-            return {bounded(key): bounded(item) for key, item in islice(value.items(), MOST_ITEMS)}
+            return {bounded(key): bounded(item) for key, item in islice(value.items(), MAX_ITEMS)}
         case list() | tuple():
-            return type(value)(bounded(item) for item in value[:MOST_ITEMS])
+            return type(value)(bounded(item) for item in value[:MAX_ITEMS])
         case str():
-            return one_line(value, MOST_ITEMS)
+            return one_line(value, MAX_ITEMS)
     return value
 
 
@@ -118,7 +118,7 @@ def play_generation(generation: Any, worker: JailedWorker) -> Outcome:
     runner = paged_runner(generation, worker.link)
     run = ScenarioRun(generation.scenario, runner=runner)
     outputs: dict[str, list[int]] = {request_id: [] for request_id in generation.truth}
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if run.finished:
             break
         for request_id, tokens in run.step()["output"]:

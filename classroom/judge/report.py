@@ -15,7 +15,7 @@ from rich.text import Text
 
 from classroom.judge.summary import PhaseSummary, Report, is_written
 
-MOST_NAME_BYTES = 120
+MAX_NAME_BYTES = 120
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -98,7 +98,7 @@ def write_feedback(folder: Path, name: str, text: str) -> None:
 def file_name(name: str) -> str:
     """Return a name as a file's: short, with nothing that means something to a file system, still unique."""
     plain = re.sub(r"[^\w.@ -]", "_", name).lstrip(".") or "_"
-    short = plain.encode()[:MOST_NAME_BYTES].decode(errors="ignore")
+    short = plain.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return name if short == name else f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 

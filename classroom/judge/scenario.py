@@ -11,7 +11,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.fake_model_runner import LETTERS
 
 LONGEST_PROMPT = 26
-MOST_NEW_TOKENS = 14
+MAX_NEW_TOKENS = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
                 step,
                 next(names),
                 (prompt or own)[: max_model_len - 2],
-                rng.randrange(1, MOST_NEW_TOKENS + 1) + (max_model_len if on.long and rng.random() < 0.3 else 0),
+                rng.randrange(1, MAX_NEW_TOKENS + 1) + (max_model_len if on.long and rng.random() < 0.3 else 0),
                 priority=rng.randrange(3) if on.policy == "priority" else 0,
                 cache_salt=rng.choice((None, "one", "two")) if on.tenants else None,
                 adapter_id=rng.choice((None, None, "adapter")) if on.tenants else None,

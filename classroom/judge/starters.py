@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 from classroom.worker.text import one_line
 
-MOST_FILE_BYTES = 2**20
-MOST_ENTRIES = 20_000
+MAX_FILE_BYTES = 2**20
+MAX_ENTRIES = 20_000
 PHASE = r"phase[_ -]?([1-8])(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?")
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: what editors, browsers and learning
@@ -51,8 +51,8 @@ def one_per_phase(found: Iterable[Starter]) -> dict[int, bytes]:
 
 def limited(content: bytes, shown: str) -> bytes:
     """Return the content. Raises `SubmissionError` if it is too long."""
-    if len(content) > MOST_FILE_BYTES:
-        raise SubmissionError(f"{one_line(shown)} is larger than {MOST_FILE_BYTES >> 20} MiB")
+    if len(content) > MAX_FILE_BYTES:
+        raise SubmissionError(f"{one_line(shown)} is larger than {MAX_FILE_BYTES >> 20} MiB")
     return content
 
 

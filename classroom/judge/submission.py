@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from classroom.judge.archives import files_of_archive
 from classroom.judge.starters import (
-    MOST_ENTRIES,
-    MOST_FILE_BYTES,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
     PASSED_OVER,
     Starter,
     SubmissionError,
@@ -85,8 +85,8 @@ def files_of_folder(folder: Path) -> Iterator[Starter]:
     for parent, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(set(folders) - PASSED_OVER)
         num_entries += len(files)
-        if num_entries > MOST_ENTRIES:
-            raise SubmissionError(f"there are more than {MOST_ENTRIES:,} files in it")
+        if num_entries > MAX_ENTRIES:
+            raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in it")
         for name in sorted(files):
             path = Path(parent, name)
             inner = PurePosixPath(path.relative_to(folder).as_posix())
@@ -106,4 +106,4 @@ def read_file(path: Path, shown: str) -> bytes:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
             raise SubmissionError(f"{shown} is not an ordinary file, or has another hard link")
-        return limited(file.read(MOST_FILE_BYTES + 1), shown)
+        return limited(file.read(MAX_FILE_BYTES + 1), shown)

@@ -6,8 +6,8 @@ from pathlib import Path
 SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
 SEAMS = ("mini_vllm/core/interfaces.py", "mini_vllm/core/electives.py")
 SHORTEST_SECRET = 41
-MOST_IN_A_ROW = 2
-MOST_IN_A_FILE = 5
+MAX_IN_A_ROW = 2
+MAX_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
@@ -33,7 +33,7 @@ def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
         for line in long_lines(content.decode(errors="replace")):
             row = row + 1 if line in secret else 0
             total, longest = total + (row > 0), max(longest, row)
-        if longest > MOST_IN_A_ROW or total > MOST_IN_A_FILE:
+        if longest > MAX_IN_A_ROW or total > MAX_IN_A_FILE:
             found.append(path)
     return found
 

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Protocol
 
 from classroom.worker.states import ProtocolError
-from classroom.worker.text import MOST_TEXT, printable
+from classroom.worker.text import MAX_TEXT, printable
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, ScheduledRequest, SchedulerOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -72,8 +72,8 @@ class Encoding:
         if isinstance(value, int) and not -LARGEST < value < LARGEST:
             raise ProtocolError("a number is out of range")
         if isinstance(value, str):
-            if len(value) > MOST_TEXT:
-                raise ProtocolError(f"a text of {len(value):,} characters; at most {MOST_TEXT:,} are read")
+            if len(value) > MAX_TEXT:
+                raise ProtocolError(f"a text of {len(value):,} characters; at most {MAX_TEXT:,} are read")
             return printable(value)
         if isinstance(value, list):
             return [self.decode(item, depth + 1) for item in value]
@@ -112,8 +112,8 @@ class Encoding:
             case "r":
                 return self._objects.shared(content)
             case "b":
-                if len(content) > MOST_TEXT:
-                    raise ProtocolError(f"{len(content) // 2:,} bytes; at most {MOST_TEXT // 2:,} are read")
+                if len(content) > MAX_TEXT:
+                    raise ProtocolError(f"{len(content) // 2:,} bytes; at most {MAX_TEXT // 2:,} are read")
                 return bytes.fromhex(content)
             case "t":
                 return tuple(self.decode(content, depth))

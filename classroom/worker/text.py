@@ -1,9 +1,9 @@
 """Texts from untrusted code, made safe to print, to write and to put into a table."""
 
-MOST_TEXT = 4000
+MAX_TEXT = 4000
 
 
-def printable(text: str, most: int = MOST_TEXT) -> str:
+def printable(text: str, most: int = MAX_TEXT) -> str:
     """Return at most `most` characters, with "?" for control characters, direction marks and lone surrogates."""
     shown = "".join(
         char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text[:most]

@@ -12,7 +12,7 @@ from classroom.worker.states import ProtocolError, kind_of, request_id, set_requ
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
-MOST_SHARED = 10_000
+MAX_SHARED = 10_000
 
 
 class Values:
@@ -107,8 +107,8 @@ class Values:
         return self.encode([*identity, thing.cache_salt, thing.adapter_id, thing.seed])
 
     def _create(self, number: Json, kind: Json, fixed: Json) -> None:
-        if len(self._things) >= MOST_SHARED:
-            raise ProtocolError(f"more than {MOST_SHARED:,} shared things")
+        if len(self._things) >= MAX_SHARED:
+            raise ProtocolError(f"more than {MAX_SHARED:,} shared things")
         if type(number) is not int or kind not in self._creates:
             raise ProtocolError("a shared thing that this end may not make")
         match kind:
@@ -139,8 +139,8 @@ class Values:
                 items = {request_id(key): self._request(number) for key, number in state}
                 thing.clear()
                 thing.update(items)
-            elif len(state) > MOST_SHARED:
-                raise ProtocolError(f"a queue of more than {MOST_SHARED:,} requests")
+            elif len(state) > MAX_SHARED:
+                raise ProtocolError(f"a queue of more than {MAX_SHARED:,} requests")
             else:
                 thing[:] = [self._request(number) for number in state]
         except ProtocolError:

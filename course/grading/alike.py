@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 NUMBERS = re.compile(r"-?\d+")
 VALUES = re.compile(r":|-?\d")  # where the values of an exception's message begin
 UNUSABLE = re.compile(r"^The test could not go on after this answer of yours \((\w+).*\n  ([\w.]+)", re.MULTILINE)
@@ -29,4 +29,4 @@ def alike_line(tests: Sequence[str]) -> str:
     """Return a line about tests, given by their ids, that fail like one that is shown."""
     names = [test.rpartition("::")[2] for test in tests]
     count = "One more test fails" if len(names) == 1 else f"{len(names)} more tests fail"
-    return f"{count} like this: {', '.join(names[:MOST_NAMES])}" + (" ..." if len(names) > MOST_NAMES else "")
+    return f"{count} like this: {', '.join(names[:MAX_NAMES])}" + (" ..." if len(names) > MAX_NAMES else "")

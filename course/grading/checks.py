@@ -15,7 +15,7 @@ from mini_vllm.assembly.parts import solutions_exist
 
 SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
 START_SECONDS = 30.0
-MOST_WAITING = 300.0
+MAX_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
 
@@ -72,7 +72,7 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
     """Do one check in a worker. Raises `StoppedError` when `stop` is set."""
     seconds = SECONDS[kind]  # of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
-    patience, found = START_SECONDS + min(waiting_seconds(seconds), MOST_WAITING), None
+    patience, found = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING), None
     with GradingWorker(["-m", "course.grading.job"], order) as worker:
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
             if event["event"] == "done":

@@ -20,7 +20,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 SEEDS = range(6)
 NUM_REQUESTS = 10
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
 REAL_TOKENS = 16
 
@@ -113,8 +113,8 @@ def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: L
     try:
         run = Run(arrivals, config, lineup)
         while not run.finished:
-            if number == MOST_STEPS:
-                return f"after {MOST_STEPS} steps requests are still not finished."
+            if number == MAX_STEPS:
+                return f"after {MAX_STEPS} steps requests are still not finished."
             for request_id, token_ids in run.step()["output"]:
                 outputs[request_id] += token_ids
             number += 1

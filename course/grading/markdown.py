@@ -8,7 +8,7 @@ from course.grading.reports import clean
 from course.grading.results import Grade, PhaseGrade
 from course.grading.view import WORDS, number, point_lines
 
-MOST_CHARACTERS = 4000
+MAX_CHARACTERS = 4000
 
 
 def as_markdown(grade: Grade) -> str:
@@ -57,5 +57,5 @@ def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
 def preformatted(text: str) -> str:
     """Return a text as it is, cut if it is long; a job summary takes at most 1 MiB."""
     shown = clean(text)
-    cut = shown if len(shown) <= MOST_CHARACTERS else f"{shown[:MOST_CHARACTERS]}\n..."
+    cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
     return f"<pre>{escape(cut)}</pre>"

@@ -21,7 +21,7 @@ SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of C
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST
 SECONDS_PER_PHASE = 600.0  # by the clock: a loop in every test of phase 1, on a machine that is shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
-MOST_WORKERS = 40
+MAX_WORKERS = 40
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
 OFF = ["cacheprovider", "faulthandler", "debugging"]
 
@@ -63,11 +63,11 @@ def run_tests(
         return run
     run.sha256 = sha256(run.starter)
     deadline = time.monotonic() + SECONDS_PER_PHASE
-    for _ in range(MOST_WORKERS):
+    for _ in range(MAX_WORKERS):
         if run_worker(run, stop, deadline, forks, on_progress) or run.error:
             break
     else:
-        charge_the_rest(run, f"Not run: Python ended {MOST_WORKERS} times in the tests before this one.")
+        charge_the_rest(run, f"Not run: Python ended {MAX_WORKERS} times in the tests before this one.")
     return run
 
 

@@ -16,7 +16,7 @@ from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
 from mini_vllm.core.step_record import StepRecord
 
-MOST_LINES = 25
+MAX_LINES = 25
 STYLES = {"passed": "green", "failed": "red", "error": "bold red", "not started": "dim", "not yet": "dim"}
 WORDS = {"passed": "pass", "failed": "fail", "error": "error"}
 
@@ -141,8 +141,8 @@ def heading(console: Console, text: str) -> None:
 def show_text(console: Console, text: str) -> None:
     """Print the message of a failure, cut if it is long."""
     lines = text.splitlines()
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 6], f"[... {len(lines) - MOST_LINES + 1} lines left out ...]", *lines[-5:]]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 6], f"[... {len(lines) - MAX_LINES + 1} lines left out ...]", *lines[-5:]]
     console.print(Padding(Text("\n".join(line[:1000] for line in lines)), (0, 0, 0, 2), expand=False))
 
 

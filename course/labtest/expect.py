@@ -8,9 +8,9 @@ from typing import NoReturn, NotRequired, TypedDict, Unpack
 from course.labtest.failure import Failed, Failure, Report, Shares
 from course.sandbox.errors import OutOfTime
 
-MOST_LINES = 12
-MOST_COLUMNS = 120
-MOST_ENTRIES = 60
+MAX_LINES = 12
+MAX_COLUMNS = 120
+MAX_ENTRIES = 60
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
@@ -74,9 +74,9 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
     except (Exception, OutOfTime) as error:
         if rule:
             error.add_note(f"The rule of this test: {rule}")
-        lines = ["The situation:", *situation[-MOST_LINES:]]
+        lines = ["The situation:", *situation[-MAX_LINES:]]
         if calls:
-            lines += ["Your calls, in order:" if len(calls) <= MOST_LINES else "Your last calls:", *calls[-MOST_LINES:]]
+            lines += ["Your calls, in order:" if len(calls) <= MAX_LINES else "Your last calls:", *calls[-MAX_LINES:]]
         error.add_note("\n  ".join(lines))
         if QUEUE in str(error):
             error.add_note(
@@ -105,7 +105,7 @@ def _shortened(yours: object, expected: object) -> tuple[object, object]:
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
         return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
-    if not (isinstance(yours, list) and isinstance(expected, list)) or max(len(yours), len(expected)) <= MOST_ENTRIES:
+    if not (isinstance(yours, list) and isinstance(expected, list)) or max(len(yours), len(expected)) <= MAX_ENTRIES:
         return yours, expected
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(yours, expected, strict=False)))
     return _around(same, yours), _around(same, expected)
@@ -123,7 +123,7 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
         keys = (*expected, *(key for key in yours if key not in expected))
         rows = [(str(key), str(expected.get(key, "-")), str(yours.get(key, "-"))) for key in keys]
         comparison = _table(expected, yours)
-        if max(len(line) for line in comparison) > MOST_COLUMNS:
+        if max(len(line) for line in comparison) > MAX_COLUMNS:
             comparison = _stack(expected, yours)
     situation, calls = told["situation"], told.get("calls", ())
     lines = situation.strip().splitlines() if isinstance(situation, str) else situation

@@ -17,7 +17,7 @@ from course.sandbox.frames import learners_frames
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.assembly.parts import solutions_exist
 
-MOST_LINES = 40
+MAX_LINES = 40
 PHASE = re.compile(r"labs/phase(\d)_")
 
 
@@ -97,7 +97,7 @@ def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
 
 def missing_lines(tests: Sequence[tuple[str, str]]) -> list[str]:
     """Return a line per test, or per task if there are many tests."""
-    if len(tests) <= MOST_LINES:
+    if len(tests) <= MAX_LINES:
         return [f"{task}   ({name})" for name, task in tests]
     return [f"{task}   ({count} tests)" for task, count in Counter(task for _, task in tests).items()]
 

@@ -5,7 +5,7 @@ from html import escape
 
 from course.palette import color, ink_on
 
-LEAST = 3.0
+MIN_PERCENT = 3.0
 
 
 def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int) -> str:
@@ -24,9 +24,8 @@ def bar(side: str, plan: Mapping[str, int], expected: Mapping[str, int], names: 
     for name, amount in plan.items():
         number = names.index(name)
         wrong = "" if expected.get(name) == amount else " mvt-wrong"
-        style = (
-            f"width:{max(LEAST, 100 * max(0, amount) / scale):.1f}%;background:{color(number)};color:{ink_on(number)}"
-        )
+        width = max(MIN_PERCENT, 100 * max(0, amount) / scale)
+        style = f"width:{width:.1f}%;background:{color(number)};color:{ink_on(number)}"
         shares.append(f'<span class="mvt-share{wrong}" style="{style}">{escape(f"{name} {amount}")}</span>')
     total = sum(plan.values())
     words = escape(f"{side}: " + (", ".join(f"{name} {amount}" for name, amount in plan.items()) or "nothing"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from course.views.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MOST_REMEMBERED = 64
+MAX_REMEMBERED = 64
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:
@@ -54,7 +54,7 @@ def engine_panel(
         return first
     start, ready = first, lab.kept_ready()
 
-    @lru_cache(MOST_REMEMBERED)
+    @lru_cache(MAX_REMEMBERED)
     def play(chosen: EngineConfig) -> ComparedRun:
         return ComparedRun(start, require_result(ready.play(arrivals, chosen)))
 

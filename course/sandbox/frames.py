@@ -12,8 +12,8 @@ from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
 
-MOST_VARIABLES = 6
-MOST_CHARACTERS = 60
+MAX_VARIABLES = 6
+MAX_CHARACTERS = 60
 
 
 def is_learners(file: str) -> bool:
@@ -53,7 +53,7 @@ def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[
         value, known = _value(path, frame.f_locals)
         if known:
             found[".".join(path)] = short(value)
-    return [f"{name} = {value}" for name, value in found.items()][:MOST_VARIABLES]
+    return [f"{name} = {value}" for name, value in found.items()][:MAX_VARIABLES]
 
 
 def _paths_read(file: str, line: int, in_loop: bool) -> Iterator[tuple[str, ...]]:
@@ -102,7 +102,7 @@ class ShortRepr(Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxlist = self.maxtuple = self.maxdeque = self.maxdict = self.maxset = 6
-        self.maxstring = self.maxother = MOST_CHARACTERS
+        self.maxstring = self.maxother = MAX_CHARACTERS
         self.maxlevel = 3
 
     def repr_Request(self, request: Any, level: int) -> str:  # noqa: N802
@@ -133,15 +133,15 @@ class ShortRepr(Repr):
             text = repr(value)
         except Exception:
             return name
-        return name if text.startswith("<") or len(text) > MOST_CHARACTERS else text
+        return name if text.startswith("<") or len(text) > MAX_CHARACTERS else text
 
 
 def short(value: object) -> str:
     """Return a value as a short text."""
     try:
         text = ShortRepr().repr(value)
-        if len(text) <= MOST_CHARACTERS or not isinstance(value, Sized):
+        if len(text) <= MAX_CHARACTERS or not isinstance(value, Sized):
             return text
-        return f"{text[:MOST_CHARACTERS]}... ({len(value)} entries)"
+        return f"{text[:MAX_CHARACTERS]}... ({len(value)} entries)"
     except Exception:
         return f"a {type(value).__name__}"

@@ -20,7 +20,7 @@ SECONDS = 10.0
 SECONDS_OF_PHASE = {6: 60.0}
 WAITING_FACTOR = 10.0
 PAUSE = 0.5
-MOST_TRIES = 5
+MAX_TRIES = 5
 PHASE_FOLDER = re.compile(r"phase(\d)_")
 Watched = tuple[object, float] | None
 
@@ -45,7 +45,7 @@ class TimeLimit:
     `WAITING_FACTOR` times as long by the clock on the wall.
 
     The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
-    a thread that sleeps. It may catch `OutOfTime`: after `MOST_TRIES` times `give_up` gets a text, and must end the
+    a thread that sleeps. It may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text, and must end the
     process.
     """
 
@@ -92,7 +92,7 @@ class TimeLimit:
                 continue
             self._error = out_of_time_after(seconds * WAITING_FACTOR if is_waiting else seconds)
             num_tries += 1
-            if num_tries > MOST_TRIES:
+            if num_tries > MAX_TRIES:
                 self._give_up(cannot_be_stopped(self._error()))
             self._interrupt()
 

@@ -31,7 +31,7 @@ DOCUMENT = Lengths(3_000, 0.6, 500, 12_000)
 DOCUMENT_ANSWER = Lengths(80, 0.6, 8, 400)
 QUESTION = Lengths(40, 0.5, 8, 200)
 SYSTEM_TOKENS = 256
-MOST_TURNS = 6
+MAX_TURNS = 6
 SECONDS_BETWEEN_TURNS = 30.0
 NUM_PASSAGES, PASSAGE_TOKENS = 200, 2_048
 DOCUMENT_SHARE = 0.1
@@ -147,9 +147,9 @@ def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
 
 
 def _conversation(rng: random.Random, number: int) -> Iterator[TimedRequest]:
-    """Yield 1 to `MOST_TURNS` turns, each with the conversation so far as its prefix. `arrival_time` is not set yet."""
+    """Yield 1 to `MAX_TURNS` turns, each with the conversation so far as its prefix. `arrival_time` is not set yet."""
     num_tokens = SYSTEM_TOKENS
-    for _ in range(rng.randint(1, MOST_TURNS)):
+    for _ in range(rng.randint(1, MAX_TURNS)):
         num_tokens += CHAT_MESSAGE.draw(rng)
         num_output_tokens = CHAT_ANSWER.draw(rng)
         prompt = SyntheticPrompt(num_tokens, number, num_shared_tokens=SYSTEM_TOKENS)

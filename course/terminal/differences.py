@@ -11,7 +11,7 @@ from rich.text import Text
 
 from course.parity.verdict import Verdict
 
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 ABSENT = "(nothing)"
 
 
@@ -59,4 +59,4 @@ def fields(entry: dict[str, Any], names: list[str]) -> str:
 def short(value: Any) -> str:
     """Return a value as text, cut if it is long."""
     text = " ".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], int) else str(value)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ... ({len(text)} characters)"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ... ({len(text)} characters)"

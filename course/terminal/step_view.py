@@ -20,7 +20,7 @@ SHARED = Style(reverse=True, bold=True)
 FAINT = Style(dim=True)
 STRONG = Style(bold=True)
 CELL_WIDTH = 3
-MOST_CELLS = 96
+MAX_CELLS = 96
 
 
 def render_step(state: RunState, width: int = 80, heading: str = "mini-vLLM") -> RenderableType:
@@ -125,7 +125,7 @@ def block_map(state: RunState, width: int) -> list[Text]:
 
     A pool of more than 96 blocks is drawn with several blocks per cell, each showing the first of them.
     """
-    per_cell = cdiv(state.info.num_blocks, MOST_CELLS)
+    per_cell = cdiv(state.info.num_blocks, MAX_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))
     fitting = max(1, (width - len("blocks ")) // CELL_WIDTH)
     per_row = cdiv(len(cells), cdiv(len(cells), fitting))

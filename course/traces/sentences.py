@@ -6,7 +6,7 @@ from course.traces.run_state import RunState
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
-MOST_SENTENCES = 3
+MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
@@ -16,7 +16,7 @@ def describe_step(state: RunState) -> str:
     if is_stuck(record):
         return stuck(state, record)
     events = [*preempted(state, record), *admitted(state, record), *chunks(state, record), *finished(state, record)]
-    return " ".join((events or ordinary(state, record))[:MOST_SENTENCES])
+    return " ".join((events or ordinary(state, record))[:MAX_SENTENCES])
 
 
 def is_stuck(record: StepRecord) -> bool:

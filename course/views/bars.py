@@ -10,8 +10,8 @@ from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
 
 SMALL_WIDTH = 260
-TITLE, LINE, ROW, BAR, MOST_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
-MOST_LINES = 2
+TITLE, LINE, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
+MAX_LINES = 2
 COLOUR = "#8E7CC3"
 """No request has it."""
 
@@ -32,11 +32,11 @@ def bars(
     bars, and `as_text` how they are written. `indices` are the requests in whose colours the bars are.
     """
     known = marks or {}
-    names = [shorten(name, MOST_NAME, LABEL) for name in texts]
+    names = [shorten(name, MAX_NAME, LABEL) for name in texts]
     start = MARGIN + GAP + max((text_width(name, LABEL) for name in names), default=0)
     room = SMALL_WIDTH - start - GAP - MARGIN - max(text_width(text, LABEL, bold=True) for text in texts.values())
     scale = room / (max([most, *values.values(), *known.values()]) or 1)
-    titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MOST_LINES, bold=True)
+    titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     top, rows = 14 + LINE * len(titles), []
     for place, (shown, (name, text)) in enumerate(zip(names, texts.items(), strict=True)):
         fill = COLOUR if indices is None else color(indices[name])

@@ -1,7 +1,7 @@
 // Knobs over a picture. It is asked for while a knob moves: one question is pending, meanwhile the newest waits.
 // Python draws, or this page with `source`. An answer may have more: a first look while a knob moves, the rest at rest.
 
-const PATIENCE = 1000, REST = 200, GRID = 20, LEAST = 460, MOST = 1080, BESIDE = 960;
+const PATIENCE = 1000, REST = 200, GRID = 20, MIN_WIDTH = 460, MAX_WIDTH = 1080, BESIDE = 960;
 const WAITING = "Waiting for the kernel ...";
 const GONE = "The kernel was restarted or has stopped: run this cell again.";
 
@@ -136,7 +136,7 @@ function render({ model, el: root }) {
   }
   function fit() {
     root.classList.toggle("mvw-wide", Boolean(model.get("player")) && root.clientWidth >= BESIDE);
-    const room = Math.max(LEAST, Math.min(MOST, GRID * Math.floor(root.clientWidth / GRID)));
+    const room = Math.max(MIN_WIDTH, Math.min(MAX_WIDTH, GRID * Math.floor(root.clientWidth / GRID)));
     if (!model.get("reflows") || !root.clientWidth || room === width) return;
     width = room;
     if (draw || !model.get("source")) ask({ patience: Infinity });

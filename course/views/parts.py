@@ -13,7 +13,7 @@ WIDTHS = (460, WIDTH, 1000)
 LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13
-MOST_LINES, MOST_NARROW_LINES = 4, 7
+MAX_LINES, MAX_NARROW_LINES = 4, 7
 LINE = 18
 NARROW, FIGURE_LINES = 640, 2
 
@@ -97,7 +97,7 @@ def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
 
 def sentence_lines(sentence: str, width: float) -> list[str]:
     """Return a sentence as the lines it takes in a picture."""
-    most = MOST_LINES if width >= NARROW else MOST_NARROW_LINES
+    most = MAX_LINES if width >= NARROW else MAX_NARROW_LINES
     return wrap(sentence, width - 2 * MARGIN, SENTENCE_SIZE, most)
 
 

@@ -4,7 +4,7 @@
 const SLOWEST = 1.2, QUICKEST = 0.3, WHOLE_FILM = 30;
 
 // The picture is drawn for several widths. It takes the widest that fits, and grows to the room, but not beyond this.
-const MOST_GROWTH = 1.3;
+const MAX_GROWTH = 1.3;
 
 function unfold(view) {
   const now = [];
@@ -115,7 +115,7 @@ function render({ model, el: root }) {
     states = unfold(view);
     picture.innerHTML = view.svg;
     svg = picture.firstElementChild;
-    picture.style.maxWidth = `${MOST_GROWTH * view.width}px`;
+    picture.style.maxWidth = `${MAX_GROWTH * view.width}px`;
     layers = view.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
     shown = [];
     at = null;

@@ -9,8 +9,8 @@ from course.views import svg
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
-MOST_STEP_WIDTH = 44
-LEAST_STEP_WIDTH = 1.5
+MAX_STEP_WIDTH = 44
+MIN_STEP_WIDTH = 1.5
 AXIS = 18
 NUMBER = 12
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
@@ -26,7 +26,7 @@ class TimeScale:
     @classmethod
     def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
         """Return the largest scale on which each run fits; a run is the numbers of tokens of its steps."""
-        least = min(LEAST_STEP_WIDTH, room / max(1, *map(len, runs)))
+        least = min(MIN_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
 
     @staticmethod
@@ -57,7 +57,7 @@ class StepAxis:
     @classmethod
     def even(cls, num_steps: int, room: float, first: int = 0) -> Self:
         """Return equally wide steps."""
-        width = min(MOST_STEP_WIDTH, room / max(1, num_steps))
+        width = min(MAX_STEP_WIDTH, room / max(1, num_steps))
         return cls([width * step for step in range(num_steps + 1)], is_even=True, first=first)
 
     @classmethod

@@ -8,7 +8,7 @@ from course.views.svg import Markup, Value
 from course.views.typeset import text_width
 
 MARK = 2
-MOST_MARKS = 4
+MAX_MARKS = 4
 
 
 def tile(
@@ -36,8 +36,8 @@ def on_tile(index: int, x: float, y: float, content: str, size: float, *, halo: 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
     """Return a dash at the foot of a box for each earlier request with the same colour."""
-    num_dashes = min(lap(index), MOST_MARKS)
-    long = min(5.0, width / (2 * MOST_MARKS + 1))
+    num_dashes = min(lap(index), MAX_MARKS)
+    long = min(5.0, width / (2 * MAX_MARKS + 1))
     first = x + width / 2 - (2 * num_dashes - 1) * long / 2
     return svg.joined(
         svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
@@ -47,7 +47,7 @@ def marks(index: int, x: float, y: float, width: float, height: float) -> Markup
 
 def striped(indices: Sequence[int], x: float, y: float, width: float, height: float) -> Markup:
     """Return a box with a band in the colour of each request that holds it, framed if they are several."""
-    shown = indices[:MOST_MARKS]
+    shown = indices[:MAX_MARKS]
     band = height / len(shown)
     bands = [svg.rect(x, y + place * band, width, band, fill=color(index)) for place, index in enumerate(shown)]
     if len(shown) > 1:

@@ -10,7 +10,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.logprobs import Logprob, TokenLogprobs
 from mini_vllm.outputs import CompletionOutput
 
-LEAST = -9999.0
+MIN_LOGPROB = -9999.0
 """In place of minus infinity, which JSON does not have."""
 
 
@@ -74,4 +74,4 @@ def _rank(item: tuple[int, Logprob]) -> int:
 
 
 def _finite(logprob: Logprob) -> float:
-    return max(logprob.logprob, LEAST)
+    return max(logprob.logprob, MIN_LOGPROB)

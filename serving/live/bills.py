@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mini_vllm.core.request import Request
 
-MOST_BILLS = 1000
+MAX_BILLS = 1000
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Bills:
             num_steps=account.num_steps,
             num_waited=(step if account.first is None else account.first) - account.arrived,
         )
-        if len(self._bills) > MOST_BILLS:
+        if len(self._bills) > MAX_BILLS:
             self._bills.popitem(last=False)
 
     def get(self, request_id: str) -> Bill | None:

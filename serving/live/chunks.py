@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-MOST_STEPS, STEPS_PER_CHUNK = 1000, 50
+MAX_STEPS, STEPS_PER_CHUNK = 1000, 50
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Chunks:
         """Begin a chunk with the next step."""
         with self._lock:
             self._chunks.append(Chunk(self.num_steps, keyframe))
-            while self.num_steps - self._chunks[0].first >= MOST_STEPS + STEPS_PER_CHUNK:
+            while self.num_steps - self._chunks[0].first >= MAX_STEPS + STEPS_PER_CHUNK:
                 self._chunks.popleft()
 
     def append(self, step: bytes) -> None:

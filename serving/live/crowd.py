@@ -7,7 +7,7 @@ from itertools import count
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.sampling_params import SamplingParams
 
-MOST_PER_SECOND, MOST_AT_ONCE = 50.0, 256
+MAX_PER_SECOND, MAX_AT_ONCE = 50.0, 256
 NOTES = (
     "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
     "The hat of Lily is pink. The bell of Omar is gold. ",
@@ -54,7 +54,7 @@ class Crowd:
     async def _arrive(self) -> None:
         while True:
             await asyncio.sleep(self._random.expovariate(self.requests_per_second))
-            if len(self._requests) < MOST_AT_ONCE:
+            if len(self._requests) < MAX_AT_ONCE:
                 request = asyncio.create_task(self._ask(f"crowd-{next(self._numbers)}"))
                 self._requests.add(request)
                 request.add_done_callback(self._requests.discard)

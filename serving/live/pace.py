@@ -4,7 +4,7 @@ import asyncio
 
 from mini_vllm.engine.async_llm import AsyncLLM
 
-MOST_STEPS_PER_SECOND = 100.0
+MAX_STEPS_PER_SECOND = 100.0
 
 
 class Pace:

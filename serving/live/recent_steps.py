@@ -18,8 +18,8 @@ from serving.live.chunks import Chunks
 from serving.live.packed import PackedStep, Totals, keyframe_of, pool_of
 from serving.observed import is_observed
 
-MOST_WAITING_NAMED = 64
-MOST_BLOCKS_IN_EACH_STEP = 4096
+MAX_WAITING_NAMED = 64
+MAX_BLOCKS_IN_EACH_STEP = 4096
 """In a larger pool free queue and cache are recorded at the beginning of a chunk alone; between they are computed."""
 
 
@@ -155,8 +155,8 @@ class RecentSteps(StepObserver):
         record["running_after"] = [
             (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders) for r in scheduler.running
         ]
-        record["waiting_after"] = [r.request_id for r in islice(scheduler.waiting, MOST_WAITING_NAMED)]
-        if self._wants_pool and scheduler.kv.num_usable_blocks <= MOST_BLOCKS_IN_EACH_STEP:
+        record["waiting_after"] = [r.request_id for r in islice(scheduler.waiting, MAX_WAITING_NAMED)]
+        if self._wants_pool and scheduler.kv.num_usable_blocks <= MAX_BLOCKS_IN_EACH_STEP:
             record["detail"]["free_queue"], record["detail"]["cached"] = pool_of(scheduler)
             self._wants_pool = False
         if self._keyframe:

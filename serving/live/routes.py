@@ -12,10 +12,10 @@ from pydantic import Field
 from course.views.picture import read_asset
 from serving.errors import ApiError
 from serving.limits import read_body
-from serving.live.crowd import MOST_PER_SECOND
+from serving.live.crowd import MAX_PER_SECOND
 from serving.live.drawing.look import Look
 from serving.live.drawing_process import DrawingProcess
-from serving.live.pace import MOST_STEPS_PER_SECOND
+from serving.live.pace import MAX_STEPS_PER_SECOND
 from serving.live.seen import bill_of
 from serving.live.stream import LiveStream
 from serving.live.watch import Watch
@@ -51,13 +51,13 @@ class WantedLook(Fields):
 class WantedPace(Fields):
     """How fast the engine may go; None: as fast as it can, 0: paused."""
 
-    steps_per_second: Annotated[float, Field(ge=0, le=MOST_STEPS_PER_SECOND)] | None
+    steps_per_second: Annotated[float, Field(ge=0, le=MAX_STEPS_PER_SECOND)] | None
 
 
 class WantedCrowd(Fields):
     """How many synthetic requests arrive per second."""
 
-    requests_per_second: Annotated[float, Field(ge=0, le=MOST_PER_SECOND)]
+    requests_per_second: Annotated[float, Field(ge=0, le=MAX_PER_SECOND)]
 
 
 def live_router(served: ServedModel) -> APIRouter:

@@ -16,7 +16,7 @@ from serving.live.pace import Pace
 from serving.live.seen import Seen, facts_of, seen_of
 from serving.served_model import ServedModel
 
-MOST_PAGES = 8
+MAX_PAGES = 8
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Watch:
 
     async def open(self, look: Look) -> Viewer:
         """Return a new page. Raises `ApiError` (503) if there are eight already."""
-        if len(self._viewers) >= MOST_PAGES:
-            message = f"{MOST_PAGES} pages watch this engine already: close one of them"
+        if len(self._viewers) >= MAX_PAGES:
+            message = f"{MAX_PAGES} pages watch this engine already: close one of them"
             raise ApiError(503, message, type="service_unavailable_error", code="too_many_pages")
         if not self.facts:
             self.facts = await self.served.llm.look(facts_of)

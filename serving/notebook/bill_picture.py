@@ -20,7 +20,7 @@ from serving.notebook.bill import PHASES, WAITING, Bill, Item, bill_in
 from serving.notebook.served_run import ServedRun
 
 HIGH, GAP, BLOCKS, TIME, LINE = 20, 10, 66, 14, 16
-MOST_CELL, LEAST_CELL_APART = 11.0, 4.0
+MAX_CELL, MIN_SEPARATE_CELL = 11.0, 4.0
 SIZE = 12
 PALE = 0.3
 ENDS = {"stop": "", "length": "", "abort": ", hung up", "error": ", failed", "": ", not finished"}
@@ -100,7 +100,7 @@ def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
 
 def blocks_part(bill: Bill, axis: StepAxis, most_blocks: int) -> Part:
     """Return the blocks that the request holds in each step, those that it found in the cache paler, at the bottom."""
-    cell = min(MOST_CELL, (BLOCKS - LINE) / max(1, most_blocks))
+    cell = min(MAX_CELL, (BLOCKS - LINE) / max(1, most_blocks))
     high = cell * most_blocks + LINE
     drawn, before, end = list[Markup](), 0, -1.0
     for item in bill.items:
@@ -119,7 +119,7 @@ def blocks_part(bill: Bill, axis: StepAxis, most_blocks: int) -> Part:
 def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> Markup:
     """Return the blocks of one step, each `cell` px high, from `high` upwards."""
     x, wide = axis.x(item.step) + 0.5, max(1.0, axis.width(item.step) - 1)
-    apart = 1 if cell >= LEAST_CELL_APART else 0
+    apart = 1 if cell >= MIN_SEPARATE_CELL else 0
     return svg.joined(
         svg.rect(
             x,

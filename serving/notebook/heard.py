@@ -6,7 +6,7 @@ from html import escape
 
 from course.notebook.recorded_mark import marked_html, marked_text
 
-MOST_IN_ORDER = 60
+MAX_EVENTS = 60
 STYLE = "text-align:left;vertical-align:top"
 
 
@@ -39,10 +39,8 @@ class Heard:
     @property
     def in_order(self) -> str:
         """Whose piece came when, in a line."""
-        more = " ..." if len(self.order) > MOST_IN_ORDER else ""
-        return (
-            f"pieces in the order of their arrival: {' '.join(self.order[:MOST_IN_ORDER])}{more}" if self.order else ""
-        )
+        more = " ..." if len(self.order) > MAX_EVENTS else ""
+        return f"pieces in the order of their arrival: {' '.join(self.order[:MAX_EVENTS])}{more}" if self.order else ""
 
     def __repr__(self) -> str:
         lines = [f"{name}: {str(answer).strip()}" for name, answer in self.answers.items()]

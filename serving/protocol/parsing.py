@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 from serving.errors import ApiError, invalid
 
 Model = TypeVar("Model", bound=BaseModel)
-MOST_SHOWN = 60
+MAX_SHOWN = 60
 
 
 class Fields(BaseModel):
@@ -55,4 +55,4 @@ def _rule_of(message: str) -> str:
 def shown(value: object) -> str:
     """Return a value for a message, shortened."""
     text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -8,7 +8,7 @@ from mini_vllm.sampling_params import SamplingParams
 from serving.errors import invalid
 from serving.protocol.parsing import Fields, shown
 
-MOST_STOPS = 64
+MAX_STOPS = 64
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -19,8 +19,8 @@ TokenId = Annotated[int, Field(ge=0)]
 def stop_strings(value: object) -> tuple[str, ...]:
     """Return the stop strings of a field. Raises `ValueError` if it has none of the legal forms."""
     texts = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(text, str) and text for text in texts) or len(texts) > MOST_STOPS:
-        raise ValueError(f"must be a string or a list of at most {MOST_STOPS} strings, none empty, got {shown(value)}")
+    if not all(isinstance(text, str) and text for text in texts) or len(texts) > MAX_STOPS:
+        raise ValueError(f"must be a string or a list of at most {MAX_STOPS} strings, none empty, got {shown(value)}")
     return tuple(texts)
 
 
@@ -57,7 +57,7 @@ class SamplingFields(Fields):
     top_k: Annotated[int, Field(ge=-1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
     min_tokens: NotNegative | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MOST_STOPS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOPS)] | None = None
     ignore_eos: bool | None = None
     include_stop_str_in_output: bool | None = None
     priority: int | None = None

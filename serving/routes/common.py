@@ -10,8 +10,8 @@ from fastapi import Request
 from serving.errors import ApiError, invalid
 from serving.served_model import ServedModel
 
-MOST_NAME_CHARACTERS = 128
-NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{MOST_NAME_CHARACTERS}}}")
+MAX_NAME_CHARACTERS = 128
+NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
@@ -38,8 +38,8 @@ def name_of(request: Request) -> str:
     if name is None:
         return uuid4().hex
     if not NAME.fullmatch(name):
-        allowed = f"1 to {MOST_NAME_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
-        raise invalid(f"X-Request-Id must be {allowed}, got {name[:MOST_NAME_CHARACTERS]!r}", "X-Request-Id")
+        allowed = f"1 to {MAX_NAME_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
+        raise invalid(f"X-Request-Id must be {allowed}, got {name[:MAX_NAME_CHARACTERS]!r}", "X-Request-Id")
     return name
 
 

@@ -3,7 +3,7 @@
 import re
 
 from course.grading import results
-from course.grading.markdown import MOST_CHARACTERS, as_markdown, preformatted
+from course.grading.markdown import MAX_CHARACTERS, as_markdown, preformatted
 from course.grading.plan import load_plan
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 
@@ -54,5 +54,5 @@ def test_a_message_is_never_markup_and_never_long() -> None:
     assert "<script" not in text
     assert "\x1b" not in text
     assert text.count("<pre>") == text.count("</pre>") == 3
-    assert len(text.encode()) < 2 * MOST_CHARACTERS
+    assert len(text.encode()) < 2 * MAX_CHARACTERS
     assert preformatted("a < b") == "<pre>a &lt; b</pre>"

@@ -4,10 +4,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from classroom.judge.play import MOST_ITEMS, bounded
+from classroom.judge.play import MAX_ITEMS, bounded
 from classroom.worker.encoding import DEEPEST, LARGEST
 from classroom.worker.states import ProtocolError
-from classroom.worker.text import MOST_TEXT, one_line, printable
+from classroom.worker.text import MAX_TEXT, one_line, printable
 from classroom.worker.values import Values
 from mini_vllm import SamplingParams
 from mini_vllm.core.step import Preempted
@@ -42,8 +42,8 @@ def nested(depth: int) -> Any:
         SamplingParams(max_tokens=3),
         Preempted("a", "b", 4),
         LARGEST - 1,
-        "x" * MOST_TEXT,
-        bytes(MOST_TEXT // 2),
+        "x" * MAX_TEXT,
+        bytes(MAX_TEXT // 2),
         nested(DEEPEST),
     ],
     ids=lambda value: f"{type(value).__name__} {str(value)[:20]}",
@@ -57,8 +57,8 @@ def test_a_plain_value_arrives_as_it_was_sent(value: object) -> None:
     [
         (nested(DEEPEST + 1), f"nested more than {DEEPEST} deep"),
         ({"t": [nested(DEEPEST)]}, f"nested more than {DEEPEST} deep"),
-        ("x" * (MOST_TEXT + 1), "a text of 4,001 characters; at most 4,000"),
-        ({"b": "00" * (MOST_TEXT // 2 + 1)}, "2,001 bytes; at most 2,000"),
+        ("x" * (MAX_TEXT + 1), "a text of 4,001 characters; at most 4,000"),
+        ({"b": "00" * (MAX_TEXT // 2 + 1)}, "2,001 bytes; at most 2,000"),
         (LARGEST, "a number is out of range"),
         ([-LARGEST], "a number is out of range"),
         ({"t": [], "d": []}, "several kinds"),
@@ -79,8 +79,8 @@ def test_text_is_printable_once_it_has_arrived() -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert printable("x" * (MOST_TEXT + 1)) == "x" * MOST_TEXT + " ..."
-    assert printable("x" * MOST_TEXT) == "x" * MOST_TEXT
+    assert printable("x" * (MAX_TEXT + 1)) == "x" * MAX_TEXT + " ..."
+    assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
     assert one_line("a\nb" + "x" * 300, 5) == "a?bxx ..."
 
 
@@ -89,6 +89,6 @@ def test_the_steps_of_a_forged_trace_are_cut_to_what_a_reader_looks_at() -> None
     cut = bounded(endless)
     assert len(cut) == 1, "the names are equal once they are cut"
     for name, (numbers, texts) in cut.items():
-        assert (len(name), len(numbers), len(texts[0])) == (MOST_ITEMS + 4, MOST_ITEMS, MOST_ITEMS + 4)
-    assert len(bounded({n: n for n in range(9_000)})) == MOST_ITEMS
+        assert (len(name), len(numbers), len(texts[0])) == (MAX_ITEMS + 4, MAX_ITEMS, MAX_ITEMS + 4)
+    assert len(bounded({n: n for n in range(9_000)})) == MAX_ITEMS
     assert bounded({"id": "A", "n": 3, "blocks": (1, 2)}) == {"id": "A", "n": 3, "blocks": (1, 2)}

@@ -84,7 +84,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (archives, submission):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+        monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     entries = {f"{number}.txt": b"" for number in range(4)}
     assert "more than 3 files" in read(make_zip(tmp_path / "x.zip", entries)).error
     assert "more than 3 files" in read(make_tar(tmp_path / "x.tar.gz", entries)).error
@@ -157,7 +157,7 @@ def test_a_tar_is_read_like_a_zip(tmp_path: Path) -> None:
 
 
 def test_a_tar_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_TAR_BYTES", 10**6)
+    monkeypatch.setattr(archives, "MAX_TAR_BYTES", 10**6)
     bomb = make_tar(tmp_path / "x.tar.gz", {"big.bin": bytes(3 * 10**6), "phase1.py": b"x"})
     assert "unpacks to more than" in read(bomb).error
 
@@ -171,7 +171,7 @@ def test_methods_that_unpack_without_limit_are_refused(tmp_path: Path, method: i
 
 def test_a_zip_that_lists_too_much_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_zip(tmp_path / "x.zip", {f"{number}{'x' * 200}": b"" for number in range(50)})
-    monkeypatch.setattr(archives, "MOST_DIRECTORY_BYTES", 10_000)
+    monkeypatch.setattr(archives, "MAX_DIRECTORY_BYTES", 10_000)
     monkeypatch.setattr(zipfile, "ZipFile", None)
     assert "list of files is larger" in read(path).error
 

@@ -16,7 +16,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.probabilities import probabilities
 from mini_vllm.sampling_params import SamplingParams
-from tests.model.test_speculation import CONFIGS, MOST_TOKENS, prompts, truth
+from tests.model.test_speculation import CONFIGS, MAX_TOKENS, prompts, truth
 
 CHI_SQUARE_7_AT_A_THOUSANDTH = 24.32
 
@@ -41,13 +41,13 @@ def answers_of(engine: LLMEngine, params: SamplingParams) -> list[list[int]]:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_greedy_texts_are_those_of_transformers(name: str, is_async: bool) -> None:
     engine = engine_with(replace(CONFIGS[name], async_scheduling=is_async), draft_sample_method="probabilistic")
-    assert answers_of(engine, SamplingParams(max_tokens=MOST_TOKENS)) == truth()
+    assert answers_of(engine, SamplingParams(max_tokens=MAX_TOKENS)) == truth()
     assert engine.draft_statistics is not None
     assert engine.draft_statistics.num_accepted_tokens > 40
 
 
 def test_greedy_drafts_leave_a_sampled_text_as_it_is() -> None:
-    params = SamplingParams(max_tokens=MOST_TOKENS, temperature=0.8, seed=5)
+    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=0.8, seed=5)
     drafted = answers_of(engine_with(CONFIGS["plain"]), params)
     plain = build_engine(CONFIGS["plain"], parse_lineup("solution"))
     assert drafted == answers_of(plain, params)

@@ -18,7 +18,7 @@ from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
 
 QUESTIONS = ("Tell me a story about Mina and a kite.", "Repeat these words:\nlamp, cup, dog.", "Count from 3 to 9.")
-MOST_TOKENS = 24
+MAX_TOKENS = 24
 ROOMY = EngineConfig(num_gpu_blocks=200)
 DRAFTS = SpeculativeConfig(num_speculative_tokens=4, adaptive=False)
 ENGINES = {
@@ -31,14 +31,14 @@ ENGINES = {
     "without phase 6": ("solution:1-5", ROOMY),
 }
 SETTINGS = {
-    "repetition": SamplingParams(MOST_TOKENS, repetition_penalty=1.4),
-    "presence": SamplingParams(MOST_TOKENS, presence_penalty=1.5),
-    "frequency": SamplingParams(MOST_TOKENS, frequency_penalty=0.9),
-    "encouraged": SamplingParams(MOST_TOKENS, frequency_penalty=-2.0, presence_penalty=-2.0),
-    "min_tokens": SamplingParams(MOST_TOKENS, min_tokens=20),
-    "bias": SamplingParams(MOST_TOKENS, logit_bias={300: 2.5, 324: -100.0}),
+    "repetition": SamplingParams(MAX_TOKENS, repetition_penalty=1.4),
+    "presence": SamplingParams(MAX_TOKENS, presence_penalty=1.5),
+    "frequency": SamplingParams(MAX_TOKENS, frequency_penalty=0.9),
+    "encouraged": SamplingParams(MAX_TOKENS, frequency_penalty=-2.0, presence_penalty=-2.0),
+    "min_tokens": SamplingParams(MAX_TOKENS, min_tokens=20),
+    "bias": SamplingParams(MAX_TOKENS, logit_bias={300: 2.5, 324: -100.0}),
     "all": SamplingParams(
-        MOST_TOKENS, min_tokens=9, repetition_penalty=1.2, presence_penalty=0.7, frequency_penalty=0.3, logprobs=2
+        MAX_TOKENS, min_tokens=9, repetition_penalty=1.2, presence_penalty=0.7, frequency_penalty=0.3, logprobs=2
     ),
 }
 
@@ -69,7 +69,7 @@ def expected(name: str) -> list[list[int]]:
     answers = []
     for prompt in prompts():
         output: list[int] = []
-        while len(output) < MOST_TOKENS and not (output and output[-1] in tokenizer.eos_token_ids):
+        while len(output) < MAX_TOKENS and not (output and output[-1] in tokenizer.eos_token_ids):
             logits = logits_behind(model, [*prompt, *output])[-1].tolist()
             changed = penalised(logits, params, list(prompt), output)
             for token_id in tokenizer.eos_token_ids if len(output) < params.min_tokens else ():
@@ -109,7 +109,7 @@ def test_every_engine_says_what_the_plain_loop_says(engine_name: str) -> None:
 
 
 def test_the_settings_are_not_without_effect() -> None:
-    plain = [output.token_ids for output in outputs_of(engine_of("all at once"), SamplingParams(MOST_TOKENS))]
+    plain = [output.token_ids for output in outputs_of(engine_of("all at once"), SamplingParams(MAX_TOKENS))]
     assert all(expected(name) != plain for name in SETTINGS)
     assert all(len(answer) >= 20 for answer in expected("min_tokens"))
     assert min(len(answer) for answer in plain) < 20

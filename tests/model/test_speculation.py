@@ -26,7 +26,7 @@ QUESTIONS = (
     "Tell me a story about Tom and a drum.",
     "Repeat these words:\nboat, cake, hat, bird, cat.",
 )
-MOST_TOKENS = 40
+MAX_TOKENS = 40
 CONFIGS = {
     "plain": EngineConfig(num_gpu_blocks=200),
     "chunks": EngineConfig(num_gpu_blocks=200, long_prefill_token_threshold=5, max_num_batched_tokens=24),
@@ -43,7 +43,7 @@ def prompts() -> list[list[int]]:
 
 @cache
 def truth() -> list[list[int]]:
-    return transformers_greedy(load_model(None)[0].model, prompts(), [MOST_TOKENS] * len(QUESTIONS))
+    return transformers_greedy(load_model(None)[0].model, prompts(), [MAX_TOKENS] * len(QUESTIONS))
 
 
 def half_right(seed: int, answers: list[list[int]]) -> ProposeByLookup:
@@ -82,7 +82,7 @@ def answers_of(
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_greedy_texts_are_those_of_transformers(name: str) -> None:
-    answers, engine = answers_of(CONFIGS[name], SamplingParams(max_tokens=MOST_TOKENS), half_right(7, truth()))
+    answers, engine = answers_of(CONFIGS[name], SamplingParams(max_tokens=MAX_TOKENS), half_right(7, truth()))
     assert answers == truth()
     assert engine.draft_statistics is not None
     accepted = engine.draft_statistics.num_accepted_tokens_per_pos
@@ -92,7 +92,7 @@ def test_greedy_texts_are_those_of_transformers(name: str) -> None:
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
 def test_a_sampled_text_is_the_same_with_drafts_and_without(temperature: float) -> None:
-    params = SamplingParams(max_tokens=MOST_TOKENS, temperature=temperature, top_k=40, top_p=0.95, seed=5)
+    params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, top_k=40, top_p=0.95, seed=5)
     plain, _ = answers_of(CONFIGS["plain"], params, None)
     drafted, engine = answers_of(CONFIGS["plain"], params, half_right(8, plain))
     assert drafted == plain

@@ -17,7 +17,7 @@ from tests.views.runs import ahead, observed, small
 from tests.views.test_time_machine_in_browser import BOXES, collisions
 
 WIDTHS = (460, 600, 720, 1000, 1100)
-LEAST_TEXT, MOST_HIGH, PAGE_MARGIN = 12, 720, 16
+MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16
 # The size in px of each text on the screen.
 SIZES = """() => [...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length)
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a])"""
@@ -42,12 +42,12 @@ def test_text_is_never_small_and_a_widget_fits_a_laptop(browser: Any, name: str)
         for step in (0, 6, len(film) - 1):
             page.evaluate("(step) => model.set('step', step)", min(step, len(film) - 1))
             page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => done(true)))")
-            assert [text for text, size in page.evaluate(SIZES) if size < LEAST_TEXT - 0.01] == []
+            assert [text for text, size in page.evaluate(SIZES) if size < MIN_TEXT - 0.01] == []
             boxes, drawn = [box for box in page.evaluate(BOXES) if box[3] > box[1]], page.evaluate(PICTURE)
             assert collisions(boxes) == []
             cut = [box[0] for box in boxes if box[1] < 0 or box[3] > drawn["width"] or box[4] > drawn["height"]]
             assert (cut, drawn["right"] <= width + PAGE_MARGIN) == ([], True)
-            assert width < 720 or page.evaluate(HEIGHT) <= MOST_HIGH
+            assert width < 720 or page.evaluate(HEIGHT) <= MAX_HEIGHT
     page.close()
 
 

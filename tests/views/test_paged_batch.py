@@ -12,7 +12,7 @@ import pytest
 from course.palette import color
 from course.views.film import Film
 from course.views.paged_batch import example_batch, paged_batch
-from course.views.paged_batch.batch_film import MOST_STEPS
+from course.views.paged_batch.batch_film import MAX_STEPS
 from course.views.paged_batch.example import share
 from course.views.paged_batch.flat_step import by_functions, by_rules, faults
 from course.views.picture import Picture
@@ -208,7 +208,7 @@ def extremes() -> list[Film]:
 
 def test_extremes_are_sound_and_not_too_many() -> None:
     for film in extremes():
-        assert len(film) <= MOST_STEPS
+        assert len(film) <= MAX_STEPS
         assert all(is_sound(picture) for picture in film.pictures[:: max(1, len(film) // 5)])
         last = film[len(film) - 1]
         total = int(last.text_alternative.split("of 0-")[1].split(":")[0])

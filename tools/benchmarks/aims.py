@@ -18,7 +18,7 @@ MEDIANS = {
     "between tokens": "inter_token_latency",
     "per token": "normalized_latency",
 }
-MOST_OVERHEAD = 0.05
+MAX_OVERHEAD = 0.05
 NOT_MEASURED = ["", "not measured"]
 
 
@@ -57,8 +57,8 @@ def short(times: float, aim: float) -> str:
 def overhead(record: Record) -> list[str]:
     """Return the row on what is not the forward pass in steps of many requests."""
     share = record["explained"][ALL_AT_ONCE]["overhead"]["share"]
-    words = "met" if share < MOST_OVERHEAD else f"**missed by {100 * (share - MOST_OVERHEAD):.1f} points**"
-    return [f"all at once, under {MOST_OVERHEAD:.0%} of large steps is not the forward pass", f"{share:.1%}", words]
+    words = "met" if share < MAX_OVERHEAD else f"**missed by {100 * (share - MAX_OVERHEAD):.1f} points**"
+    return [f"all at once, under {MAX_OVERHEAD:.0%} of large steps is not the forward pass", f"{share:.1%}", words]
 
 
 def never_slower(record: Record) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-TRANSPARENT, CLEAR, END, MOST_CODES = 255, 256, 257, 4096
+TRANSPARENT, CLEAR, END, MAX_CODES = 255, 256, 257, 4096
 
 # Returns what differs from the last screenshot, or null: its place, its colours, and a colour number for each pixel.
 # What is the same is transparent. Rare colours, the edges of letters, take the most similar of the frequent ones.
@@ -120,7 +120,7 @@ def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
             continue
         yield run, num_bits
         new = END + 1 + len(known)
-        if new < MOST_CODES:
+        if new < MAX_CODES:
             known[run, pixel] = new
             num_bits += new == 1 << num_bits
         else:

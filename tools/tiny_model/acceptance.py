@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaForCausalLM
 
-from bench.speculative import COPYING, MOST_TOKENS, STORIES, questions
+from bench.speculative import COPYING, MAX_TOKENS, STORIES, questions
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.runner.loading import EMBEDDED_MODEL
 
@@ -55,7 +55,7 @@ def as_table(draft_directory: Path) -> str:
     lines = [f"\n| it guesses | {positions} | tokens per step |", "|---" * (NUM_DRAFTS + 2) + "|"]
     for workload in (COPYING, STORIES):
         chats = [[{"role": "user", "content": text}] for text in questions(workload, NUM_CHATS)]
-        outputs = llm.chat(chats, SamplingParams(max_tokens=MOST_TOKENS))
+        outputs = llm.chat(chats, SamplingParams(max_tokens=MAX_TOKENS))
         answers = [right_guesses(draft, one.prompt_token_ids, list(one.outputs[0].token_ids)) for one in outputs]
         cells = " | ".join(f"{share:.0%}" for share in shares(answers))
         lines.append(f"| {workload} | {cells} | {tokens_per_step(answers):.2f} |")

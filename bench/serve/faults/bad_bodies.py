@@ -13,7 +13,7 @@ from bench.serve.faults.tally import Tally
 NUM_BESIDE = 8
 PART = b" " * 2**20
 NUM_LARGE = 2
-MOST_GROWTH = 64 * 2**20
+MAX_GROWTH = 64 * 2**20
 """Bytes that the server may take meanwhile: far less than one of the bodies."""
 BODIES: dict[str, bytes] = {
     "an empty body": b"",
@@ -78,7 +78,7 @@ async def large_bodies(site: Site) -> Tally:
     before = site.server.resources().rss
     async with watched(site) as peak:
         await asyncio.gather(beside, *large)
-    if peak.rss - before > MOST_GROWTH:
+    if peak.rss - before > MAX_GROWTH:
         tally.problems[f"the memory grew by {(peak.rss - before) / 2**20:.0f} MiB meanwhile"] += 1
     return tally
 

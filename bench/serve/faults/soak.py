@@ -12,7 +12,7 @@ from bench.serve.faults.tally import Tally
 
 AT_ONCE = 16
 HANG_UP_EVERY = 10
-MOST_GROWTH = 0.02
+MAX_GROWTH = 0.02
 """A leak of a kilobyte per request grows faster than this share of the memory, over the whole time."""
 SAMPLE_SECONDS = 0.5
 FEWEST_SAMPLES = 20
@@ -38,7 +38,7 @@ async def soak(site: Site) -> Tally:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     await asyncio.gather(watch(), *(work() for _ in range(AT_ONCE)))
-    if len(samples) >= FEWEST_SAMPLES and (growth := growth_of(samples)) > MOST_GROWTH:
+    if len(samples) >= FEWEST_SAMPLES and (growth := growth_of(samples)) > MAX_GROWTH:
         tally.problems[f"the memory grew by {growth:.1%} in the second half"] += 1
     return tally
 

@@ -4,7 +4,7 @@ import importlib
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from classroom.judge.worker import lab_folder
 from classroom.worker.drivers.phase2 import CommitLog
 from mini_vllm.core.request import Request
@@ -15,7 +15,7 @@ def free_queue_operations(rng: Random) -> Trial:
     num_blocks = rng.randrange(3, 9)
     inside, outside = list(range(1, num_blocks)), list[int]()
     operations: list[tuple[Any, ...]] = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         name = rng.choice(("popleft", "popleft", "append", "append", "remove"))
         if name == "popleft":
             outside += inside[:1]
@@ -40,7 +40,7 @@ def pool_operations(rng: Random) -> Trial:
     holders = dict.fromkeys(range(1, num_blocks), 0)
     operations: list[tuple[str, Any]] = []
     free = list(holders)
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         held = [block for block, count in holders.items() if count]
         name = rng.choice(("get_new_blocks", "touch", "free_blocks", "free_blocks"))
         if name == "get_new_blocks":
@@ -74,7 +74,7 @@ def manager_operations(rng: Random) -> Trial:
         num_blocks, block_size, CommitLog()
     )
     computed, operations = dict.fromkeys(range(5), 0), list[tuple[Any, ...]]()
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         number = rng.randrange(5)
         request, table = requests[number], manager.block_ids(f"r{number}")
         if table and rng.random() < 0.3:

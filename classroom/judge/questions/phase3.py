@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from mini_vllm.config import Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
@@ -19,7 +19,7 @@ def priority_queue_operations(rng: Random) -> Trial:
     """Requests that are added, prepended, peeked, popped and removed."""
     requests = some_requests(rng, 10)
     inside, operations = set[int](), list[tuple[Any, ...]]()
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         outside = sorted(set(range(len(requests))) - inside)
         name = rng.choice(("add_request", "add_request", "prepend_request", "peek_request", "pop_request", "remove"))
         if name in ("add_request", "prepend_request") and outside:

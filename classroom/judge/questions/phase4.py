@@ -5,7 +5,7 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from classroom.judge.worker import lab_folder
 from mini_vllm.core.request import Request
 
@@ -35,7 +35,7 @@ def cache_operations(rng: Random) -> Trial:
     for number, request in enumerate(copies):
         script.add("grow", number, [])
         cache.update_block_hashes(request)
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         number = rng.randrange(len(copies))
         script.turn(number, copies[number], cache, block_size)
     return trial(4, "prefix_cache", block_size, requests, script.operations)

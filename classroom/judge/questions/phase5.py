@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from classroom.worker.encoding import Exported
 from mini_vllm.assembly.parts import scheduling_functions_for
 from mini_vllm.core.cdiv import cdiv
@@ -43,7 +43,7 @@ def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
 def sampling_cases(rng: Random) -> Trial:
     """Requests that sample their first or a later token, or are one token short of it."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         request = Request("r", [7] * rng.randrange(1, 12))
         request.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
         borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)

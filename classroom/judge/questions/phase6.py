@@ -15,7 +15,7 @@ from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 
 TOLERANCE = 1e-4
-LEAST_DISTANCE = 1e-3
+MIN_DISTANCE = 1e-3
 
 
 def close(expected: Any, found: Any) -> bool:
@@ -105,7 +105,7 @@ def samples(rng: Random) -> Trial:
                 top_p=rng.choice((1.0, 1.0, round(rng.uniform(0.05, 0.99), 3))),
             )
             number = rng.random()
-            if distance_to_a_border(row, params, number) > LEAST_DISTANCE:
+            if distance_to_a_border(row, params, number) > MIN_DISTANCE:
                 break
         settings.append(params)
         draws.append(number)

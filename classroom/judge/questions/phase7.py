@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from mini_vllm.core.request import RequestStatus
 
 LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
@@ -15,7 +15,7 @@ CELLS_PER_UNIT = 2
 def lookups(rng: Random) -> Trial:
     """Texts of few different tokens, so that there are matches of all lengths, and long ones without any."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         vocabulary = rng.choice((2, 3, 5, 400))
         text = [rng.randrange(vocabulary) for _ in range(rng.choice((1, 2, 3, 8, 20, 60)))]
         shortest = rng.randrange(1, 4)
@@ -35,14 +35,14 @@ def a_state(rng: Random, num_drafts: int, status: RequestStatus = RequestStatus.
 
 def schedules(rng: Random) -> Trial:
     """Requests whose drafts were scheduled whole, in part, or not at all."""
-    cases = [(a_state(rng, rng.randrange(0, 6)), rng.randrange(1, 7), rng.random() < 0.3) for _ in range(MOST_CASES)]
+    cases = [(a_state(rng, rng.randrange(0, 6)), rng.randrange(1, 7), rng.random() < 0.3) for _ in range(MAX_CASES)]
     return trial(7, "schedule_drafts", cases)
 
 
 def rollbacks(rng: Random) -> Trial:
     """Steps of which all drafts, some or none were right; some requests were preempted since."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         num_drafts = rng.randrange(1, 6)
         state = a_state(rng, 0)
         state[2] = 0 if rng.random() < 0.25 else state[0] + state[1] + num_drafts
@@ -55,7 +55,7 @@ def rollbacks(rng: Random) -> Trial:
 def slots(rng: Random) -> Trial:
     """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         hits = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5)))
         state = a_state(rng, rng.randrange(0, 4), rng.choice(LIVING))
         cases.append((state, rng.randrange(1, 7), rng.random() < 0.6, hits))
@@ -65,7 +65,7 @@ def slots(rng: Random) -> Trial:
 def rows(rng: Random) -> Trial:
     """Batches of prompt chunks, last chunks, decodes, and decodes with drafts."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         batch = []
         for _ in range(rng.randrange(1, 7)):
             drafts = [rng.randrange(0, 9) for _ in range(rng.choice((0, 0, 1, 3)))]
@@ -78,7 +78,7 @@ def rows(rng: Random) -> Trial:
 def acceptances(rng: Random) -> Trial:
     """Drafts that are right up to a place, and perhaps right again behind it; token 0 among them."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         sampled = [rng.randrange(0, 4) for _ in range(rng.randrange(1, 7))]
         drafts = list(sampled[:-1])
         for place in range(len(drafts)):
@@ -91,7 +91,7 @@ def acceptances(rng: Random) -> Trial:
 def rejections(rng: Random) -> Trial:
     """Distributions over few tokens, some of them 0. Which drafts are kept is clear of every border."""
     cases: list[Any] = []
-    while len(cases) < MOST_CASES // 3:
+    while len(cases) < MAX_CASES // 3:
         vocabulary, num_drafts = rng.randrange(2, 6), rng.randrange(0, 4)
         draft_units = [units(rng, vocabulary) for _ in range(num_drafts)]
         target_units = [units(rng, vocabulary) for _ in range(num_drafts + 1)]

@@ -4,14 +4,14 @@ from random import Random
 from typing import Any
 
 from classroom.judge.questions.phase7 import a_state
-from classroom.judge.questions.trial import MOST_CASES, Trial, trial
+from classroom.judge.questions.trial import MAX_CASES, Trial, trial
 from mini_vllm.core.request import RequestStatus
 
 
 def placeholder_orders(rng: Random) -> Trial:
     """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         num_prompt, most = rng.randrange(1, 9), rng.choice((0, 0, 1, 3))
         cases.append((num_prompt, most, operations(rng, num_prompt, most)))
     return trial(8, "placeholders", cases)
@@ -45,7 +45,7 @@ def operations(rng: Random, num_known: int, most: int) -> list[tuple[str, int, i
 def ends(rng: Random) -> Trial:
     """Requests near their `max_tokens`: a step in flight for them, with drafts or without, or none."""
     cases: list[Any] = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         most = rng.choice((0, 2, 4))
         num_placeholders = rng.choice((0, 1, 1, 1 + most))
         num_prompt, num_output, *_ = a_state(rng, 0)
@@ -64,7 +64,7 @@ def stand_ins(rng: Random) -> Trial:
 def corrections(rng: Random) -> Trial:
     """Shares with as many drafts as stand-ins, more, fewer and none, and with rejected drafts or without."""
     cases = []
-    for _ in range(MOST_CASES):
+    for _ in range(MAX_CASES):
         num_stand_ins = rng.randrange(0, 5)
         drafts = [rng.randrange(0, 9) for _ in range(rng.randrange(0, 6))]
         num_known, num_rejected = rng.choice((1, 1, 1, 4)), rng.choice((0, 0, 1, 2, 4))

@@ -10,7 +10,7 @@ from classroom.judge.worker import lab_folder
 from classroom.worker.drivers import DRIVERS
 from classroom.worker.encoding import Exported
 
-MOST_CASES = 60
+MAX_CASES = 60
 
 
 def same(expected: Any, found: Any) -> bool:

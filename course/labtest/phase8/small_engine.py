@@ -24,7 +24,7 @@ from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
 ANSWERS = range(40)
-MAX_MODEL_LEN, NUM_SLOTS, MOST_STEPS = 64, 600, 300
+MAX_MODEL_LEN, NUM_SLOTS, MAX_STEPS = 64, 600, 300
 Guess = Callable[[str, int], list[int]]
 
 
@@ -71,7 +71,7 @@ class SmallEngine:
     def run(self, preempts: Mapping[int, str] | None = None, aborts: Mapping[int, str] | None = None) -> None:
         """Run until no request is left. `preempts` and `aborts` name a request for a step, before that is planned."""
         in_flight: tuple[SchedulerOutput, dict[str, list[int]]] | None = None
-        while self.scheduler.has_unfinished_requests() and len(self.plans) < MOST_STEPS:
+        while self.scheduler.has_unfinished_requests() and len(self.plans) < MAX_STEPS:
             number = len(self.plans)
             victim = self._preempt((preempts or {}).get(number, ""))
             self.scheduler.finish_request((aborts or {}).get(number, ""), RequestStatus.FINISHED_ABORTED)

@@ -16,8 +16,8 @@ from course.views.picture import WIDTH, Picture
 from course.views.text import facts, ranges, spaced
 from course.views.time_machine.machine import states
 
-MOST_STRIPS, MOST_TOLD = 12, 24
-MOST_BLOCKS = 6
+MAX_STRIPS, MAX_DESCRIBED = 12, 24
+MAX_BLOCKS = 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
@@ -29,7 +29,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     info, num_steps = recording.info, len(recording.steps)
     require_known(blocks, info.num_blocks)
     every = lives_of(info, states(recording))
-    lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MOST_STRIPS, MOST_TOLD))
+    lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MAX_STRIPS, MAX_DESCRIBED))
     steps = all_moves(info, states(recording))
     drawn = {
         width: pictures(info, steps, Strips(info, lives, max(1, num_steps), width), told, width) for width in WIDTHS
@@ -69,11 +69,11 @@ def require_known(blocks: Sequence[int], num_blocks: int) -> None:
 def describe_moves(info: RunInfo, moves: Moves) -> str:
     """Return the moves of a step in the order in which they happen."""
     events = [
-        ("Given back, last block of a table first", by_request(info, moves.lost, MOST_BLOCKS)),
-        ("Found by a hit", by_request(info, moves.found, MOST_BLOCKS)),
-        ("Handed out", by_request(info, moves.handed_out, MOST_BLOCKS)),
-        ("Content lost", spaced(moves.forgotten, MOST_BLOCKS)),
-        ("Given back after the step, last block of a table first", by_request(info, moves.given_back, MOST_BLOCKS)),
+        ("Given back, last block of a table first", by_request(info, moves.lost, MAX_BLOCKS)),
+        ("Found by a hit", by_request(info, moves.found, MAX_BLOCKS)),
+        ("Handed out", by_request(info, moves.handed_out, MAX_BLOCKS)),
+        ("Content lost", spaced(moves.forgotten, MAX_BLOCKS)),
+        ("Given back after the step, last block of a table first", by_request(info, moves.given_back, MAX_BLOCKS)),
     ]
     return " ".join(f"{event}: {blocks}." for event, blocks in events if blocks) or "No block moves."
 

@@ -15,7 +15,7 @@ from course.views.typeset import text_width
 
 FIRST = 20
 SECOND = 70
-LEAST_END = 276
+MIN_QUEUE_WIDTH = 276
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:
@@ -35,7 +35,7 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
         else gap(moves.after, places)
         for block in both_ends(moves.after, places)
     ]
-    end = max(LEAST_END, min(len(moves.while_planned), places) * WIDE - 4)
+    end = max(MIN_QUEUE_WIDTH, min(len(moves.while_planned), places) * WIDE - 4)
     ends = [
         svg.text(0, 12, "head: handed out next", class_="mv-faint"),
         svg.text(end, 12, "tail: given back last", class_="mv-faint mv-end"),

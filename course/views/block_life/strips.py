@@ -12,8 +12,8 @@ from course.views.step_axis import AXIS, StepAxis
 from course.views.svg import Markup
 from course.views.tiles import striped, tile
 
-LEAST_HIGH, MOST_HIGH = 34, 170
-LEAST_ROW, MOST_ROW = 14, 26
+MIN_HEIGHT, MAX_HEIGHT = 34, 170
+MIN_ROW_HEIGHT, MAX_ROW_HEIGHT = 14, 26
 KEPT = f"stroke:{color(0)};stroke-width:2"
 BANDS = [svg.rect(0, 0, 14, 5, fill=color(0)), svg.rect(0, 5, 14, 5, fill=color(1))]
 SAMPLES = [
@@ -31,8 +31,8 @@ class Strips:
 
     def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int, width: float) -> None:
         self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps, span_of(width))
-        self.row = max(LEAST_ROW, min(MOST_ROW, MOST_HIGH // max(1, len(lives))))
-        self.height = max(LEAST_HIGH, self.row * len(lives))
+        self.row = max(MIN_ROW_HEIGHT, min(MAX_ROW_HEIGHT, MAX_HEIGHT // max(1, len(lives))))
+        self.height = max(MIN_HEIGHT, self.row * len(lives))
         self.rows = svg.joined([self._row(place, life) for place, life in enumerate(lives)])
 
     def part(self, step: int) -> Part:

@@ -4,7 +4,7 @@ from course.views.chunking_dial.trial import MARKED, Percentiles, Setting, Trial
 from course.views.figures import digits, seconds
 from course.views.text import facts
 
-MOST_NAMED = 2
+MAX_NAMED = 2
 """Knobs that a sentence names; of more it has only the number."""
 
 
@@ -47,7 +47,7 @@ def sentence(now: Trial, before: Trial | None) -> str:
 def turned(now: Trial, before: Trial | None) -> str:
     """Return the knobs that were turned, with both values; empty if there are none."""
     differences = before.setting.differences(now.setting) if before else []
-    if len(differences) > MOST_NAMED:
+    if len(differences) > MAX_NAMED:
         return f"{len(differences)} knobs turned:"
     return ", ".join(f"{name} {old} → {new}" for name, old, new in differences) + ":" * bool(differences)
 

@@ -7,7 +7,7 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import counted, ordinal
 
-BAR, MOST_COLUMN, BESIDE = 36, 64, 268
+BAR, MAX_COLUMN, BESIDE = 36, 64, 268
 SAMPLES = [
     (svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"),
     (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted"),
@@ -38,7 +38,7 @@ def figures_part(scene: Scene, num_positions: int, width: float) -> Part:
 
 def bars(scene: Scene, num_positions: int, room: float) -> Markup:
     """Return how many drafts of each position were proposed and accepted."""
-    column = min(MOST_COLUMN, room / max(1, num_positions))
+    column = min(MAX_COLUMN, room / max(1, num_positions))
     most, drawn = max(scene.counts.proposed, default=0) or 1, list[Markup]()
     for place in range(num_positions):
         proposed, accepted = (

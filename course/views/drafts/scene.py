@@ -8,7 +8,7 @@ from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
 from course.views.text import counted
 
-MOST_ROWS = 4
+MAX_ROWS = 4
 END = "end"
 """What is shown of a token without any text: the one that ends an answer."""
 
@@ -64,7 +64,7 @@ def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str
     for step, verdicts in enumerate(verdicts_of(steps)):
         found = {verdict.request_id: verdict for verdict in verdicts if verdict.request_id in chosen}
         counts = counts.plus(found.values())
-        rows = tuple(chosen if len(chosen) <= MOST_ROWS else list(found)[:MOST_ROWS])
+        rows = tuple(chosen if len(chosen) <= MAX_ROWS else list(found)[:MAX_ROWS])
         hidden = len(found.keys() - set(rows))
         yield Scene(
             step=step,

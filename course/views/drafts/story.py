@@ -4,7 +4,7 @@ from course.traces.drafts import STAND_IN, Verdict
 from course.views.drafts.scene import Scene
 from course.views.text import counted, facts, spaced
 
-MOST_SENTENCES = 2
+MAX_SENTENCES = 2
 STAYS = "A block stays with its request until the request ends."
 
 
@@ -12,7 +12,7 @@ def describe(scene: Scene) -> str:
     """Return what became of the drafts: requests with both kinds come first."""
     judged = [verdict for verdict in scene.shown if verdict.drafts and verdict.sampled]
     judged.sort(key=lambda verdict: not verdict.num_accepted > 0 < verdict.num_rejected)
-    said = [sentence(scene, verdict) for verdict in judged[:MOST_SENTENCES]]
+    said = [sentence(scene, verdict) for verdict in judged[:MAX_SENTENCES]]
     said += [
         f"{scene.info.label(one.request_id)} had ended: its share is in vain." for one in scene.shown if one.in_vain
     ]

@@ -13,7 +13,7 @@ from course.views.tiles import on_tile, tile
 from course.views.typeset import shorten, text_width
 
 SIZE, BOX, LINE, GAP, PAD = 12, 22, 26, 3, 10
-LEAST, MOST = 24.0, 96.0
+MIN_TOKEN_WIDTH, MAX_TOKEN_WIDTH = 24.0, 96.0
 BEFORE_DRAFTS = 12
 NO_DRAFTS = "no drafts"
 ACCEPTED = (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "accepted draft")
@@ -45,7 +45,7 @@ class Columns:
     def of(cls, scene: Scene, verdict: Verdict, room: float) -> "Columns":
         """Return columns as wide as their tokens, and less if the room is short."""
         num_columns = max(len(verdict.drafts), len(verdict.sampled))
-        most = max(LEAST, min(MOST, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
+        most = max(MIN_TOKEN_WIDTH, min(MAX_TOKEN_WIDTH, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
         names = [[scene.name(row[k]) for row in (verdict.drafts, verdict.sampled) if k < len(row)]
                  for k in range(num_columns)]  # fmt: skip
         return cls([min(most, max(map(box_width, column))) for column in names], most)
@@ -57,7 +57,7 @@ class Columns:
 
 def box_width(name: str) -> float:
     """Return the width of a box around a token."""
-    return max(LEAST, text_width(name, SIZE, bold=True) + PAD)
+    return max(MIN_TOKEN_WIDTH, text_width(name, SIZE, bold=True) + PAD)
 
 
 def words(scene: Scene, request_id: str, room: float) -> Markup:
@@ -102,7 +102,7 @@ def why_no_token(verdict: Verdict) -> str:
 def known_text(scene: Scene, request_id: str, room: float) -> tuple[Markup, float]:
     """Return the newest known tokens that fit, in their order, and the width they take."""
     tokens = scene.before[request_id]
-    names = [shorten(scene.name(token_id), MOST - PAD, SIZE, bold=True) for token_id in tokens]
+    names = [shorten(scene.name(token_id), MAX_TOKEN_WIDTH - PAD, SIZE, bold=True) for token_id in tokens]
     prompt = f"prompt of {scene.info.num_prompt_tokens[request_id]}"
     boxes, used = list[tuple[str, float]](), 0.0
     for name in reversed(names):

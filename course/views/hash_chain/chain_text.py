@@ -6,7 +6,7 @@ from course.views.hash_chain.chains import Chain, digest, faults, kin
 from course.views.text import counted, facts, ordinal, ranges, spaced
 
 DIGITS = 8
-MOST_SENTENCES = 3
+MAX_SENTENCES = 3
 
 
 def kinship(chains: Sequence[Chain], number: int) -> str:
@@ -71,7 +71,7 @@ def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], 
     if hits:
         best = max(chains, key=lambda chain: len(hits.get(chain.name, ())))
         parts.insert(2, f"{best.name}: {hit_text(best, hits.get(best.name, ()), block_size)}.")
-    return " ".join(parts[:MOST_SENTENCES])
+    return " ".join(parts[:MAX_SENTENCES])
 
 
 def text_alternative(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:

@@ -13,7 +13,7 @@ from course.views.typeset import text_width
 from mini_vllm.core.cdiv import cdiv
 
 LEFT = 92
-LEAST_WIDE, MOST_WIDE = 29, 138
+MIN_WIDTH, MAX_WIDTH = 29, 138
 TOKENS, SIZE = 16, 12
 MARGIN = 12
 HASH = 22
@@ -50,11 +50,11 @@ class Layout:
 
 def layout_of(chains: Sequence[Chain], width: float) -> Layout:
     """Return boxes as wide as the longest chain allows; tokens are shown if they fit in one line or two."""
-    longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // LEAST_WIDE)
+    longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // MIN_WIDTH)
     columns = min(most, max(len(chain.links) + bool(chain.rest) for chain in chains))
     if longest > most - 1:
         columns = most
-    column = min(MOST_WIDE, (width - MARGIN - LEFT) / max(1, columns))
+    column = min(MAX_WIDTH, (width - MARGIN - LEFT) / max(1, columns))
     box = column - (16 if column > 60 else 6)
     tokens = [link.token_ids for chain in chains for link in chain.links]
     fits = (lines for lines in (1, 2) if all(text_width(w, SIZE) <= box - 2 for t in tokens for w in split(t, lines)))

@@ -23,7 +23,7 @@ from course.views.tiles import tile
 from course.views.typeset import shorten, wrap
 from mini_vllm.core.interfaces import HashBlock
 
-MOST_ROWS = 12
+MAX_ROWS = 12
 NOTE = 16
 SAMPLES = [
     (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "colour: first prompt with this hash"),
@@ -56,8 +56,8 @@ def hash_chain(
     `adapters` give some prompts extra keys, `hits` the blocks that a cache found for them (see `hits_of`).
     Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
     """
-    if len(prompts) > MOST_ROWS:
-        raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MOST_ROWS}")
+    if len(prompts) > MAX_ROWS:
+        raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MAX_ROWS}")
     chains = chains_of(prompts, block_size, hash_block, salts or {}, adapters or {})
     layout, hits = layout_of(chains, width), hits or {}
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"

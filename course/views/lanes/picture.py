@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from course.views.panels import Panel
 
 PLAN_MS, COMPUTE_MS = 4.0, 8.0
-LEAST_STEP = 64
+MIN_STEP = 64
 END_ROOM = 4
 SIMULATED = "The order is that of the recorded steps; the times are simulated."
 
@@ -63,7 +63,7 @@ def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float
     """Return the picture for a page of a width."""
     room = span_of(width) - END_ROOM
     longest = max(schedules.values(), key=lambda schedule: schedule.total)
-    end = min(longest.total, room / LEAST_STEP * (plan_ms + compute_ms))
+    end = min(longest.total, room / MIN_STEP * (plan_ms + compute_ms))
     scale = Scale(room / end, end)
     most = max(schedule.most_in_flight for schedule in schedules.values()) or 1
     title = f"per step: engine {ms(plan_ms)}, runner {ms(compute_ms)}"

@@ -16,9 +16,9 @@ from course.views.text import counted, facts, ranges, spaced
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 
-MOST_REQUESTS = 16
-MOST_STEPS = 240
-MOST_NUMBERS = 6
+MAX_REQUESTS = 16
+MAX_STEPS = 240
+MAX_NUMBERS = 6
 
 
 def paged_batch(
@@ -34,8 +34,8 @@ def paged_batch(
     of a request. `num_blocks` counts the null block. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
-    if len(batch) > MOST_REQUESTS:
-        raise ValueError(f"the batch has {len(batch)} requests, but a picture holds at most {MOST_REQUESTS}")
+    if len(batch) > MAX_REQUESTS:
+        raise ValueError(f"the batch has {len(batch)} requests, but a picture holds at most {MAX_REQUESTS}")
     scene = Scene.of(batch, block_size, functions, num_blocks)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
@@ -54,9 +54,9 @@ def pictures(scene: Scene, step_of: dict[int, int], width: float) -> list[Pictur
 
 def chosen_rows(scene: Scene) -> list[int]:
     """Return the rows that have a picture: all of them, or evenly spaced ones and the last row of each request."""
-    if scene.num_rows <= MOST_STEPS:
+    if scene.num_rows <= MAX_STEPS:
         return list(range(scene.num_rows))
-    stride = cdiv(scene.num_rows, MOST_STEPS - len(scene.batch))
+    stride = cdiv(scene.num_rows, MAX_STEPS - len(scene.batch))
     return sorted({*range(0, scene.num_rows, stride), *(end - 1 for end in scene.rules.query_start_loc[1:])})
 
 
@@ -86,10 +86,10 @@ def describe_query(scene: Scene, query: Query) -> str:
     parts += [f"Row {query.row}: the token at position {query.position} of {name}."]
     parts += [f"K and V go to {slot_text(query.writes, scene.block_size)}."]
     blocks = dict.fromkeys(slot // scene.block_size for slot in query.reads if slot >= 0)
-    parts += [f"Reads {counted(len(query.reads), 'token')} of {name}, blocks {spaced(blocks, MOST_NUMBERS) or 'none'}."]
+    parts += [f"Reads {counted(len(query.reads), 'token')} of {name}, blocks {spaced(blocks, MAX_NUMBERS) or 'none'}."]
     parts += [f"The table has no block for {missing} of them."] * (missing > 0)
     if strangers := [slot for slot in scene.strangers(query) if slot >= 0]:
-        parts.append(f"Slots with another token than expected: {spaced(strangers, MOST_NUMBERS)}.")
+        parts.append(f"Slots with another token than expected: {spaced(strangers, MAX_NUMBERS)}.")
     return " ".join([*parts, "Logits needed." if query.needs_logits else "No logits needed."])
 
 

@@ -13,7 +13,7 @@ from course.views.time_machine.memory import line_numbers
 from course.views.time_machine.shelf import NAME, Shelf
 from course.views.typeset import text_width
 
-MOST_CELL, MOST_LINES = 24, 3
+MAX_CELL, MAX_LINES = 24, 3
 NUMBERED = 20
 FAINT = 0.3
 SAMPLES = [
@@ -31,7 +31,7 @@ class CacheMap:
         num_slots = scene.num_blocks * scene.block_size
         room = span_of(width)
         self.scene = scene
-        self.shelf = Shelf.holding(scene.block_size, num_slots, num_slots, room, MOST_LINES, MOST_CELL)
+        self.shelf = Shelf.holding(scene.block_size, num_slots, num_slots, room, MAX_LINES, MAX_CELL)
         self.num_shown = self.shelf.num_slots // scene.block_size
         self._drawn: dict[tuple[int, frozenset[int], frozenset[int]], Markup] = {}
 

@@ -10,8 +10,8 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
-MOST_WIDE = 26
-MOST_HIGH = 13
+MAX_WIDTH = 26
+MAX_HEIGHT = 13
 HIGHEST = 104
 TOP = 18
 GRID = 6
@@ -32,7 +32,7 @@ def scale_of(scene: Scene, width: float) -> MaskScale:
     num_keys = sum(scene.seq_lens)
     first = [sum(scene.seq_lens[:number]) for number in range(len(scene.batch))]
     return MaskScale(
-        min(MOST_WIDE, span_of(width) / num_keys), min(MOST_HIGH, HIGHEST / scene.num_rows), first, num_keys
+        min(MAX_WIDTH, span_of(width) / num_keys), min(MAX_HEIGHT, HIGHEST / scene.num_rows), first, num_keys
     )
 
 

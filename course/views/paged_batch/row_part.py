@@ -8,17 +8,17 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
 
-MOST_COLUMNS = 14
-MOST_WIDE = 44
+MAX_COLUMNS = 14
+MAX_WIDTH = 44
 TILE = 20
 LINE = 20
 ARRAYS = ("input_ids", "positions", "slot_mapping")
 TOP = 44
 MARGIN = 12
-LEAST_WIDE = 40
+MIN_WIDTH = 40
 
 
-def page_of(scene: Scene, row: int, columns: int = MOST_COLUMNS) -> range:
+def page_of(scene: Scene, row: int, columns: int = MAX_COLUMNS) -> range:
     """Return the rows that are shown together with `row`."""
     first = row // columns * columns
     return range(first, min(scene.num_rows, first + columns))
@@ -27,8 +27,8 @@ def page_of(scene: Scene, row: int, columns: int = MOST_COLUMNS) -> range:
 def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> Part:
     """Return the part of the row that holds `row`, with the cursor on it. `step_of` is the film's step of a row."""
     room = span_of(width) - 2 * MARGIN
-    columns = int(room // LEAST_WIDE)
-    page, wide = page_of(scene, row, columns), min(float(MOST_WIDE), room / min(scene.num_rows, columns))
+    columns = int(room // MIN_WIDTH)
+    page, wide = page_of(scene, row, columns), min(float(MAX_WIDTH), room / min(scene.num_rows, columns))
     high = TOP + LINE * len(ARRAYS)
     names = [
         (14, "1 one row", "mv-strong"),

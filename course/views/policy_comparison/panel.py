@@ -26,7 +26,7 @@ KNOBS = (
     Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
-MOST_REMEMBERED = 64
+MAX_REMEMBERED = 64
 FEW_REQUESTS = 16
 SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
@@ -50,7 +50,7 @@ def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = com
     def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
         if comparison not in known:
             known[comparison] = compare(comparison)
-        if len(known) > MOST_REMEMBERED:
+        if len(known) > MAX_REMEMBERED:
             del known[next(iter(known))]
         slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)
         return policy_picture(comparison, known[comparison], slo, width)

@@ -19,7 +19,7 @@ from mini_vllm.core.step_record import ScheduledRecord
 FIGURE = 84
 HIGH = 26
 LOW = 18
-LEAST = 13.0
+MIN_SEGMENT_WIDTH = 13.0
 PREFILL = (svg.group(svg.hatch(0, 0, 14, 10, 5), svg.rect(0, 0, 14, 10), class_="mv-line"), "prefill")
 DECODE = (svg.rect(0, 0, 14, 10, class_="mv-ink", opacity=0.7), "decode")
 CROSSED = svg.path("M0 0L14 10M0 10L14 0", class_="mv-alert-line", stroke_width=1.5)
@@ -68,7 +68,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
 
 def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
     """Return widths in proportion to the budget, but at least as wide as a letter while the bar has room for it."""
-    scale, least = bar / max(budget, sum(amounts), 1), min(LEAST, bar / max(1, len(amounts)))
+    scale, least = bar / max(budget, sum(amounts), 1), min(MIN_SEGMENT_WIDTH, bar / max(1, len(amounts)))
     widths = [max(least, scale * amount) for amount in amounts]
     excess = sum(widths) - bar
     if excess <= 0:

@@ -26,7 +26,7 @@ from course.views.time_machine.machine import (
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.shelf import Shelf
-from course.views.time_machine.timeline import MOST_HIGH, Timeline
+from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
@@ -57,7 +57,7 @@ def pictures(
     column = (width - GAP) / 2 if is_wide else width
     histories = [histories_of(run) for run in runs]
     axes = axes_of([history.num_tokens for history in histories], num_steps, span_of(column))
-    high = MOST_HIGH if is_wide else LOW
+    high = MAX_HEIGHT if is_wide else LOW
     parts = zip(runs, histories, axes, strict=True)
     lines = [Timeline(run.info, history, places, mark, high) for run, history, places in parts]
     shared = Shared(names, difference, shelf_for(runs, column), with_hits(runs), width, column)

@@ -17,9 +17,9 @@ from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.history import Histories
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part
-from course.views.time_machine.shelf import MOST_LINES, Shelf
+from course.views.time_machine.shelf import MAX_LINES, Shelf
 from course.views.time_machine.tables import num_rows, tables_part
-from course.views.time_machine.timeline import MOST_HIGH, Timeline
+from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
 
 LOW = 112
 
@@ -45,9 +45,9 @@ def pictures(
         recording.info,
         histories,
         axes_of([histories.num_tokens], num_steps, room)[0],
-        most_high=LOW if brief else MOST_HIGH,
+        most_high=LOW if brief else MAX_HEIGHT,
     )
-    shelf = Shelf.fitting([recording], room, most_lines=1 if brief else MOST_LINES)
+    shelf = Shelf.fitting([recording], room, most_lines=1 if brief else MAX_LINES)
     num_lines = most_lines(map(describe_step, states(recording)), width)
     frame = Frame(width, timeline, shelf, with_hits([recording]), 0 if brief else num_rows(recording), num_steps, brief)
     shown = (state for step, state in enumerate(states(recording)) if step in steps)

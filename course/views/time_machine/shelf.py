@@ -9,15 +9,15 @@ from course.views.parts import span_of
 from course.views.picture import WIDTH
 from mini_vllm.core.cdiv import cdiv
 
-MOST_CELL = 16
+MAX_CELL = 16
 CELLS = (24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.75, 0.5)
 HIGHS = (20, 12, 8)
 NAME = 14
 NAMED = 24
-MOST_LINES = 2
+MAX_LINES = 2
 USUAL = span_of(WIDTH)
-MOST_HIGH = 190
-MOST_STRIPS = 600
+MAX_HEIGHT = 190
+MAX_STRIPS = 600
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Shelf:
     per_line: int
 
     @classmethod
-    def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MOST_LINES) -> Self:
+    def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
         """Return the largest strips with which the memory that a run ever uses fits, and a line at least.
 
         In a room wider than usual they do not grow: a film then has them once for both widths.
@@ -47,7 +47,7 @@ class Shelf:
 
     @classmethod
     def holding(
-        cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MOST_CELL
+        cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MAX_CELL
     ) -> Self:
         """Return the largest strips of at most `most_cell` px per slot with which `num_used` of the slots fit."""
         for high in HIGHS:
@@ -55,10 +55,10 @@ class Shelf:
                 gap = gap_between(size, cell)
                 shelf = cls(size, num_slots, cell, high, max(1, int((room + gap) // (cell * size + gap))))
                 lines = cdiv(cdiv(num_used, size), shelf.per_line)
-                is_low = lines <= most_lines if high == HIGHS[0] else lines * shelf.line <= MOST_HIGH
+                is_low = lines <= most_lines if high == HIGHS[0] else lines * shelf.line <= MAX_HEIGHT
                 if is_low and cell * size <= room:
                     return shelf.cut_to(lines)
-        return shelf.cut_to(int(MOST_HIGH // shelf.line))
+        return shelf.cut_to(int(MAX_HEIGHT // shelf.line))
 
     def widened(self, room: float) -> Self:
         """Return the shelf with longer lines, and as few of them as the same slots need."""
@@ -68,7 +68,7 @@ class Shelf:
 
     def cut_to(self, lines: int) -> Self:
         """Return the shelf with so many lines at most."""
-        strips = min(max(1, lines) * self.per_line, max(self.per_line, MOST_STRIPS))
+        strips = min(max(1, lines) * self.per_line, max(self.per_line, MAX_STRIPS))
         return replace(self, num_slots=min(self.num_slots, strips * self.size))
 
     @property

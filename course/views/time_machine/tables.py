@@ -11,7 +11,7 @@ from course.views.svg import Markup
 from course.views.tiles import on_stripes, striped, tile
 from course.views.time_machine.free_queue import both_ends
 
-MOST_ROWS = 4
+MAX_ROWS = 4
 ROW = 20
 HIGH = 17
 NAME = 34
@@ -21,7 +21,7 @@ WIDE = 26
 def num_rows(run: Recording) -> int:
     """Return the tables that requests hold in one step at most; 0 if these are too many, or no tables of blocks."""
     most = max((len(record["scheduled"]) for record in run.steps), default=0)
-    return most if run.info.block_size > 1 and most <= MOST_ROWS else 0
+    return most if run.info.block_size > 1 and most <= MAX_ROWS else 0
 
 
 def tables_part(state: RunState, width: float, rows: int) -> Part:

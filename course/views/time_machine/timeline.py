@@ -14,12 +14,12 @@ from course.views.tiles import on_tile, tile
 from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
 from course.views.typeset import text_width
 
-MOST_ROWS, MOST_HIGH = 32, 160
+MAX_ROWS, MAX_HEIGHT = 32, 160
 TOP = 6
-MOST_ROW, LEAST_ROW = 22, 14
-LEAST_ROW_WITH_TEXT = 16
-LEAST_TICKS_APART = 3
-LEAST_STUCK = 4
+MAX_ROW_HEIGHT, MIN_ROW_HEIGHT = 22, 14
+MIN_ROW_HEIGHT_FOR_TEXT = 16
+MIN_TICK_DISTANCE = 3
+MIN_STUCK_WIDTH = 4
 SAMPLES = [
     (svg.line(0, 5, 14, 5, class_="mv-line", opacity=0.55), "waiting"),
     (svg.line(0, 5, 14, 5, class_="mv-line", stroke_dasharray="2 3", opacity=0.55), "skipped"),
@@ -40,7 +40,7 @@ class Timeline:
         histories: Histories,
         axes: Mapping[str, StepAxis],
         mark: int | None = None,
-        most_high: float = MOST_HIGH,
+        most_high: float = MAX_HEIGHT,
         shown: Sequence[str] | None = None,
         num_rows: int = 0,
     ) -> None:
@@ -50,9 +50,9 @@ class Timeline:
         have a row (default: the first 32 of the run); there is room for `num_rows` rows at least.
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
-        self.shown = list(info.titles)[:MOST_ROWS] if shown is None else shown
+        self.shown = list(info.titles)[:MAX_ROWS] if shown is None else shown
         self.num_rows = max(num_rows, len(self.shown))
-        self.row = max(LEAST_ROW, min(MOST_ROW, int(most_high / max(1, self.num_rows))))
+        self.row = max(MIN_ROW_HEIGHT, min(MAX_ROW_HEIGHT, int(most_high / max(1, self.num_rows))))
         self.height = self.row * self.num_rows
         self.rows = {scale: self._rows(scale) for scale in axes}
         num_hidden = len(info.titles) - len(self.shown) if shown is None else 0
@@ -110,7 +110,7 @@ class Timeline:
         """Return the word over the step in which nothing can move, if there is one."""
         if self.histories.stuck is None:
             return []
-        x, width = axis.x(self.histories.stuck), max(LEAST_STUCK, axis.width(self.histories.stuck))
+        x, width = axis.x(self.histories.stuck), max(MIN_STUCK_WIDTH, axis.width(self.histories.stuck))
         ground = svg.rect(x, 0, width, self.height, class_="mv-alert mv-stuck", opacity=0.18)
         return [ground, svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased")]
 
@@ -135,7 +135,7 @@ class Timeline:
     def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
         """Return the end of a wait as a tick, with its tokens if they fit: between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
-        if end - x < LEAST_TICKS_APART:
+        if end - x < MIN_TICK_DISTANCE:
             return Markup("")
         tick = svg.line(end, 3, end, self.row - 3, class_="mv-token", style="stroke:var(--mv-paper)", stroke_width=1.5)
         tokens = counted(wait.num_tokens, "token")
@@ -145,7 +145,7 @@ class Timeline:
         idle = axis.x(wait.first + 1) if wait.first in history.preemptions else x
         left, right = max((idle, start), (start, end), key=lambda part: part[1] - part[0])
         name = next((name for name in names if text_width(name, 12, bold=True) + 36 <= right - left), "")
-        if not name or self.row < LEAST_ROW_WITH_TEXT:
+        if not name or self.row < MIN_ROW_HEIGHT_FOR_TEXT:
             return tick
         half, centre, y = text_width(name, 12, bold=True) / 2, (left + right) / 2, middle + 4.3
         if right == start:

@@ -9,7 +9,7 @@ from course.traces.sentences import describe_step
 from course.views.text import counted, facts, ranges, spaced
 from serving.live.drawing.live_run import LiveRun
 
-MOST = 40
+MAX_CHARACTERS = 40
 
 
 def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
     record, info, totals = state.record, run.info, run.totals[state.record["step"]]
 
     def labels(request_ids: Iterable[str]) -> str:
-        return spaced(map(info.label, request_ids), MOST)
+        return spaced(map(info.label, request_ids), MAX_CHARACTERS)
 
     shares = [
         f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}"
@@ -57,7 +57,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
             *[(f"{info.unit}s of {info.label(i)}", ranges(table)) for i, table in state.tables.items() if table],
             ("just taken", ranges(state.pool.taken)),
             ("free, content kept", f"{len(state.cached() - state.holders().keys())}"),
-            ("free queue, next first", spaced(state.pool.free_queue, MOST)),
+            ("free queue, next first", spaced(state.pool.free_queue, MAX_CHARACTERS)),
             ("so far", f"{totals.ended} requests ended, {totals.preemptions} preemptions"),
         ]
     )

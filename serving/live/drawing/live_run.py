@@ -8,7 +8,7 @@ from course.traces.drafts import Verdict, verdicts_of
 from course.traces.run_state import RunState
 from course.views.time_machine.history import RequestHistory
 from mini_vllm.core.step_record import StepRecord
-from serving.live.chunks import MOST_STEPS, Chunk
+from serving.live.chunks import MAX_STEPS, Chunk
 from serving.live.drawing.live_histories import LiveHistories
 from serving.live.drawing.live_info import LiveInfo
 from serving.live.packed import Keyframe, PackedStep, Totals
@@ -111,7 +111,7 @@ class LiveRun:
     def _restart(self, first: int, keyframe: Keyframe) -> None:
         if first != self.newest + 1:
             self._forget_all()
-        for old in [step for step in self.records if step < first - MOST_STEPS]:
+        for old in [step for step in self.records if step < first - MAX_STEPS]:
             del self.records[old], self.totals[old]
         for old in [step for step in self._restarts if step < self.oldest]:
             del self._restarts[old]

@@ -3,23 +3,23 @@
 from course.traces.run_state import RunState
 from course.views.parts import Part, span_of
 from course.views.time_machine.memory import memory_part
-from course.views.time_machine.shelf import CELLS, HIGHS, MOST_STRIPS, Shelf, gap_between
+from course.views.time_machine.shelf import CELLS, HIGHS, MAX_STRIPS, Shelf, gap_between
 from serving.live.drawing.live_info import LiveInfo
 from serving.live.drawing.pool_map import PoolMap, pool_map_part
 
-LEAST_STRIP, LEAST_HIGH = 16, 12
+MIN_STRIP, MIN_HEIGHT = 16, 12
 
 
 def shelf_for(info: LiveInfo, width: float, height: float) -> Shelf | None:
     """Return the largest strips with which the whole pool fits, None if they would be too small to read."""
     size, room = info.block_size, span_of(width)
-    if size == 1 or info.num_blocks > MOST_STRIPS:
+    if size == 1 or info.num_blocks > MAX_STRIPS:
         return None
     for cell in CELLS:
-        for high in (high for high in HIGHS if high >= LEAST_HIGH):
+        for high in (high for high in HIGHS if high >= MIN_HEIGHT):
             gap = gap_between(size, cell)
             per_line = int((room + gap) // (cell * size + gap))
-            if cell * size < LEAST_STRIP or per_line == 0:
+            if cell * size < MIN_STRIP or per_line == 0:
                 continue
             shelf = Shelf(size, info.num_blocks * size, cell, high, per_line)
             if shelf.height <= height:

@@ -12,7 +12,7 @@ from course.views.step_axis import StepAxis
 from course.views.time_machine.budget import budget_part
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.queues import queues_part
-from course.views.time_machine.timeline import LEAST_ROW_WITH_TEXT, MOST_ROW, Timeline
+from course.views.time_machine.timeline import MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT, Timeline
 from serving.live.drawing.drafts_part import drafts_part
 from serving.live.drawing.facts import text_of
 from serving.live.drawing.live_run import LiveRun
@@ -20,9 +20,9 @@ from serving.live.drawing.look import Look
 from serving.live.drawing.pool_part import pool_part
 
 STEP_WIDTH, AHEAD = 8, 0.3
-LEAST_MEMORY, MOST_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
-BELOW_TIMELINE, LEAST_ROWS, MOST_ROWS = 34, 3, 24
-ROWS = (MOST_ROW, LEAST_ROW_WITH_TEXT)
+MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
+BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 34, 3, 24
+ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 
 
 def picture_of(run: LiveRun, look: Look, facts: Mapping[str, Any]) -> Picture:
@@ -37,7 +37,7 @@ def picture_of(run: LiveRun, look: Look, facts: Mapping[str, Any]) -> Picture:
     if run.info.block_size > 1:
         parts.append(free_queue_part(state, width))
     room = look.height - sum(part.height for part in parts) - BELOW_TIMELINE
-    memory = pool_part(state, run.info, width, max(LEAST_MEMORY, min(MOST_MEMORY, SHARE_OF_MEMORY * room)))
+    memory = pool_part(state, run.info, width, max(MIN_MEMORY, min(MAX_MEMORY, SHARE_OF_MEMORY * room)))
     parts.insert(len(parts) - (run.info.block_size > 1), memory)
     parts.append(timeline_part(run, state, look, room - memory.height))
     whole = stacked(parts)
@@ -64,7 +64,7 @@ def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> P
     first = max(0, run.oldest, end - num_steps + 1)
     axis = StepAxis([STEP_WIDTH * place for place in range(num_steps + 1)], is_even=True, first=first)
     # Two heights of rows, so that the places of the layers seldom change.
-    few, many = (max(LEAST_ROWS, min(MOST_ROWS, int(height // high))) for high in ROWS)
+    few, many = (max(MIN_ROWS, min(MAX_ROWS, int(height // high))) for high in ROWS)
     shown = rows_of(run, state, look.follow, first, end, many)
     num_rows, row = (few, ROWS[0]) if len(shown) <= few else (many, ROWS[1])
     timeline = Timeline(

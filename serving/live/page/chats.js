@@ -5,7 +5,7 @@ import { make } from "./shared.js";
 import { tileOf } from "./requests.js";
 
 // A browser keeps six connections to a server: one has the stream of the engine, one is for the controls.
-const MOST_CHATS = 4;
+const MAX_CHATS = 4;
 
 export class Chats {
   constructor(find, requests, onFollow) {
@@ -25,7 +25,7 @@ export class Chats {
   }
 
   add() {
-    if (this.all.length >= MOST_CHATS) return;
+    if (this.all.length >= MAX_CHATS) return;
     const chat = new Chat(this.all.length + 1, this.requests, this.onFollow, () => this.show());
     chat.onExample = (text) => this.send(text);
     chat.onAnswer = (text) => { this.find("answered").textContent = `Chat ${chat.number}: ${text}`; };
@@ -54,7 +54,7 @@ export class Chats {
       chat.tab.classList.toggle("busy", chat.isBusy);
       chat.panel.classList.toggle("chosen", isChosen);
     }
-    find("add-chat").hidden = all.length >= MOST_CHATS;
+    find("add-chat").hidden = all.length >= MAX_CHATS;
     find("to-all-label").hidden = all.length < 2;
     find("send").textContent = chosen.isBusy ? "Stop" : "Send";
     find("send").classList.toggle("stop", chosen.isBusy);

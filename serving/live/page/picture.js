@@ -2,7 +2,7 @@
 
 import { about, isMotionWanted, keyOf, mark, travel, TRAVEL } from "./shared.js";
 
-const GRID = 20, LEAST = 460, MOST = 1100, MOST_GROWTH = 1.3, CALM = 400;
+const GRID = 20, MIN_WIDTH = 460, MAX_WIDTH = 1100, MAX_GROWTH = 1.3, CALM = 400;
 
 export class EnginePicture {
   constructor(root) {
@@ -16,9 +16,9 @@ export class EnginePicture {
   // The size to draw for, on a grid so that a window that is being resized asks for few sizes.
   size() {
     const { clientWidth, clientHeight } = this.root;
-    const growth = Math.max(1, Math.min(MOST_GROWTH, clientWidth / MOST));
+    const growth = Math.max(1, Math.min(MAX_GROWTH, clientWidth / MAX_WIDTH));
     const onGrid = (length) => GRID * Math.floor(length / growth / GRID);
-    return { width: Math.max(LEAST, Math.min(MOST, onGrid(clientWidth))), height: Math.max(240, onGrid(clientHeight)) };
+    return { width: Math.max(MIN_WIDTH, Math.min(MAX_WIDTH, onGrid(clientWidth))), height: Math.max(240, onGrid(clientHeight)) };
   }
 
   take(message) {
@@ -26,7 +26,7 @@ export class EnginePicture {
     if (message.svg) {
       this.root.innerHTML = message.svg;
       this.svg = this.root.firstElementChild;
-      this.svg.style.maxWidth = `${MOST_GROWTH * this.svg.viewBox.baseVal.width}px`;
+      this.svg.style.maxWidth = `${MAX_GROWTH * this.svg.viewBox.baseVal.width}px`;
       this.layers = new Map([...this.svg.querySelectorAll("[data-layer]")].map((one) => [one.dataset.layer, one]));
     }
     const swap = () => {

@@ -9,10 +9,10 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
-from serving.live.bills import MOST_BILLS, Bills
-from serving.live.chunks import MOST_STEPS, STEPS_PER_CHUNK, Chunks
+from serving.live.bills import MAX_BILLS, Bills
+from serving.live.chunks import MAX_STEPS, STEPS_PER_CHUNK, Chunks
 from serving.live.drawing.live_run import LiveRun
-from serving.live.recent_steps import MOST_WAITING_NAMED, RecentSteps
+from serving.live.recent_steps import MAX_WAITING_NAMED, RecentSteps
 from serving.live.seen import facts_of
 from serving.observed import observer_of
 from tests.serving.page.runs import CROWDED, Watched
@@ -62,7 +62,7 @@ def test_every_kept_step_is_what_the_complete_recorder_has() -> None:
     run = watched.live_run()
     assert run.state(run.newest).num_preemptions >= 0
     assert watched.recording.state(len(watched.recording.steps) - 1).num_preemptions > 20, "the workload is crowded"
-    assert states_agree(watched, run) >= MOST_STEPS
+    assert states_agree(watched, run) >= MAX_STEPS
 
 
 def test_steps_that_are_planned_ahead_with_drafts_are_kept_alike() -> None:
@@ -92,21 +92,21 @@ def test_who_falls_behind_begins_anew_with_what_is_kept() -> None:
     watched = Watched.build()
     watched.run(30)
     run = watched.live_run()
-    watched.run(MOST_STEPS + 200)
+    watched.run(MAX_STEPS + 200)
     for chunk in watched.recent.chunks.since(run.newest + 1):
         run.feed(chunk)
     assert run.oldest == watched.recent.chunks.oldest
-    assert states_agree(watched, run) >= MOST_STEPS
+    assert states_agree(watched, run) >= MAX_STEPS
 
 
 def test_memory_is_bounded() -> None:
     chunks = Chunks()
-    for step in range(10 * MOST_STEPS):
+    for step in range(10 * MAX_STEPS):
         if chunks.needs_keyframe:
             chunks.begin(b"state")
         chunks.append(b"step")
         kept = chunks.num_steps - chunks.oldest
-        assert min(step + 1, MOST_STEPS) <= kept <= MOST_STEPS + STEPS_PER_CHUNK
+        assert min(step + 1, MAX_STEPS) <= kept <= MAX_STEPS + STEPS_PER_CHUNK
     watched = Watched.build()
     watched.run(2000)
     run = watched.live_run()
@@ -140,7 +140,7 @@ def test_a_step_that_fails_begins_a_chunk_with_what_the_engine_has_then(monkeypa
 
 def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
     watched = Watched.build()
-    for _ in range(20 * MOST_WAITING_NAMED):
+    for _ in range(20 * MAX_WAITING_NAMED):
         watched.add()
     watched.engine.step()
     watched.engine.step()
@@ -148,7 +148,7 @@ def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
     assert len(second) < 10_000 < len(first), "the second step names only the first that wait"
     run = watched.live_run()
     assert states_agree(watched, run) == 2, "and yet it is known who waits"
-    assert len(pickle.loads(second).record["waiting_after"]) == MOST_WAITING_NAMED
+    assert len(pickle.loads(second).record["waiting_after"]) == MAX_WAITING_NAMED
 
 
 def test_a_bill_says_what_a_request_has_cost() -> None:
@@ -176,7 +176,7 @@ def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
     assert 0 < preempted <= watched.recording.state(len(watched.recording.steps) - 1).num_preemptions
     assert len(watched.recent.bills._accounts) == len(watched.engine.scheduler.requests)
     many = Bills()
-    for number in range(MOST_BILLS + 5):
+    for number in range(MAX_BILLS + 5):
         many.open(Request(f"r{number}", [1]), number)
         many.close(f"r{number}", number)
     assert many.get("r4") is None

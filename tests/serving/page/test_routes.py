@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from serving.in_thread import RunningServer
-from serving.live.watch import MOST_PAGES
+from serving.live.watch import MAX_PAGES
 from tests.serving.page.serving_page import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until
 
@@ -124,7 +124,7 @@ def test_a_stream_for_a_size_that_nobody_has_is_refused(http: httpx.Client) -> N
 
 
 def test_only_so_many_pages_are_drawn_for(http: httpx.Client, server: RunningServer) -> None:
-    clients = [httpx.Client(base_url=server.address, timeout=PATIENCE) for _ in range(MOST_PAGES)]
+    clients = [httpx.Client(base_url=server.address, timeout=PATIENCE) for _ in range(MAX_PAGES)]
     streams = [client.stream("GET", "/live/stream") for client in clients]
     for stream in streams:
         assert stream.__enter__().status_code == 200
