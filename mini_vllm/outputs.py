@@ -1,9 +1,80 @@
-"""What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`."""
+"""What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`, and what is in them."""
 
 from dataclasses import dataclass
 
-from mini_vllm.engine.metrics import RequestMetrics
-from mini_vllm.logprobs import TokenLogprobs
+MetricValues = tuple[float, float | None, float | None, float | None, float | None, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """How likely a token was: the natural logarithm of its probability, and its rank, 1 for the likeliest."""
+
+    logprob: float
+    rank: int
+
+
+TokenLogprobs = dict[int, Logprob]
+"""Of one place in a text: the token that was taken, and the likeliest ones."""
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """Times and counts of one request. Times are None until they happen."""
+
+    arrival_time: float
+    first_scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+    finished_time: float | None = None
+    num_output_tokens: int = 0
+    num_preemptions: int = 0
+    num_cached_tokens: int = 0
+
+    @property
+    def queue_time(self) -> float | None:
+        """Seconds from arrival until the first step that computed something."""
+        return None if self.first_scheduled_time is None else self.first_scheduled_time - self.arrival_time
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token."""
+        return None if self.first_token_time is None else self.first_token_time - self.arrival_time
+
+    @property
+    def inter_token_latency(self) -> float | None:
+        """Mean seconds from one token to the next; None with fewer than two tokens."""
+        if self.first_token_time is None or self.last_token_time is None or self.num_output_tokens < 2:
+            return None
+        return (self.last_token_time - self.first_token_time) / (self.num_output_tokens - 1)
+
+    @property
+    def e2e_latency(self) -> float | None:
+        """Seconds from arrival to the end."""
+        return None if self.finished_time is None else self.finished_time - self.arrival_time
+
+    def values(self) -> MetricValues:
+        """Return what is known now, in the order of the fields. (`dataclasses.astuple` takes twenty times as long.)"""
+        return (
+            self.arrival_time,
+            self.first_scheduled_time,
+            self.first_token_time,
+            self.last_token_time,
+            self.finished_time,
+            self.num_output_tokens,
+            self.num_preemptions,
+            self.num_cached_tokens,
+        )
+
+    def copy(self) -> "RequestMetrics":
+        """Return what is known now, as an object of its own."""
+        return RequestMetrics(*self.values())
+
+    def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
+        """Note that the request has `num_output_tokens` tokens now, if that is more than before."""
+        if num_output_tokens > self.num_output_tokens:
+            self.first_token_time = now if self.first_token_time is None else self.first_token_time
+            self.last_token_time = now
+            self.num_output_tokens = num_output_tokens
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ class Section:
 
 SECTIONS = (
     Section("mini_vllm/sampling_params.py"),
-    Section("mini_vllm/logprobs.py"),
+    Section("mini_vllm/outputs.py"),
     Section("mini_vllm/config.py", without=("EngineConfig.require_one_rank",)),
     Section("mini_vllm/core/request.py"),
     Section("mini_vllm/core/block.py"),
@@ -32,10 +32,7 @@ SECTIONS = (
     Section("mini_vllm/runner/step_buffer.py"),
     Section(
         "mini_vllm/runner/steps.py",
-        without=(
-            *("FlattenTokens", "ComputeSlotMapping", "PadBlockTables", "WriteKV", "PagedAttention"),
-            *("Sample", "KVBlockBytes", "NumBlocksThatFit", "Phase6Module", "RunnerSteps.of"),
-        ),
+        without=(*("WriteKV", "PagedAttention", "StepsFor"),),
     ),
     Section("solutions/phase6_gpu_runner.py"),
     Section("mini_vllm/runner/attention.py"),
@@ -58,8 +55,6 @@ SECTIONS = (
     Section("mini_vllm/runner/logits_processors.py"),
     Section("mini_vllm/runner/token_logprobs.py"),
     Section("mini_vllm/runner/paged_model_runner.py", without=("Verify",)),
-    Section("mini_vllm/engine/metrics.py"),
-    Section("mini_vllm/outputs.py"),
     Section("mini_vllm/core/tokenizer.py", without=("ByteTokenizer", "Tokenizer")),
     Section("mini_vllm/engine/detokenizer.py"),
     Section("mini_vllm/engine/output_processor.py"),
@@ -87,13 +82,7 @@ SEAMS = {
     "Clamp": "Callable[[int, int, int], int]",
     "ScheduleStep": "Callable[..., SchedulerOutput]",
     "UpdateFromOutput": "Callable[..., dict[str, list[int]]]",
-    "FlattenTokens": "Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]",
-    "ComputeSlotMapping": "Callable[[Sequence[ScheduledRequest], int], list[int]]",
-    "PadBlockTables": "Callable[[Sequence[ScheduledRequest], int], list[list[int]]]",
     "SelectLogitsRows": "Callable[[Sequence[ScheduledRequest]], list[int]]",
     "WriteKV": "Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]",
     "PagedAttention": "Callable[[Tensor, Tensor, Tensor, FlatBatch, float], Tensor]",
-    "Sample": "Callable[[Tensor, Sequence[SamplingParams], Sequence[float]], list[int]]",
-    "KVBlockBytes": "Callable[[int, int, int, int, int], int]",
-    "NumBlocksThatFit": "Callable[[int, int, float, int], int]",
 }

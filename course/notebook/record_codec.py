@@ -14,8 +14,7 @@ from course.views.policy_comparison.comparison import PolicyResult
 from course.workloads.ablation import LineupResult
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.engine.metrics import RequestMetrics
-from mini_vllm.outputs import CompletionOutput, RequestOutput
+from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput
 
 CLASSES = (
     *(WorkloadRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import speculation_functions_for
+from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner
@@ -77,7 +78,7 @@ def _paged(
     from mini_vllm.runner.opening import draft_model_with_cache, open_model
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
-    opened = open_model(model, config, lineup.runner)
+    opened = open_model(model, config, partial(runner_steps_on, lineup.runner))
     steps, verify = opened.steps, None
     if speculation is not None:
         verify = AcceptanceOfDrafts(speculation)

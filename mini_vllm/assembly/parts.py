@@ -4,10 +4,12 @@ The imports stand inside the functions, so that only what is used is loaded and 
 `solutions/` works.
 """
 
+import ast
 import inspect
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from mini_vllm.config import EngineConfig
@@ -199,10 +201,41 @@ def runner_steps_for(impl: Impl) -> "RunnerSteps":
     if impl == "starter":
         from labs.phase6_gpu_runner import starter as yours
 
-        return RunnerSteps.of(yours)
+        return RunnerSteps(
+            yours.flatten_tokens,
+            yours.compute_slot_mapping,
+            yours.pad_block_tables,
+            yours.select_logits_rows,
+            yours.write_kv,
+            yours.paged_attention,
+            yours.sample,
+            yours.kv_block_bytes,
+            yours.num_blocks_that_fit,
+        )
     from solutions import phase6_gpu_runner as ours
 
-    return RunnerSteps.of(ours)
+    return RunnerSteps(
+        ours.flatten_tokens,
+        ours.compute_slot_mapping,
+        ours.pad_block_tables,
+        ours.select_logits_rows,
+        ours.write_kv,
+        ours.paged_attention,
+        ours.sample,
+        ours.kv_block_bytes,
+        ours.num_blocks_that_fit,
+    )
+
+
+def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
+    """Return phase 6 for a device: on a GPU with the Triton kernels where they are available, else in torch alone."""
+    steps = runner_steps_for(impl)
+    kernels = triton_kernels_for(impl) if device_type == "cuda" else None
+    if kernels is None:
+        return steps
+    from mini_vllm.runner.kernels import with_kernels
+
+    return with_kernels(steps, kernels)
 
 
 def triton_kernels_for(impl: Impl) -> "TritonKernels | None":
@@ -214,9 +247,15 @@ def triton_kernels_for(impl: Impl) -> "TritonKernels | None":
     if impl == "starter":
         from labs.phase6_gpu_runner import starter_triton as yours
 
-        if "NotImplementedError" in inspect.getsource(yours):
+        if not is_written(yours):
             return None
         return TritonKernels(yours.reshape_and_cache, yours.paged_decode_attention)
     from solutions import phase6_triton_kernels as ours
 
     return TritonKernels(ours.reshape_and_cache, ours.paged_decode_attention)
+
+
+def is_written(module: ModuleType) -> bool:
+    """Return whether no function of a module raises `NotImplementedError`; kernels cannot be called to find out."""
+    raised = [node.exc for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Raise)]
+    return not any(exc is not None and ast.unparse(exc).startswith("NotImplementedError") for exc in raised)

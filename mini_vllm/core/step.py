@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mini_vllm.core.request import Request
-from mini_vllm.logprobs import TokenLogprobs
+from mini_vllm.outputs import TokenLogprobs
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from typing import Any
 from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import piece_of
+from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.runner.freed_memory import keep_freed_memory
 
 
 def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step_clock: StepClock) -> None:

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mini_vllm.engine.metrics import MetricValues, RequestMetrics
-from mini_vllm.logprobs import TokenLogprobs
-from mini_vllm.outputs import CompletionOutput, RequestOutput
+from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, RequestOutput, TokenLogprobs
 
 Logprobs = list[TokenLogprobs | None]
 

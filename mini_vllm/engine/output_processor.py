@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from mini_vllm.core.request import Request
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
-from mini_vllm.engine.metrics import RequestMetrics
-from mini_vllm.logprobs import TokenLogprobs
-from mini_vllm.outputs import CompletionOutput, RequestOutput
+from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput, TokenLogprobs
 
 
 @dataclass(slots=True)

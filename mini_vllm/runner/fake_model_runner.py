@@ -11,7 +11,7 @@ from zlib import crc32
 
 from mini_vllm.core.electives import AcceptDrafts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.logprobs import Logprob
+from mini_vllm.outputs import Logprob
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 

@@ -41,4 +41,4 @@ def with_kernels(steps: RunnerSteps, kernels: TritonKernels) -> RunnerSteps:
             return steps.paged_attention(query, key_cache, value_cache, batch, scale)
         return kernels.paged_decode_attention(query, key_cache, value_cache, batch.block_tables, batch.seq_lens, scale)
 
-    return replace(steps, write_kv=kernels.reshape_and_cache, paged_attention=paged_attention)
+    return replace(steps, write_kv=kernels.reshape_and_cache, paged_attention=paged_attention, can_be_recorded=True)

@@ -2,16 +2,14 @@
 
 from typing import Protocol
 
-from mini_vllm.assembly.parts import Impl, runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.loading import LoadedModel, load_draft_model, load_model, pick_device
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.paged_model import ForwardPass, PagedModel
-from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.runner.steps import RunnerSteps, StepsFor
 
 
 class OpenedModel(Protocol):
@@ -36,11 +34,11 @@ class OpenedModel(Protocol):
 class WholeModel:
     """A model on one device."""
 
-    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps, *, has_kernels: bool) -> None:
+    def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
         self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
         self.steps = steps
         self.max_num_seqs = config.max_num_seqs
-        self.records_graphs = has_kernels and not config.enforce_eager
+        self.records_graphs = steps.can_be_recorded and not config.enforce_eager
         self.max_model_len = config.max_model_len or self.loaded.max_model_len
         self.draft_model = load_draft_model(config) if has_draft_model(config) else None
         self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps, self.draft_model)
@@ -67,17 +65,16 @@ def draft_model_with_cache(opened: OpenedModel, num_blocks: int, block_size: int
     return PagedModel(opened.draft_model, opened.steps.write_kv, opened.steps.paged_attention, num_blocks, block_size)
 
 
-def open_model(model: str | None, config: EngineConfig, impl: Impl) -> OpenedModel:
-    """Load `model` (a directory or hub name; None is the embedded one) for phase 6 by `impl`.
+def open_model(model: str | None, config: EngineConfig, steps_for: StepsFor) -> OpenedModel:
+    """Load `model` (a directory or hub name; None is the embedded one) for phase 6.
 
     Raises `ValueError` if it cannot be found, served, or split over `config.tensor_parallel_size` ranks.
     """
-    steps = steps_on(pick_device(), impl)
-    has_kernels = steps != runner_steps_for(impl)
+    steps = steps_for(pick_device().type)
     if config.tensor_parallel_size == 1:
-        return WholeModel(model, config, steps, has_kernels=has_kernels)
+        return WholeModel(model, config, steps)
     if has_draft_model(config):
         config.require_one_rank("the draft model runs on one rank")
     from mini_vllm.runner.parallel.model import SplitModel
 
-    return SplitModel(model, config, impl, steps)
+    return SplitModel(model, config, steps_for, steps)

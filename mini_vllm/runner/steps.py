@@ -1,9 +1,9 @@
 """Phase 6 as the runner uses it: its functions, and the tensors between them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol
 
 from torch import Tensor
 
@@ -42,18 +42,6 @@ class FlatBatch:
         return group_requests(self.query_lens, self.seq_lens_cpu, self.block_tables, self.positions, self.block_size)
 
 
-class FlattenTokens(Protocol):
-    def __call__(self, batch: Sequence[ScheduledRequest]) -> tuple[list[int], list[int], list[int]]: ...
-
-
-class ComputeSlotMapping(Protocol):
-    def __call__(self, batch: Sequence[ScheduledRequest], block_size: int) -> list[int]: ...
-
-
-class PadBlockTables(Protocol):
-    def __call__(self, batch: Sequence[ScheduledRequest], block_size: int) -> list[list[int]]: ...
-
-
 class WriteKV(Protocol):
     def __call__(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
@@ -66,71 +54,24 @@ class PagedAttention(Protocol):
     ) -> Tensor: ...
 
 
-class Sample(Protocol):
-    def __call__(self, logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]: ...
-
-
-class KVBlockBytes(Protocol):
-    def __call__(
-        self, num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int
-    ) -> int: ...
-
-
-class NumBlocksThatFit(Protocol):
-    def __call__(self, total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int: ...
-
-
-class Phase6Module(Protocol):
-    """A module with phase 6's functions: a starter or a solution."""
-
-    @property
-    def flatten_tokens(self) -> FlattenTokens: ...
-    @property
-    def compute_slot_mapping(self) -> ComputeSlotMapping: ...
-    @property
-    def pad_block_tables(self) -> PadBlockTables: ...
-    @property
-    def select_logits_rows(self) -> SelectLogitsRows: ...
-    @property
-    def write_kv(self) -> WriteKV: ...
-    @property
-    def paged_attention(self) -> PagedAttention: ...
-    @property
-    def sample(self) -> Sample: ...
-    @property
-    def kv_block_bytes(self) -> KVBlockBytes: ...
-    @property
-    def num_blocks_that_fit(self) -> NumBlocksThatFit: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RunnerSteps:
-    """The functions of phase 6 as one value."""
+    """The functions of phase 6 as one value.
 
-    flatten_tokens: FlattenTokens
-    compute_slot_mapping: ComputeSlotMapping
-    pad_block_tables: PadBlockTables
+    `can_be_recorded`: the attention to single tokens reads nothing but `block_tables` and `seq_lens`, as CUDA graphs
+    need it.
+    """
+
+    flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]
+    compute_slot_mapping: Callable[[Sequence[ScheduledRequest], int], list[int]]
+    pad_block_tables: Callable[[Sequence[ScheduledRequest], int], list[list[int]]]
     select_logits_rows: SelectLogitsRows
     write_kv: WriteKV
     paged_attention: PagedAttention
-    sample: Sample
-    kv_block_bytes: KVBlockBytes
-    num_blocks_that_fit: NumBlocksThatFit
-
-    @classmethod
-    def of(cls, module: Phase6Module) -> Self:
-        """Return the functions of a module."""
-        return cls(
-            module.flatten_tokens,
-            module.compute_slot_mapping,
-            module.pad_block_tables,
-            module.select_logits_rows,
-            module.write_kv,
-            module.paged_attention,
-            module.sample,
-            module.kv_block_bytes,
-            module.num_blocks_that_fit,
-        )
+    sample: Callable[[Tensor, Sequence[SamplingParams], Sequence[float]], list[int]]
+    kv_block_bytes: Callable[[int, int, int, int, int], int]
+    num_blocks_that_fit: Callable[[int, int, float, int], int]
+    can_be_recorded: bool = False
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
         """Turn a batch into tensors in `buffer`, valid until `buffer` is used for the next step."""
@@ -151,3 +92,7 @@ class RunnerSteps:
             seq_lens_cpu=seq_lens,
             block_size=block_size,
         )
+
+
+StepsFor = Callable[[str], RunnerSteps]
+"""Returns phase 6 for a type of device, "cpu" or "cuda". Pickle takes it: every rank calls it in its own process."""

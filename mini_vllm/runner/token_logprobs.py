@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mini_vllm.logprobs import Logprob, TokenLogprobs
+from mini_vllm.outputs import Logprob, TokenLogprobs
 from mini_vllm.runner.logits_processors import Rows
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.logprobs import Logprob, TokenLogprobs
-from mini_vllm.outputs import CompletionOutput
+from mini_vllm.outputs import CompletionOutput, Logprob, TokenLogprobs
 
 MIN_LOGPROB = -9999.0
 """In place of minus infinity, which JSON does not have."""

@@ -10,8 +10,8 @@ from course.traces.recording import Recording
 from mini_vllm.core.request import Request
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.metrics import RequestMetrics
 from mini_vllm.engine.observers import StepObserver
+from mini_vllm.outputs import RequestMetrics
 from serving.notebook.exchange import Exchange
 
 

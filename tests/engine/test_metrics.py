@@ -3,8 +3,7 @@
 import pytest
 
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.metrics import RequestMetrics
-from mini_vllm.outputs import RequestOutput
+from mini_vllm.outputs import RequestMetrics, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import drain, make_engine, small_config
 

@@ -12,8 +12,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.logprobs import Logprob
-from mini_vllm.outputs import CompletionOutput
+from mini_vllm.outputs import CompletionOutput, Logprob
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.assembly.parts import runner_steps_on
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import EMBEDDED_MODEL, LoadedModel, describe_model
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
@@ -178,7 +180,7 @@ def test_an_error_of_rank_0_is_raised_unchanged_and_ends_the_workers(monkeypatch
 
 def test_a_worker_that_cannot_load_reports_the_reason() -> None:
     workers = Workers(2, num_threads=1)
-    workers.send(Start("/nowhere/at/all", EngineConfig(), "solution", 1, 2))
+    workers.send(Start("/nowhere/at/all", EngineConfig(), partial(runner_steps_on, "solution"), 1, 2))
     with pytest.raises(WorkerError, match="rank 1: ValueError: no model at '/nowhere/at/all'"):
         workers.receive()
     assert workers.processes[0].poll() == 1

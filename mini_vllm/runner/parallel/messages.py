@@ -12,18 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
-from mini_vllm.runner.steps import FlatBatch
+from mini_vllm.runner.steps import FlatBatch, StepsFor
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The model to load, and the rank. `impl` names the phase 6 to import."""
+    """The model to load, phase 6 and the rank."""
 
     model: str | None
     config: EngineConfig
-    impl: Impl
+    steps_for: StepsFor
     rank: int
     size: int
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner.host import share_threads
 from mini_vllm.runner.loading import LoadedModel, load_model
@@ -15,7 +14,7 @@ from mini_vllm.runner.parallel.communicator import Communicator, LostRankError, 
 from mini_vllm.runner.parallel.messages import Start, as_arrays
 from mini_vllm.runner.parallel.shares import require_even_split, split_model
 from mini_vllm.runner.parallel.workers import Workers
-from mini_vllm.runner.steps import FlatBatch, RunnerSteps
+from mini_vllm.runner.steps import FlatBatch, RunnerSteps, StepsFor
 
 
 class TensorParallelModel:
@@ -50,8 +49,8 @@ class SplitModel:
 
     draft_model: LoadedModel | None = None
 
-    def __init__(self, model: str | None, config: EngineConfig, impl: Impl, steps: RunnerSteps) -> None:
-        """Load `model` on `config.tensor_parallel_size` ranks; phase 6 is `steps`, which the workers import by `impl`.
+    def __init__(self, model: str | None, config: EngineConfig, steps_for: StepsFor, steps: RunnerSteps) -> None:
+        """Load `model` on `config.tensor_parallel_size` ranks; phase 6 is `steps` here, `steps_for` there.
 
         Raises `ValueError` if it cannot be loaded or split, `WorkerError` if a worker does not start.
         """
@@ -60,7 +59,7 @@ class SplitModel:
         self.steps = steps
         self.workers = Workers(size, num_threads=share_threads(size))
         try:
-            self.workers.send_each([Start(model, config, impl, rank, size) for rank in range(1, size)])
+            self.workers.send_each([Start(model, config, steps_for, rank, size) for rank in range(1, size)])
             self.share, self.tokenizer = self._load(model, config)
             self.max_model_len = self.share.max_model_len
             self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.share, steps)

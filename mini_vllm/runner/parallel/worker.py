@@ -9,7 +9,6 @@ from typing import IO
 
 import torch
 
-from mini_vllm.runner.device_steps import steps_on
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.packed_linear import pack_linear_layers
@@ -25,7 +24,7 @@ def work(orders: IO[bytes], answers: IO[bytes]) -> None:
     if torch.cuda.is_available():
         torch.cuda.set_device(start.rank)
     whole, _ = load_model(start.model, start.config.dtype)
-    steps = steps_on(whole.device, start.impl)
+    steps = start.steps_for(whole.device.type)
     send(answers, "loaded")
     communicator = Communicator(join(receive(orders), start.size), start.rank, start.size, whole.device)
     share = split_model(whole, start.rank, start.size, communicator.all_reduce)

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.runner.parallel.messages import WorkerFailure, receive, send
 
+CHECKOUT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-P", "-m", "mini_vllm.runner.parallel.worker"]
 SECONDS_TO_END = 5.0
 Process = subprocess.Popen[bytes]

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from course.labtest.support import make_request
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.llm import LLM
@@ -19,7 +20,7 @@ from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
 from mini_vllm.runner.step_buffer import StepBuffer
-from mini_vllm.runner.steps import FlatBatch, RunnerSteps
+from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 from solutions import phase6_gpu_runner as phase6
 
@@ -27,7 +28,7 @@ __all__ = ["NAMESPACE"]
 
 GIB = 2**30
 HANDOUT = CHECKOUT / "labs" / "phase6_gpu_runner" / "README.md"
-STEPS = RunnerSteps.of(phase6)
+STEPS = runner_steps_for("solution")
 
 
 def row(name: str, num_tokens: int, computed: int, n: int, blocks: Sequence[int]) -> ScheduledRequest:
