@@ -6,15 +6,14 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.error_handlers import install_error_handlers
+from serving.errors import install_error_handlers
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
 from serving.metrics.engine_statistics import keep_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router
-from serving.routes.models import models_router
-from serving.routes.state import state_router
+from serving.routes.state import models_router, state_router
 from serving.routes.tokenize import tokenize_router
 from serving.served_model import ServedModel
 from serving.settings import ServerSettings

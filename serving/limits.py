@@ -1,9 +1,12 @@
-"""The body of a request, read within a limit of size and of time."""
+"""What a client may cost: a body within limits of size and time, and nothing once it has gone."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from serving.errors import ApiError
 from serving.settings import ServerSettings
@@ -47,3 +50,30 @@ def require_json(request: Request) -> None:
 
 def _too_large(settings: ServerSettings) -> ApiError:
     return ApiError(413, f"the body has more than {settings.max_body_bytes:,} bytes", code="body_too_large")
+
+
+@asynccontextmanager
+async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
+    """Run the block, and end it at its next `await` if the client goes away, as `asyncio.timeout` does after a time.
+
+    The body of the request must have been read. The block ends silently: there is no client left to tell.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = False
+
+    async def watch() -> None:
+        nonlocal is_gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        task.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_gone or task.uncancel() > 0:
+            raise
+    finally:
+        watcher.cancel()

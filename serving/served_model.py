@@ -9,7 +9,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from serving.errors import ApiError, invalid, unavailable
 from serving.settings import ServerSettings
 
-LONG_TEXT = 2000
+MAX_SHORT_TEXT = 2000  # characters
 
 
 class ServedModel:
@@ -21,11 +21,11 @@ class ServedModel:
         self.name = settings.model_name
         self.created = int(time.time())
         self.max_model_len = llm.config.max_model_len or 0
-        self._most_tokens = self.max_model_len
+        self._max_tokens = self.max_model_len
 
     async def open(self) -> None:
         """Ask the engine how many tokens a request may ever have."""
-        self._most_tokens = await self.llm.call(most_tokens_of_request)
+        self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     def require(self, name: str | None) -> None:
         """Raise `ApiError` (404) if a request names another model; without a name it means this one."""
@@ -49,24 +49,24 @@ class ServedModel:
 
     def room_for(self, num_prompt_tokens: int) -> int:
         """Return how many tokens an answer may have at most, at least 1."""
-        return max(1, self._most_tokens - num_prompt_tokens)
+        return max(1, self._max_tokens - num_prompt_tokens)
 
     async def encode(self, text: str) -> list[int]:
         """Return the tokens of a text; a long one must not hold up the other requests."""
         encode = self.llm.tokenizer.encode
-        return encode(text) if len(text) < LONG_TEXT else await asyncio.to_thread(encode, text)
+        return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message]) -> list[int]:
         """Return the tokens of a chat. Raises `ApiError` if the model's template refuses it, or there is none."""
         encode = self.llm.tokenizer.apply_chat_template
-        is_short = sum(len(message["content"]) for message in messages) < LONG_TEXT
+        is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT
         try:
             return encode(messages) if is_short else await asyncio.to_thread(encode, messages)
         except Exception as error:  # a template may raise anything
             raise invalid(f"the model's chat template refuses messages: {error}", "messages") from error
 
 
-def most_tokens_of_request(engine: LLMEngine) -> int:
+def max_tokens_of_request(engine: LLMEngine) -> int:
     """Return the most tokens, prompt included, that fit both the model and the whole cache."""
     kv = engine.scheduler.kv
     # The last token is sampled and never computed, so it needs no slot.

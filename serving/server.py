@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import functools
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, cast
 
@@ -105,3 +108,39 @@ def address_of(listener: socket.socket) -> str:
     """Return the address under which a listening socket is reached."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server that runs in a thread. `base_url` is what OpenAI's client takes."""
+
+    address: str
+    server: Server
+    llm: AsyncLLM
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.address}/v1"
+
+
+@contextlib.contextmanager
+def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
+    """Serve an engine while the block runs, as in a cell of a notebook or in a test; its end is the engine's, too.
+
+    By default any free port is taken. Raises `ValueError` if the socket cannot be opened, `RuntimeError` if the server
+    does not start.
+    """
+    settings = settings or ServerSettings(port=0)
+    listener = bound_socket(settings)
+    server = engine_server(llm, settings)
+    thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.005)
+    if not server.started:
+        raise RuntimeError("the server did not start: its log says why")
+    try:
+        yield RunningServer(address_of(listener), server, llm)
+    finally:
+        server.should_exit = True
+        thread.join()

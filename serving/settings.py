@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from mini_vllm.config import require_at_least
 
 TIMEOUTS = ("header_timeout", "body_timeout", "send_timeout", "step_timeout", "request_timeout")
+MAX_OPEN_FILES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,14 @@ class ServerSettings:
             raise ValueError(
                 f"shutdown_timeout must be a finite number of seconds of at least 0, got {self.shutdown_timeout!r}"
             )
+
+
+def allow_many_connections() -> None:
+    """Let this process open as many files as the system lets it: by default it is about a thousand connections."""
+    if find_spec("resource") is None:  # Windows
+        return
+    import resource
+
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, limit)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limit))

@@ -20,9 +20,8 @@ from mini_vllm.core.invariants import check_state
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.open_files import allow_many_connections
 from serving.server import bound_socket, engine_server
-from serving.settings import ServerSettings
+from serving.settings import ServerSettings, allow_many_connections
 
 FAILS_EVERY = 50
 

@@ -14,10 +14,10 @@ from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import FakeModel, LineupText, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
-from serving.settings import ServerSettings
+from serving.settings import ServerSettings, allow_many_connections
 
 if TYPE_CHECKING:
-    from serving.engine_spec import EngineSpec
+    from serving.cli.engine_spec import EngineSpec
     from serving.server import Server
 
 NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx")
@@ -59,7 +59,7 @@ def serve(
     """Serve the engine by OpenAI's API. Ctrl-C or SIGTERM lets running requests finish."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
-    from serving.engine_spec import EngineSpec
+    from serving.cli.engine_spec import EngineSpec
 
     server_settings = replace(
         DEFAULTS,
@@ -104,7 +104,7 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
     def open_server() -> Server:
         with reported(f"Starting {size} engines"):
-            replicas = Replicas(engine, settings, size)
+            replicas = Replicas(engine.open, settings, size)
         return Server(create_front(replicas, PrefixAware()), replicas, settings)
 
     listen(settings, open_server)
@@ -112,7 +112,6 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
 def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> None:
     """Serve until a signal comes. The address is taken before anything is opened, which takes long."""
-    from serving.open_files import allow_many_connections
     from serving.server import address_of, bound_socket
 
     allow_many_connections()

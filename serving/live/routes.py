@@ -19,8 +19,8 @@ from serving.live.pace import MAX_STEPS_PER_SECOND
 from serving.live.seen import bill_of
 from serving.live.stream import LiveStream
 from serving.live.watch import Watch
-from serving.protocol.parsing import Fields, parse
 from serving.routes.common import require_api_key
+from serving.routes.fields import Fields, parse
 from serving.served_model import ServedModel
 
 PAGE = Path(__file__).parent / "page"

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
-from serving.answers.stream import START
-from serving.disconnect import ended_by_disconnect
+from serving.answers import START
+from serving.limits import ended_by_disconnect
 from serving.live.drawing.look import Look
 from serving.live.drawing_process import DrawingEndedError
 from serving.live.seen import steps_since

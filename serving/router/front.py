@@ -1,19 +1,18 @@
 """The front end of several replicas: it chooses one for each request and passes bytes on."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import httpx
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-from serving.disconnect import ended_by_disconnect
-from serving.error_handlers import install_error_handlers
-from serving.errors import engine_error, unavailable
-from serving.limits import read_body
-from serving.router.metrics import merged_page
+from serving.errors import engine_error, install_error_handlers, unavailable
+from serving.limits import ended_by_disconnect, read_body
 from serving.router.policies import Router
 from serving.router.prompt_prefix import prefix_of_bytes
 from serving.router.replicas import Replica, Replicas
@@ -133,3 +132,27 @@ class Front:
             return (await self.client.get(f"{replica.address}/health", timeout=5)).status_code == 200
         except httpx.HTTPError:
             return False
+
+
+class MergedMetrics(Collector):
+    """The pages of several replicas, by their index, which becomes the label `engine` of each sample."""
+
+    def __init__(self, pages: Mapping[int, str]) -> None:
+        self.pages = pages
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
+        for index, page in self.pages.items():
+            for family in text_string_to_metric_families(page):
+                merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                merged.samples += [
+                    sample._replace(labels={**sample.labels, "engine": str(index)}) for sample in family.samples
+                ]
+        yield from families.values()
+
+
+def merged_page(pages: Mapping[int, str]) -> bytes:
+    """Return the metrics of all replicas as one page."""
+    registry = CollectorRegistry()
+    registry.register(MergedMetrics(pages))
+    return generate_latest(registry)

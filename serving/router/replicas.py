@@ -3,13 +3,14 @@
 import asyncio
 import multiprocessing
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.engine_spec import EngineSpec
-from serving.settings import ServerSettings
+from mini_vllm.engine.llm_engine import LLMEngine
+from serving.settings import ServerSettings, allow_many_connections
 
 SECONDS_TO_END = 10.0
 
@@ -31,7 +32,7 @@ class Replica:
 class Replicas:
     """Starts and ends the processes. Raises `RuntimeError` if one ends before it serves; its error is on stderr."""
 
-    def __init__(self, engine: EngineSpec, settings: ServerSettings, size: int) -> None:
+    def __init__(self, open_engine: Callable[[], LLMEngine], settings: ServerSettings, size: int) -> None:
         self.settings = settings
         self.is_shutting_down = False
         spawn = multiprocessing.get_context("spawn")
@@ -40,7 +41,7 @@ class Replicas:
         starting = []
         for _ in range(size):
             address, theirs = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=run_replica, args=(engine, own, theirs, num_threads), daemon=True)
+            process = spawn.Process(target=run_replica, args=(open_engine, own, theirs, num_threads), daemon=True)
             process.start()
             theirs.close()
             starting.append((process, address))
@@ -51,7 +52,7 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Tell the replicas to end as a server does by SIGTERM; kill what has not ended some seconds behind the limit.
+        """Tell the replicas to end as a server does by SIGTERM; kill what has not ended some seconds after the limit.
 
         They have the limit of their own settings; `timeout` 0 means now.
         """
@@ -75,7 +76,7 @@ def _started(process: BaseProcess, address: "Connection[str, str]") -> tuple[Bas
 
 
 def run_replica(
-    engine: EngineSpec, settings: ServerSettings, address: "Connection[str, str]", num_threads: int
+    open_engine: Callable[[], LLMEngine], settings: ServerSettings, address: "Connection[str, str]", num_threads: int
 ) -> None:
     """Serve one engine in this process, and report its address."""
     # Ctrl-C reaches every process of a terminal; the front end is the one that tells the others to end.
@@ -84,12 +85,11 @@ def run_replica(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
 
-    from serving.open_files import allow_many_connections
     from serving.server import address_of, bound_socket, engine_server
 
     allow_many_connections()
     listener = bound_socket(settings)
-    server = engine_server(AsyncLLM(engine.open()), settings)
+    server = engine_server(AsyncLLM(open_engine()), settings)
     address.send(address_of(listener))
     address.close()
     server.run([listener])

@@ -1,56 +1,147 @@
-"""`/v1/chat/completions`: the next message of a conversation."""
+"""`/v1/chat/completions`: the next message of a conversation.
+
+vLLM: `entrypoints/openai/chat_completion/{protocol,serving}.py`.
+"""
+
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BeforeValidator, Field
 
-from serving.answers.asked import Asked
-from serving.answers.form import CHAT
-from serving.answers.stream import StreamedAnswer
-from serving.answers.whole import whole_answer
-from serving.choices import choices_of
+from mini_vllm.core.tokenizer import Message
+from mini_vllm.sampling_params import MAX_LOGPROBS
+from serving.answer_format import CHAT
+from serving.answers import StreamedAnswer, whole_answer
 from serving.errors import invalid
+from serving.generate_request import GenerateRequest, choices_of
 from serving.limits import read_body
-from serving.protocol.chat import ChatCompletionRequest, as_chat
-from serving.protocol.parsing import parse
-from serving.routes.common import name_of, require_priority_policy
+from serving.routes.common import request_id_of, require_priority_policy
+from serving.routes.fields import Fields, Positive, SamplingFields, parse, shown
 from serving.served_model import ServedModel
 
 
+def text_of(content: object) -> str:
+    """Return the text of a message, from a string or from text parts, a line for each as in vLLM.
+
+    Raises `ValueError` for images, audio, files and anything else that is not text.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        raise ValueError(f"must be a string or a list of text parts, got {shown(content)}")
+    return "\n".join(_text_of_part(part) for part in content)
+
+
+def _text_of_part(part: object) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind != "text":
+        raise ValueError(f"has a part of type {shown(kind)}, which is not supported: this server reads text alone")
+    match part:
+        case {"type": "text", "text": str(text), **rest} if not rest:
+            return text
+    raise ValueError(f"has a text part with other fields than type and text: {shown(part)}")
+
+
+class ChatMessage(Fields):
+    """One message. The fields that must be null are those that an answer has, which clients send back."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[str, BeforeValidator(text_of)]
+
+    name: None = None
+    refusal: None = None
+    annotations: None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: None = None
+    tool_call_id: None = None
+
+
+Messages = Annotated[list[ChatMessage], Field(min_length=1)]
+
+
+def as_chat(messages: list[ChatMessage]) -> list[Message]:
+    """Return messages as a chat template takes them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+class ChatCompletionRequest(SamplingFields):
+    """A conversation that a client asks to have continued."""
+
+    messages: Messages
+    max_completion_tokens: Positive | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+
+    tools: None = None
+    tool_choice: None = None
+    parallel_tool_calls: None = None
+    functions: None = None
+    function_call: None = None
+    modalities: None = None
+    audio: None = None
+    prediction: None = None
+    reasoning_effort: None = None
+    verbosity: None = None
+    web_search_options: None = None
+    store: None = None
+    metadata: None = None
+    service_tier: None = None
+
+    @property
+    def asked_max_tokens(self) -> int | None:
+        """The limit by its new name or its old one. Raises `ApiError` if they differ."""
+        new, old = self.max_completion_tokens, self.max_tokens
+        if new is not None and old is not None and new != old:
+            raise invalid(f"max_completion_tokens is {new}, but max_tokens is {old}", "max_completion_tokens")
+        return old if new is None else new
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """How many of the likeliest tokens to report, None for no logprobs at all. Raises `ApiError`."""
+        if not self.logprobs:
+            if self.top_logprobs:
+                raise invalid("top_logprobs needs logprobs: true", "top_logprobs")
+            return None
+        return self.top_logprobs or 0
+
+
 def chat_router(served: ServedModel) -> APIRouter:
-    """Return the route. (vLLM: `entrypoints/openai/chat_completion/serving.py`.)"""
+    """Return the route."""
     router = APIRouter()
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
         served.require_running()
-        wanted = parse(ChatCompletionRequest, await read_body(request, served.settings))
-        asked = await asked_of(wanted, served, name_of(request))
-        return StreamedAnswer(asked) if wanted.stream else await whole_answer(asked, request)
+        body = parse(ChatCompletionRequest, await read_body(request, served.settings))
+        generate = await to_generate_request(body, served, request_id_of(request))
+        return StreamedAnswer(generate) if body.stream else await whole_answer(generate, request)
 
     return router
 
 
-async def asked_of(wanted: ChatCompletionRequest, served: ServedModel, name: str) -> Asked:
-    """Return what a request asks of the engine. Raises `ApiError` for what it cannot have.
+async def to_generate_request(body: ChatCompletionRequest, served: ServedModel, request_id: str) -> GenerateRequest:
+    """Return what a body asks of the engine. Raises `ApiError` for what it cannot have.
 
     Without a limit the answer may use all the room that the conversation leaves.
     """
-    served.require(wanted.model)
-    require_priority_policy(wanted.priority, served)
-    n, most = wanted.n or 1, served.settings.max_choices
-    if n > most:
-        raise invalid(f"n must be at most {most}, got {n}", "n")
-    prompt_token_ids = await served.encode_chat(as_chat(wanted.messages))
-    max_tokens = wanted.asked_max_tokens or served.room_for(len(prompt_token_ids))
-    params = wanted.sampling_params(max_tokens, wanted.num_logprobs)
-    return Asked(
-        name=name,
-        form=CHAT,
+    served.require(body.model)
+    require_priority_policy(body.priority, served)
+    n, max_choices = body.n or 1, served.settings.max_choices
+    if n > max_choices:
+        raise invalid(f"n must be at most {max_choices}, got {n}", "n")
+    prompt_token_ids = await served.encode_chat(as_chat(body.messages))
+    max_tokens = body.asked_max_tokens or served.room_for(len(prompt_token_ids))
+    params = body.sampling_params(max_tokens, body.num_logprobs)
+    return GenerateRequest(
+        request_id=request_id,
+        format=CHAT,
         served=served,
         choices=choices_of(prompt_token_ids, params, n),
         n=n,
         prompt_field="messages",
-        num_logprobs=wanted.num_logprobs,
-        include_usage=wanted.include_usage,
-        priority=wanted.priority or 0,
-        cache_salt=wanted.cache_salt,
+        num_logprobs=body.num_logprobs,
+        include_usage=body.include_usage,
+        priority=body.priority or 0,
+        cache_salt=body.cache_salt,
     )

@@ -10,8 +10,8 @@ from fastapi import Request
 from serving.errors import ApiError, invalid
 from serving.served_model import ServedModel
 
-MAX_NAME_CHARACTERS = 128
-NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME_CHARACTERS}}}")
+MAX_ID_CHARACTERS = 128
+REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
@@ -29,21 +29,21 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
     return require
 
 
-def name_of(request: Request) -> str:
-    """Return the client's own name for its request, `X-Request-Id`, or a new one. Its answer's id ends with it.
+def request_id_of(request: Request) -> str:
+    """Return the client's own id for its request, `X-Request-Id`, or a new one. Its answer's id ends with it.
 
-    vLLM: `_base_request_id`. Raises `ApiError` (400) for a name that could not stand in a URL.
+    vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that could not stand in a URL.
     """
-    name = request.headers.get("x-request-id")
-    if name is None:
+    request_id = request.headers.get("x-request-id")
+    if request_id is None:
         return uuid4().hex
-    if not NAME.fullmatch(name):
-        allowed = f"1 to {MAX_NAME_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
-        raise invalid(f"X-Request-Id must be {allowed}, got {name[:MAX_NAME_CHARACTERS]!r}", "X-Request-Id")
-    return name
+    if not REQUEST_ID.fullmatch(request_id):
+        allowed = f"1 to {MAX_ID_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
+        raise invalid(f"X-Request-Id must be {allowed}, got {request_id[:MAX_ID_CHARACTERS]!r}", "X-Request-Id")
+    return request_id
 
 
 def require_priority_policy(priority: int | None, served: ServedModel) -> None:
-    """Raise `ApiError` for a priority that this engine's queue does not look at."""
+    """Raise `ApiError` for a priority that this engine's queue ignores."""
     if priority and served.llm.config.policy != "priority":
         raise invalid(f"priority {priority} needs a server with --scheduling-policy priority", "priority")

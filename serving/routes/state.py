@@ -1,4 +1,6 @@
-"""`/health` and `/metrics`: how the engine does, for balancers and for Prometheus."""
+"""What is served, and how it does: `/v1/models`; `/health` for balancers and `/metrics` for Prometheus."""
+
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -31,3 +33,32 @@ def state_router(served: ServedModel) -> APIRouter:
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
+
+
+def models_router(served: ServedModel) -> APIRouter:
+    """Return the routes. (vLLM: `entrypoints/openai/models/api_router.py`.)"""
+    router = APIRouter()
+
+    @router.get("/v1/models")
+    async def list_models() -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [card(served)]})
+
+    @router.get("/v1/models/{name:path}")
+    async def show_model(name: str) -> JSONResponse:
+        served.require(name)
+        return JSONResponse(card(served))
+
+    return router
+
+
+def card(served: ServedModel) -> dict[str, Any]:
+    """Return the model as OpenAI's API describes it, with vLLM's `max_model_len`."""
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": served.created,
+        "owned_by": "mini-vllm",
+        "root": served.name,
+        "parent": None,
+        "max_model_len": served.max_model_len,
+    }

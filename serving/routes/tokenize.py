@@ -1,43 +1,65 @@
-"""`/tokenize` and `/detokenize`: texts and chats as the engine sees them."""
+"""`/tokenize` and `/detokenize`: texts and chats as the engine sees them. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from serving.errors import invalid
 from serving.limits import read_body
-from serving.protocol.chat import as_chat
-from serving.protocol.parsing import parse
-from serving.protocol.tokenize import DetokenizeRequest, TokenizeRequest
+from serving.routes.chat import Messages, as_chat
+from serving.routes.fields import Fields, TokenId, parse
 from serving.served_model import ServedModel
 
 
+class TokenizeRequest(Fields):
+    """A text or a chat whose tokens a client asks for."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+    add_special_tokens: Literal[True] | None = None
+    add_generation_prompt: Literal[True] | None = None
+
+    def require_possible(self) -> None:
+        """Raise `ApiError` unless there is either a prompt or a chat."""
+        if (self.prompt is None) == (self.messages is None):
+            raise invalid("give either prompt or messages", "prompt")
+
+
+class DetokenizeRequest(Fields):
+    """Tokens whose text a client asks for."""
+
+    model: str | None = None
+    tokens: list[TokenId]
+
+
 def tokenize_router(served: ServedModel) -> APIRouter:
-    """Return the routes. (vLLM: `entrypoints/serve/tokenize/serving.py`.)"""
+    """Return the routes."""
     router = APIRouter()
     tokenizer = served.llm.tokenizer
 
     @router.post("/tokenize")
     async def tokenize(request: Request) -> JSONResponse:
-        wanted = parse(TokenizeRequest, await read_body(request, served.settings))
-        served.require(wanted.model)
-        wanted.require_possible()
-        if wanted.messages is not None:
-            tokens = await served.encode_chat(as_chat(wanted.messages))
+        body = parse(TokenizeRequest, await read_body(request, served.settings))
+        served.require(body.model)
+        body.require_possible()
+        if body.messages is not None:
+            tokens = await served.encode_chat(as_chat(body.messages))
         else:
-            tokens = await served.encode(wanted.prompt or "")
+            tokens = await served.encode(body.prompt or "")
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": served.max_model_len, "tokens": tokens}
-        answer["token_strs"] = [tokenizer.decode([token]) for token in tokens] if wanted.return_token_strs else None
+        answer["token_strs"] = [tokenizer.decode([token]) for token in tokens] if body.return_token_strs else None
         return JSONResponse(answer)
 
     @router.post("/detokenize")
     async def detokenize(request: Request) -> JSONResponse:
-        wanted = parse(DetokenizeRequest, await read_body(request, served.settings))
-        served.require(wanted.model)
+        body = parse(DetokenizeRequest, await read_body(request, served.settings))
+        served.require(body.model)
         try:
-            return JSONResponse({"prompt": tokenizer.decode(wanted.tokens)})
-        except Exception as error:  # a tokenizer of transformers may raise anything for an id that it has not
+            return JSONResponse({"prompt": tokenizer.decode(body.tokens)})
+        except Exception as error:  # a tokenizer of transformers may raise anything for an unknown id
             raise invalid(f"tokens cannot be decoded: {error}", "tokens") from error
 
     return router

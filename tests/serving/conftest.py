@@ -9,7 +9,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.llm import LLM
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from tests.own_thread import pytest_pyfunc_call
 from tests.serving.running import PATIENCE, fake_llm
 

@@ -13,7 +13,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.in_thread import RunningServer
+from serving.server import RunningServer
 
 MODEL = "mini-vllm"
 HELLO: Any = [{"role": "user", "content": "hello"}]

@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from tests.serving.running import (
     MODEL,
     RawConnection,

@@ -14,7 +14,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import (
     MODEL,

@@ -14,8 +14,8 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
-from serving.engine_spec import EngineSpec
-from serving.in_thread import RunningServer, running_server
+from serving.cli.engine_spec import EngineSpec
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.page.serving_page import events, next_of, watching
 from tests.serving.running import HELLO, MODEL, call, fake_llm, wait_until

@@ -12,7 +12,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.engine_spec import EngineSpec
+from serving.cli.engine_spec import EngineSpec
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=64), parse_lineup("solution:1,starter:2,solution:3-5"))
 RAISES = "def __init__(self, *arguments):\n    self.blocks = self.pool.blocks"

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from serving.lingering import IDLE_SECONDS, LingeringTransport
+from serving.connection import IDLE_SECONDS, LingeringTransport
 
 
 class Clock:

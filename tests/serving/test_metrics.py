@@ -12,8 +12,8 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.in_thread import RunningServer, running_server
-from serving.metrics.histogram import Histogram
+from serving.metrics.engine_statistics import Histogram
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import MODEL, RawConnection, ask, fake_llm, num_waiting, wait_until, wait_until_idle
 

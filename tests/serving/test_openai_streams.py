@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from serving.in_thread import RunningServer
+from serving.server import RunningServer
 from tests.serving.running import HELLO, MODEL, wait_until_idle
 from tests.serving.test_openai_client import expected, expected_answer
 

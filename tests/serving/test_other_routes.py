@@ -8,7 +8,7 @@ from openai import OpenAI
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import HELLO, MODEL, RawConnection, ask, fake_llm, head
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.router.metrics import merged_page
+from serving.router.front import merged_page
 from serving.router.prompt_prefix import prefix_of
 
 SYSTEM = {"role": "system", "content": "You are a helpful assistant. " * 8}

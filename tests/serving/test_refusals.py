@@ -8,7 +8,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from serving.in_thread import RunningServer
+from serving.server import RunningServer
 from tests.serving.running import HELLO, MODEL, RawConnection, head, wait_until_idle
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"

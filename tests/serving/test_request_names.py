@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from serving.in_thread import RunningServer
+from serving.server import RunningServer
 from tests.serving.running import HELLO, MODEL
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from openai import OpenAI
 
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.running import HELLO, MODEL, PATIENCE, RawConnection, ask, fake_llm, hold, num_waiting, wait_until
 

@@ -10,7 +10,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.in_thread import running_server
+from serving.server import running_server
 
 CONFIG = EngineConfig(num_gpu_blocks=73, max_num_seqs=12, max_num_batched_tokens=128)
 CHATS = (

@@ -21,7 +21,7 @@ from bench.serve.faults.soak import soak
 from bench.serve.faults.streams import hang_ups, short_requests, slow_readers
 from bench.serve.peers import HOST, IGNORE_EOS, OURS, server_command
 from bench.serve.server_process import ServerCommand, ServerProcess, free_port
-from serving.open_files import allow_many_connections
+from serving.settings import allow_many_connections
 
 OnProgress = Callable[[str], object]
 

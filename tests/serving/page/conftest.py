@@ -9,7 +9,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.page.serving_page import on_engine
 from tests.serving.running import PATIENCE, wait_until

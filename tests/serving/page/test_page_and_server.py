@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.in_thread import RunningServer, running_server
+from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.page.conftest import small_llm
 from tests.serving.page.serving_page import drawing_processes

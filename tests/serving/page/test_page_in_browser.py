@@ -4,8 +4,8 @@ import json
 import time
 from typing import Any
 
-from serving.in_thread import RunningServer
 from serving.live.seen import seen_of
+from serving.server import RunningServer
 from tests.serving.page.conftest import SMALL
 from tests.serving.page.serving_page import on_engine
 from tests.serving.running import PATIENCE, wait_until

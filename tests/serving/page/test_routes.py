@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from serving.in_thread import RunningServer
 from serving.live.watch import MAX_PAGES
+from serving.server import RunningServer
 from tests.serving.page.serving_page import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until
 

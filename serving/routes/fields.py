@@ -1,19 +1,68 @@
-"""The fields that chats and completions share, and what they mean to the engine."""
+"""The fields that chats and completions share, and the way from the bytes of a body to them or to an error."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
 
 from mini_vllm.sampling_params import SamplingParams
-from serving.errors import invalid
-from serving.protocol.parsing import Fields, shown
+from serving.errors import ApiError, invalid
 
+Model = TypeVar("Model", bound=BaseModel)
+MAX_SHOWN = 60
 MAX_STOPS = 64
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 TokenId = Annotated[int, Field(ge=0)]
+
+
+class Fields(BaseModel):
+    """The fields of a request. Others are refused, and so are values of another type: "5" is no number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """Return the request in a body.
+
+    Raises `ApiError` (400) if it is not JSON, is nested too deeply, has text that is not Unicode, or has a field that
+    is missing, unknown or out of its range.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise _error_of(error.errors(include_url=False)[0]) from None
+
+
+def _error_of(error: ErrorDetails) -> ApiError:
+    param = ".".join(str(part) for part in error["loc"] if part != "[key]") or None
+    match error["type"]:
+        case "json_invalid":
+            return invalid(f"the body is not valid JSON: {error['ctx']['error']}")
+        case "extra_forbidden" | "none_required":
+            return invalid(f"{param} is not supported by this server", param, "unsupported_parameter")
+        case "missing":
+            return invalid(f"{param} is missing", param, "missing_required_parameter")
+        case "value_error":
+            return invalid(f"{param} {error['ctx']['error']}", param)
+        case "model_type" if param is None:
+            return invalid("the body must be a JSON object")
+        case _:
+            return invalid(f"{param} {_rule_of(error['msg'])}, got {shown(error['input'])}", param)
+
+
+def _rule_of(message: str) -> str:
+    """Return pydantic's message without its subject, and in the words of JSON."""
+    _, _, rule = message.partition(" ")  # "Input should be", "List should have"
+    return rule.partition(" after validation")[0].replace("valid array", "list")
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def stop_strings(value: object) -> tuple[str, ...]:
@@ -71,7 +120,7 @@ class SamplingFields(Fields):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return the engine's settings; `max_tokens` is the most that there is room for, or what was asked for.
+        """Return the engine's settings; `max_tokens` is what was asked for, or the room there is.
 
         Raises `ApiError` if `min_tokens` is more.
         """

@@ -1,9 +1,10 @@
-"""How likely the tokens were, in the form of chats and in that of completions.
+"""How the answers of the two routes, chats and completions, look: the names in their JSON, and their logprobs.
 
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.core.tokenizer import Tokenizer
@@ -16,12 +17,12 @@ MIN_LOGPROB = -9999.0
 class ReportedLogprobs:
     """The logprobs of one text that grows: each `take` reports the tokens since the one before.
 
-    `most` of the likeliest tokens are reported for each place, besides the token that was taken.
+    `max_shown` of the likeliest tokens are reported for each position, besides the token that was taken.
     """
 
-    def __init__(self, tokenizer: Tokenizer, most: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
         self._tokenizer = tokenizer
-        self._most = most
+        self._max_shown = max_shown
         self._num_reported = 0
         self._num_characters = 0
 
@@ -29,7 +30,7 @@ class ReportedLogprobs:
         """Return the new tokens as a chat reports them: an object for each."""
         content = []
         for token_id, row in self._new(completion):
-            likeliest = [] if row is None else sorted(row.items(), key=_rank)[: self._most]
+            likeliest = [] if row is None else sorted(row.items(), key=_rank)[: self._max_shown]
             content.append(
                 self._entry(token_id, None if row is None else row[token_id])
                 | {"top_logprobs": [self._entry(other, logprob) for other, logprob in likeliest]}
@@ -61,11 +62,8 @@ class ReportedLogprobs:
         return {"token": text, "logprob": logprob and _finite(logprob), "bytes": list(text.encode())}
 
     def _likeliest(self, taken: int, row: TokenLogprobs) -> dict[str, float]:
-        shown = [item for item in sorted(row.items(), key=_rank) if item[0] == taken or item[1].rank <= self._most]
+        shown = [item for item in sorted(row.items(), key=_rank) if item[0] == taken or item[1].rank <= self._max_shown]
         return {self._tokenizer.decode([token_id]): _finite(logprob) for token_id, logprob in shown}
-
-
-TakeLogprobs = Callable[[ReportedLogprobs, CompletionOutput], dict[str, Any]]
 
 
 def _rank(item: tuple[int, Logprob]) -> int:
@@ -74,3 +72,46 @@ def _rank(item: tuple[int, Logprob]) -> int:
 
 def _finite(logprob: Logprob) -> float:
     return max(logprob.logprob, MIN_LOGPROB)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The JSON of one route: the names that chats and completions do not share.
+
+    A choice in a stream is made of `before_text`, the text and `after_text`. It begins with `opening`, if there is one,
+    and ends with `ending`. A choice of a whole answer has `whole_text`.
+    """
+
+    id_prefix: str
+    object: str
+    chunk_object: str
+    opening: str | None
+    before_text: str
+    after_text: str
+    ending: str
+    whole_text: Callable[[str], dict[str, Any]]
+    take_logprobs: Callable[[ReportedLogprobs, CompletionOutput], dict[str, Any]]
+
+
+CHAT = AnswerFormat(
+    id_prefix="chatcmpl",
+    object="chat.completion",
+    chunk_object="chat.completion.chunk",
+    opening='"delta":{"role":"assistant","content":""}',
+    before_text='"delta":{"content":',
+    after_text="}",
+    ending='"delta":{}',
+    whole_text=lambda text: {"message": {"role": "assistant", "content": text}},
+    take_logprobs=ReportedLogprobs.take_for_chat,
+)
+COMPLETION = AnswerFormat(
+    id_prefix="cmpl",
+    object="text_completion",
+    chunk_object="text_completion",
+    opening=None,
+    before_text='"text":',
+    after_text="",
+    ending='"text":""',
+    whole_text=lambda text: {"text": text},
+    take_logprobs=ReportedLogprobs.take_for_completion,
+)

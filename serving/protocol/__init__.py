@@ -1,1 +1,0 @@
-"""What a request may say: the fields of each route, their ranges, and what is refused."""
