@@ -1,8 +1,6 @@
 """`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,7 @@ from classroom.cli.class_progress import ClassProgress, class_progress
 from classroom.cli.options import Minutes, NoJail, Phases, Seconds, Situations, new_settings
 from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
-from classroom.judge.class_run import ClassRun, Grader
+from classroom.judge.class_run import ClassRun
 from classroom.judge.grading_process import GradingProcess
 from classroom.judge.jail import find_jail
 from classroom.judge.probe import require_jail
@@ -43,9 +41,6 @@ def judge(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
     ] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Grade on the workers of this Dask scheduler, not here.")
-    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -69,10 +64,6 @@ def judge(
     """
     if os.name != "posix":
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
-    if dask is not None and jobs is not None:
-        raise ValueError(
-            "--jobs is for this machine: with --dask as many are graded at once as the workers have threads"
-        )
     settings = new_settings(seed, situations, seconds, minutes, phase, no_jail=no_jail)
     require_writable([json_file, csv_file, html, canvas, moodle], feedback)
     gradebooks = Gradebooks.wanted(roster, canvas, moodle)
@@ -86,14 +77,13 @@ def judge(
     record = Record(settings, resume)
     if not settings.jailed:
         shown.print(NOT_ISOLATED, style="bold red", soft_wrap=True)
-    elif dask is None:
+    else:
         require_jail(find_jail())
     with class_progress(shown, len(handed_in)) as progress:
         num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
-        here = nullcontext([GradingProcess(settings, progress.situation) for _ in range(num_jobs)])
-        with here if dask is None else cluster_at(dask, settings) as graders:
-            class_run = ClassRun(settings, record, graders)
-            results = run(class_run, handed_in, progress, feedback, seed_note(settings) if reveal else "")
+        graders = [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
+        class_run = ClassRun(settings, record, graders)
+        results = run(class_run, handed_in, progress, feedback, seed_note(settings) if reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = Report(settings.seed, settings.situations, settings.jailed, summaries)
     write_tables(report, json_file=json_file, csv_file=csv_file)
@@ -105,20 +95,6 @@ def judge(
             shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
     if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
-
-
-@contextmanager
-def cluster_at(address: str, settings: Settings) -> Iterator[Sequence[Grader]]:
-    """Give the graders of a cluster. Raises `ValueError` if Dask is not installed or a worker is unfit."""
-    try:
-        from classroom.judge.cluster import Cluster
-    except ImportError as error:
-        raise ValueError(f"--dask needs {error.name}: pip install -c constraints.txt -e '.[judge,cluster]'") from None
-    cluster = Cluster(address, settings)
-    try:
-        yield cluster.graders()
-    finally:
-        cluster.close()
 
 
 def run(

@@ -15,7 +15,7 @@ from classroom.judge.summary import summary_of
 
 
 class Grader(Protocol):
-    """Grades one submission at a time, here or on another machine."""
+    """Grades one submission at a time."""
 
     def read(self, handed_in: HandedIn) -> dict[str, Any]:
         """Read a submission; return it as JSON, with `error` if it cannot be read."""

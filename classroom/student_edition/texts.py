@@ -9,7 +9,7 @@ from typing import Any
 EDITS = {
     "pyproject.toml": (
         (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
-        ('judge = ["pyseccomp>=0.1.2; sys_platform == \'linux\'"]\ncluster = ["distributed>=2026.8"]\n', ""),
+        ("judge = [\"pyseccomp>=0.1.2; sys_platform == 'linux'\"]\n", ""),
         ('mutants = ["mutmut==3.8.1"]\n', ""),
         (', "classroom", "labs", "solutions", "tests", "tools"]', ', "labs", "tools"]'),
         ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
@@ -26,7 +26,7 @@ EDITS = {
     "lab.py": (
         ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "cli", "grade"]],\n'),
         ("`test`, `test-all`, ", "`test`, "),
-        ('".[test,mutants,judge,cluster,serve]"', '".[test,serve]"'),
+        ('".[test,mutants,judge,serve]"', '".[test,serve]"'),
     ),
     "Makefile": (
         (
