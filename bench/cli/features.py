@@ -20,8 +20,8 @@ Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, o
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
 
 
-def feature_command(name: str) -> Callable[..., None]:
-    """Return the command that measures one feature; all take the same options."""
+def feature_command(name: str, text: str) -> Callable[..., None]:
+    """Return the command that measures one feature, with `text` as its help; all take the same options."""
 
     @friendly
     def command(
@@ -33,7 +33,17 @@ def feature_command(name: str) -> Callable[..., None]:
     ) -> None:
         run(name, lineup, rounds, threads, quick, as_json)
 
+    command.__doc__ = text
     return command
+
+
+bench_prefix = feature_command("prefix", "Serve many questions about one document, with and without prefix caching.")
+bench_chunked = feature_command(
+    "chunked", "Serve long documents that arrive while chats decode, with and without chunked prefill."
+)
+bench_preemption = feature_command(
+    "preemption", "Serve outputs of unknown length in little memory: blocks on demand, or memory reserved in advance."
+)
 
 
 def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:

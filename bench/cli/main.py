@@ -1,188 +1,73 @@
-"""`mini-vllm bench`, and its command `scheduler`: the CPU time of scheduling."""
+"""`mini-vllm bench`: the measurements, put together."""
 
-import json
-import os
-import platform
-from dataclasses import asdict, replace
-from typing import Annotated
+from course.terminal.lazy_commands import LazyCommand, lazy_app
 
-import typer
-from rich.console import Console
-from rich.text import Text
-
-from bench import long_queue
-from bench import scheduler as measured
-from bench.cli.dial import bench_dial
-from bench.cli.features import feature_command
-from bench.cli.loop import bench_loop
-from bench.cli.overlap import bench_async
-from bench.cli.router import bench_router
-from bench.cli.serve import bench_serve
-from bench.cli.serve_faults import bench_serve_faults
-from bench.cli.speculative import bench_speculative
-from bench.cli.throughput import bench_throughput
-from bench.cli.widget import bench_widget
-from bench.long_queue import LongQueue, measure_long_queue
-from bench.scheduler import Cost, SchedulerCosts, measure_scheduler
-from course.palette import color
-from course.terminal.console import friendly, make_console, whose_code
-from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText
-from course.terminal.progress import reported
-from course.terminal.step_view import FAINT, STRONG
-from mini_vllm.assembly.lineup import Lineup
-
-# vLLM 0.13.0's own scheduler, microseconds of CPU time, measured on another machine.
-VLLM_PER_REQUEST = (7.1, 8.5)
-VLLM_PER_ADMISSION = 107.0
-BAR_LENGTH = 28
-FEATURES = {
-    "prefix": "Serve many questions about one document, with and without prefix caching.",
-    "chunked": "Serve long documents that arrive while chats decode, with and without chunked prefill.",
-    "preemption": "Serve outputs of unknown length in little memory: blocks on demand, or memory reserved in advance.",
-}
-OURS, THEIRS = color(1), color(6)
-
-bench_app = typer.Typer(no_args_is_help=True, help="Measure the engine: its speed, its features, its own cost.")
-
-
-@bench_app.callback()
-def bench() -> None:
-    """Measure the engine: its speed, its features, its own cost."""
-
-
-bench_app.command("throughput")(bench_throughput)
-for name, text in FEATURES.items():
-    bench_app.command(name, help=text)(feature_command(name))
-bench_app.command("speculative")(bench_speculative)
-bench_app.command("async")(bench_async)
-bench_app.command("serve")(bench_serve)
-bench_app.command("serve-faults")(bench_serve_faults)
-bench_app.command("router")(bench_router)
-bench_app.command("loop")(bench_loop)
-bench_app.command("widget")(bench_widget)
-bench_app.command("dial")(bench_dial)
-
-
-@bench_app.command("scheduler")
-@friendly
-def bench_scheduler(
-    lineup: LineupText = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
-) -> None:
-    """Measure the CPU time of schedule() and update_from_output() per request."""
-    team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
-    if as_json:
-        typer.echo(json.dumps(as_record(*measure(team), str(team))))
-        return
-    console = make_console()
-    console.print(whose_code(team), markup=False)
-    show(console, *measure(team))
-
-
-def measure(lineup: Lineup) -> tuple[SchedulerCosts, LongQueue | None]:
-    """Run both measurements and show the progress."""
-    with reported("Measuring") as report:
-        costs = measure_scheduler(lineup, report)
-        report(f"{long_queue.NUM_QUEUED:,} waiting requests (the last part)")
-        return costs, measure_queue(lineup)
-
-
-def measure_queue(lineup: Lineup) -> LongQueue | None:
-    """Measure with a long queue. Without phase 2 return None: a million single slots would take too long."""
-    return None if lineup.kv_cache == "absent" else measure_long_queue(lineup)
-
-
-def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> None:
-    """Print all measurements as bars."""
-    console.print("\nCPU microseconds, the median round; in brackets the fastest.", style=FAINT)
-    console.print("\nPer scheduled request: schedule() + update_from_output(), all decode", style=STRONG)
-    scale = max(VLLM_PER_REQUEST[1], *(cost.median for cost in costs.decodes.values()))
-    for num_requests, cost in costs.decodes.items():
-        times = cost.median / costs.bookkeeping[num_requests].median
-        console.print(bar(f"{num_requests:>5} running", cost, scale, f"{times:3.0f} x bare"))
-    console.print(elsewhere("vLLM 0.13.0", *VLLM_PER_REQUEST, scale))
-    admissions = costs.admissions
-    scale = max(VLLM_PER_ADMISSION, admissions.together.median)
-    heading = (
-        f"Per admission: {measured.NUM_ADMISSIONS:,} in one step that share {measured.SHARED_TOKENS} cached tokens"
-    )
-    console.print(f"\n{heading}", style=STRONG)
-    console.print(bar("at arrival", admissions.arrival, scale, "hashes the prompt"))
-    console.print(bar("schedule()", admissions.schedule, scale, "lets it in"))
-    console.print(bar("update", admissions.update, scale, "ends it again"))
-    console.print(bar("together", admissions.together, scale, ""))
-    console.print(elsewhere("vLLM 0.13.0", VLLM_PER_ADMISSION, VLLM_PER_ADMISSION, scale))
-    if (pools := costs.pool_sizes) is not None:
-        console.print("\nPer scheduled request, by the size of the pool: 64 running", style=STRONG)
-        scale = max(VLLM_PER_REQUEST[1], pools.small.median, pools.large.median)
-        console.print(bar(f"{measured.SMALL_POOL:>9,}", pools.small, scale, "blocks"))
-        console.print(bar(f"{measured.LARGE_POOL:>9,}", pools.large, scale, f"blocks, ratio {pools.ratio:.2f}"))
-    if queue is not None:
-        console.print(
-            f"\nPer scheduled request, by the queue: 64 running, {long_queue.NUM_BLOCKS:,} blocks", style=STRONG
-        )
-        scale = max(VLLM_PER_REQUEST[1], queue.empty.median, queue.long.median)
-        console.print(bar("none wait", queue.empty, scale, ""))
-        console.print(bar(f"{long_queue.NUM_QUEUED:,} wait", queue.long, scale, f"ratio {queue.ratio:.2f}"))
-        console.print(bar("to join", queue.joining, scale, "each of them, once"))
-    bare = next(iter(costs.bookkeeping.values()))
-    console.print(
-        f"\nbare: the minimum of any scheduler in Python, measured in this run: a loop with one dict insert, one "
-        f"addition and one list append per request, {bare.median:.3f} us. vLLM's figures were measured on another "
-        f"machine, for orientation. Clock: time.{measured.CLOCK}, garbage collector on after gc.freeze(). Python "
-        f"{platform.python_version()}.",
-        style=FAINT,
-    )
-
-
-def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
-    """Return a bar with its numbers."""
-    length = max(1, round(BAR_LENGTH * cost.median / scale))
-    figures = f" {cost.median:6.2f} ({cost.best:.2f})"
-    return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<17} {remark}")
-
-
-def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
-    """Return a hatched bar for a figure from another machine."""
-    length = max(1, round(BAR_LENGTH * high / scale))
-    figures = f"{low:g} to {high:g}" if low != high else f"{low:g}"
-    return Text.assemble(
-        f"{name:>14} ", ("░" * length, THEIRS), " " * (BAR_LENGTH - length), f" {figures:<16} elsewhere"
-    )
-
-
-def as_record(costs: SchedulerCosts, queue: LongQueue | None, lineup: str) -> dict[str, object]:
-    """Return the measurements as a JSON object; all costs are CPU microseconds per request."""
-    return {
-        "lineup": lineup,
-        "clock": f"time.{measured.CLOCK}",
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "per_scheduled_request": {str(n): asdict(cost) for n, cost in costs.decodes.items()},
-        "bare_bookkeeping": {str(n): asdict(cost) for n, cost in costs.bookkeeping.items()},
-        "times_bare_bookkeeping": {
-            str(n): costs.decodes[n].median / cost.median for n, cost in costs.bookkeeping.items()
-        },
-        "per_admission": asdict(costs.admissions),
-        "pool_sizes": None
-        if costs.pool_sizes is None
-        else {
-            str(measured.SMALL_POOL): asdict(costs.pool_sizes.small),
-            str(measured.LARGE_POOL): asdict(costs.pool_sizes.large),
-            "ratio": costs.pool_sizes.ratio,
-        },
-        "long_queue": None
-        if queue is None
-        else {
-            "num_queued": long_queue.NUM_QUEUED,
-            "num_blocks": long_queue.NUM_BLOCKS,
-            **asdict(queue),
-            "ratio": queue.ratio,
-        },
-        "vllm_0_13_0_measured_elsewhere": {
-            "per_scheduled_request": list(VLLM_PER_REQUEST),
-            "per_admission": VLLM_PER_ADMISSION,
-        },
-    }
+COMMANDS = [
+    LazyCommand(
+        "throughput",
+        "bench.cli.throughput:bench_throughput",
+        "Serve many short chats and a few long documents on mini-vLLM, transformers and OpenVINO GenAI.",
+    ),
+    LazyCommand(
+        "prefix",
+        "bench.cli.features:bench_prefix",
+        "Serve many questions about one document, with and without prefix caching.",
+    ),
+    LazyCommand(
+        "chunked",
+        "bench.cli.features:bench_chunked",
+        "Serve long documents that arrive while chats decode, with and without chunked prefill.",
+    ),
+    LazyCommand(
+        "preemption",
+        "bench.cli.features:bench_preemption",
+        "Serve outputs of unknown length in little memory: blocks on demand, or memory reserved in advance.",
+    ),
+    LazyCommand(
+        "speculative",
+        "bench.cli.speculative:bench_speculative",
+        "Answer chats of the embedded model with drafts and without: by prompt lookup, by a draft model; "
+        "batch 1 to 64.",
+    ),
+    LazyCommand(
+        "async",
+        "bench.cli.overlap:bench_async",
+        "Generate with a step in flight and without: the gap between forward passes, and tokens per second.",
+    ),
+    LazyCommand(
+        "serve",
+        "bench.cli.serve:bench_serve",
+        "Send requests at their planned times, whatever comes back, and print what vLLM's `bench serve` prints.",
+    ),
+    LazyCommand(
+        "serve-faults",
+        "bench.cli.serve_faults:bench_serve_faults",
+        "Hang up, do not read, send nonsense, open a thousand connections, let steps fail, send SIGTERM.",
+    ),
+    LazyCommand(
+        "router",
+        "bench.cli.router:bench_router",
+        "Send the same requests to several simulated engines by three routers: hits, and the longest waits.",
+    ),
+    LazyCommand(
+        "loop",
+        "bench.cli.loop:bench_loop",
+        "Measure the learner's loop: a new process from its start to its result, on the current files.",
+    ),
+    LazyCommand(
+        "widget",
+        "bench.cli.widget:bench_widget",
+        "Measure the widgets in a headless Chromium: from a step of a slider, or a move of a knob, to the picture.",
+    ),
+    LazyCommand(
+        "dial",
+        "bench.cli.dial:bench_dial",
+        "Measure the chunking dial of notebook 07 in a headless Chromium: from a dragged budget to the painted result.",
+    ),
+    LazyCommand(
+        "scheduler",
+        "bench.cli.scheduler:bench_scheduler",
+        "Measure the CPU time of schedule() and update_from_output() per request.",
+    ),
+]
+bench_app = lazy_app(COMMANDS, help="Measure the engine: its speed, its features, its own cost.")

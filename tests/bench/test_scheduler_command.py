@@ -5,7 +5,7 @@ import pytest
 
 from bench import long_queue, loop
 from bench import scheduler as bench
-from bench.cli import main as command
+from bench.cli import scheduler as command
 from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
 

@@ -83,7 +83,7 @@ def problem_with(command: Command) -> str | None:
         name = words.pop(0) if words else ""
         if name not in found.commands or name in NEEDS_THE_REFERENCE:
             return f"there is no command {name!r}"
-        found = found.commands[name]
+        _, found, _ = found.resolve_command(None, [name])
     if words == ["--help"]:
         return None
     try:
@@ -113,8 +113,8 @@ def test_every_option_that_stands_alone_exists(texts: list[ReleasedText]) -> Non
 def options_of(command: Any) -> set[str]:
     """Return the options of a command and of all commands under it."""
     found = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
-    for each in getattr(command, "commands", {}).values():
-        found |= options_of(each)
+    for name in getattr(command, "commands", ()):
+        found |= options_of(command.resolve_command(None, [name])[1])
     return found
 
 

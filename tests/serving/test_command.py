@@ -79,6 +79,6 @@ def test_without_the_extra_it_says_what_to_install(mini_vllm: Commands, monkeypa
 
 
 def test_the_commands_do_not_load_the_server() -> None:
-    code = "import sys, cli.main; print([name for name in sys.modules if name in ('fastapi', 'uvicorn')])"
+    code = "import sys, serving.cli.serve; print([name for name in sys.modules if name in ('fastapi', 'uvicorn')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
