@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from course.grading.hints import answer_of
 from course.grading.starter_file import complaint_about_import
 from course.labtest.answers import unusable_answer
 from course.labtest.grouping import arrange, is_random
@@ -159,7 +160,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None and report.failed and phase_of(item.nodeid):
         marked: Any = report
-        marked.is_random = is_random(item)
+        marked.is_random, marked.answer = is_random(item), answer_of(call.excinfo.value)
         late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
         item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
         retell(report, item, call.excinfo.value)

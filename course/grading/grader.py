@@ -8,8 +8,9 @@ from dataclasses import replace
 from time import monotonic
 
 from course.grading.checks import find_culprits, oracle_check, phases_of_stack, stack_check
+from course.grading.hints import hint_for, with_hint
 from course.grading.plan import PlannedPhase, load_whole_plan
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
+from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
 from course.grading.testrun import can_fork, run_tests
 from mini_vllm.assembly.parts import solutions_exist
 
@@ -51,7 +52,10 @@ class Grader:
 
         run = run_tests(phase, self.stop, forks=self.forks, on_progress=report)
         results = {result.id: result for result in run.complete()}
-        tasks = [TaskGrade(task, [results[test] for test in task.tests]) for task in phase.tasks]
+        tasks = [
+            TaskGrade(task, hinted(f"{number}.{task.number}", [results[test] for test in task.tests]))
+            for task in phase.tasks
+        ]
         grade = PhaseGrade(phase, run.sha256, tasks, run.error, run.missing)
         if grade.is_complete:
             self.on_progress(number, total, "oracle")
@@ -79,3 +83,12 @@ class Grader:
             if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
                 return earlier
         return number
+
+
+def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
+    """Return the results of a task; if a mistake is known by them, its hint is in the place of the tests' questions."""
+    hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
+    return [
+        result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))
+        for result in results
+    ]

@@ -18,6 +18,7 @@ from _pytest.runner import runtestprotocol
 
 from course.grading.children import NO_PROCESS, fork_patiently, wait
 from course.grading.events import send_event
+from course.grading.hints import answer_of
 from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
 from course.grading.worker import LIMITS
 from course.sandbox.channel import Channel, take_stdio
@@ -31,6 +32,7 @@ SENT = 73
 Failure = tuple[str, str]
 failure_key = pytest.StashKey[Failure]()
 module_key = pytest.StashKey[str | None]()
+answer_key = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,6 +84,7 @@ class GradingPlugin:
         report = yield
         if call.excinfo is not None and failure_key not in item.stash:
             item.stash[failure_key] = self.failure(call.excinfo.value)
+            item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
             item.stash[module_key] = getattr(item.funcargs.get(self.fixture), "__file__", None)  # type: ignore[attr-defined]
         return report
@@ -155,7 +158,8 @@ class GradingPlugin:
     def send_result(self, item: pytest.Item, outcome: str, message: str, start: float) -> None:
         seconds = round(time.monotonic() - start, 3)
         test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
-        send_event(self.channel, "result", test=test, outcome=outcome, message=message, seconds=seconds, module=module)
+        told = {"outcome": outcome, "message": message, "answer": item.stash.get(answer_key, "")}
+        send_event(self.channel, "result", test=test, seconds=seconds, module=module, **told)
 
     def failure(self, error: BaseException) -> Failure:
         """Return outcome and message for an exception that ended a test."""

@@ -12,12 +12,13 @@ Status = Literal["passed", "failed", "not started", "error"]
 
 @dataclass(frozen=True)
 class TestResult:
-    """One graded test."""
+    """One graded test. `answer` is the digest of a wrong answer."""
 
     id: str
     outcome: Outcome
     message: str = ""
     seconds: float = 0.0
+    answer: str = ""
 
 
 @dataclass(frozen=True)

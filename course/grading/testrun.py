@@ -131,7 +131,8 @@ def take(run: TestRun, event: Event) -> None:
         case "result":
             if event["outcome"] == "passed" and event["module"] is not None:
                 require_starter(run, event["module"])
-            finish(run, TestResult(event["test"], event["outcome"], event["message"], event["seconds"]))
+            names = ("test", "outcome", "message", "seconds", "answer")
+            finish(run, TestResult(*(event[name] for name in names)))
         case "end":
             charge_silent(run)
 

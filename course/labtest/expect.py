@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import NoReturn, NotRequired, TypedDict, Unpack
 
+from course.grading.hints import RULE
 from course.labtest.failure import Failed, Failure, Report, Shares
 from course.sandbox.errors import OutOfTime
 
@@ -57,8 +58,14 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
     failures = [report for report in reports if report]
     if failures:
         count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
-        smallest = min(failures, key=len)
+        smallest = min(failures, key=_length)
         raise Failed(count + smallest, smallest.parts if isinstance(smallest, Report) else None)
+
+
+def _length(report: str) -> int:
+    """Return how much there is to read of a case, whatever its rule and its hint."""
+    parts = report.parts if isinstance(report, Report) else None
+    return len(report) - (len(parts.rule) + len(parts.hint) if parts else 0)
 
 
 @contextmanager
@@ -73,7 +80,7 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         raise
     except (Exception, OutOfTime) as error:
         if rule:
-            error.add_note(f"The rule of this test: {rule}")
+            error.add_note(f"{RULE}{rule}")
         lines = ["The situation:", *situation[-MAX_LINES:]]
         if calls:
             lines += ["Your calls, in order:" if len(calls) <= MAX_LINES else "Your last calls:", *calls[-MAX_LINES:]]

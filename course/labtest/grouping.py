@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from course.grading.alike import alike_line, mistake_in
-from course.labtest.reports import phase_of
+from course.grading.hints import hint_for, with_hint
+from course.grading.plan import load_whole_plan
+from course.labtest.reports import phase_of, words
 
+FAILED = ("failed", "failed alike", "random cases not shown yet", "not written")
 TASK = re.compile(r"test_task(\d_\d+)")
 
 
@@ -22,8 +25,30 @@ def is_random(item: pytest.Item) -> bool:
     return (callspec is not None and "seed" in callspec.params) or "_agree" in item.name
 
 
+def add_hints(reporter: pytest.TerminalReporter) -> None:
+    """Put the hint for a mistake that is known into the failures of a task, if all tests of the task have run."""
+    ended = {report.nodeid: report for kind in ("passed", *FAILED) for report in reporter.stats.get(kind, [])}
+    for phase in load_whole_plan():
+        for task in phase.tasks:
+            reports = {test: ended[path] for test in task.tests if (path := f"{phase.folder}/{test}") in ended}
+            failed = {test: report for test, report in reports.items() if report.failed}
+            answers = {test: getattr(report, "answer", "") for test, report in failed.items()}
+            is_complete = len(reports) == len(task.tests)
+            hint = hint_for(f"{phase.number}.{task.number}", answers) if is_complete else ""
+            for report in failed.values() if hint else ():
+                report.hint = hint
+                summary = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+                report.longrepr = words(report.location, summary, with_hint(str(report.longrepr), hint))
+
+
+def failed_in(reporter: pytest.TerminalReporter) -> list[Any]:
+    """Return the reports of all tests that failed, those that are not printed too."""
+    return [report for kind in FAILED for report in reporter.stats.get(kind, [])]
+
+
 def arrange(reporter: pytest.TerminalReporter) -> None:
     """Leave one failure of each kind to be printed, the first named one last; count the rest apart."""
+    add_hints(reporter)
     failures = reporter.stats.get("failed", [])
     graded = [report for report in failures if phase_of(report.nodeid)]
     if not graded:
@@ -40,8 +65,8 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
             group[0].sections.append(("alike", alike_line([report.nodeid for report in group[1:]])))
     shown = [group[0] for group in groups.values()]
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
-    _count(reporter, "failed alike", [report for group in groups.values() for report in group[1:]])
-    _count(reporter, "random cases not shown yet", later)
+    _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
+    _count(reporter, FAILED[2], later)
     if reporter.config.getoption("reportchars") == "fE":
         reporter.reportchars = "E"  # the list of failures would push the first one off the screen
 

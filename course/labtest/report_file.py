@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from course.grading.hints import with_hint
 from course.labtest.failure import parts_of
+from course.labtest.grouping import failed_in
 from course.labtest.reports import line_in, phase_of, rule_of
 
 TASK = re.compile(r"test_task(\d)_(\d+)_(\w+)\.py")
@@ -67,4 +69,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     for report in reporter.stats.get("failed", []):
         if report.nodeid in results:
             results[report.nodeid]["alike"] = next((text for name, text in report.sections if name == "alike"), "")
+    for report in failed_in(reporter):
+        if report.nodeid in results and (hint := getattr(report, "hint", "")):
+            result = results[report.nodeid]
+            result["text"] = with_hint(result["text"], hint)
+            if result["parts"]:
+                result["parts"]["hint"] = hint
     Path(path).write_text(json.dumps(list(results.values())), encoding="utf-8")

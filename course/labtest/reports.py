@@ -52,20 +52,20 @@ def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
         return
     if is_not_written(error):
         report.not_written = unwritten(error)
-        report.longrepr = words(item, f"NotImplementedError: {error}", f"NotImplementedError: {error}")
+        report.longrepr = words(item.location, f"NotImplementedError: {error}", f"NotImplementedError: {error}")
     elif isinstance(error, StarterNotLoadedError):
         report.not_loaded = str(error)
-        report.longrepr = words(item, str(error), str(error))
+        report.longrepr = words(item.location, str(error), str(error))
     else:
         text = explain(error, names_of(phase_of(item.nodeid)))
         is_about_yours = not text.startswith(headline(error)) or "\n  expected: " in text
         if learners_frames(error.__traceback__) or is_about_yours:
-            report.longrepr = words(item, headline(error), f"{rule_of(item)}\n\n{text}")
+            report.longrepr = words(item.location, headline(error), f"{rule_of(item)}\n\n{text}")
 
 
-def words(item: pytest.Item, first_line: str, text: str) -> ReprExceptionInfo:
+def words(location: tuple[str, int | None, str], first_line: str, text: str) -> ReprExceptionInfo:
     """Return a failure that is nothing but a text; its first line goes into the summary."""
-    path, line, _ = item.location
+    path, line, _ = location
     crash = ReprFileLocation(path, (line or 0) + 1, first_line)
     return ReprExceptionInfo(ReprTraceback([ReprEntryNative([f"{text}\n"])], None, style="value"), crash)
 

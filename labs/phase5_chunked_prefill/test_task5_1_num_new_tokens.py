@@ -56,9 +56,20 @@ def test_long_prompts_follow_the_same_rule(
 
 
 def test_a_resumed_request_recomputes_its_outputs_too(phase5: ModuleType) -> None:
-    check_caps(phase5, request_in(PREEMPTED, "victim", 10, num_outputs=7), 0, budget=100, expected=17)
-    check_caps(phase5, request_in(PREEMPTED, "victim", 10, num_outputs=7), 12, budget=100, expected=5)
-    check_caps(phase5, request_in(RUNNING, "runner", 10, num_outputs=7, computed=8), 8, budget=100, expected=9)
+    for request, num_computed, expected in (
+        (request_in(PREEMPTED, "victim", 10, num_outputs=7), 0, 17),
+        (request_in(PREEMPTED, "victim", 10, num_outputs=7), 12, 5),
+        (request_in(RUNNING, "runner", 10, num_outputs=7, computed=8), 8, 9),
+    ):
+        check_caps(
+            phase5,
+            request,
+            num_computed,
+            budget=100,
+            expected=expected,
+            rule="A request needs all the tokens that it has, generated ones too.",
+            hint="it has 10 prompt tokens and 7 generated ones: which of them are in your count?",
+        )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,17 @@ def test_last_position_caps_running_requests_only(
     phase5: ModuleType, status: RequestStatus, num_tokens: int, num_computed: int, expected: int
 ) -> None:
     request = request_in(status, "A", num_tokens, computed=num_computed)
-    check_caps(phase5, request, num_computed, budget=100, expected=expected, max_model_len=32)
+    check_caps(
+        phase5,
+        request,
+        num_computed,
+        budget=100,
+        expected=expected,
+        max_model_len=32,
+        rule="A RUNNING request gets at most max_model_len - 1 - computed: its very last token is generated, never "
+        "computed. Other requests have no such cap.",
+        hint="for which statuses does your code use `max_model_len`, and how many tokens may follow the computed ones?",
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))

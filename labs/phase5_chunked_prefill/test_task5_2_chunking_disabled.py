@@ -27,8 +27,17 @@ from mini_vllm.core.request import RequestStatus
 def test_without_chunking_a_waiting_request_is_all_or_nothing(
     phase5: ModuleType, status: RequestStatus, num_computed: int, threshold: int, budget: int, expected: int
 ) -> None:
-    request = request_in(status, "A", 30)
-    check_caps(phase5, request, num_computed, budget=budget, expected=expected, threshold=threshold, chunking=False)
+    check_caps(
+        phase5,
+        request_in(status, "A", 30),
+        num_computed,
+        budget=budget,
+        expected=expected,
+        threshold=threshold,
+        chunking=False,
+        rule="Chunking disabled: a request that is not RUNNING gets all that the threshold leaves, or 0.",
+        hint="how many of its tokens does the threshold leave, and do all of these fit into the budget?",
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,8 +46,17 @@ def test_without_chunking_a_waiting_request_is_all_or_nothing(
 def test_without_chunking_a_running_request_still_gets_a_part(
     phase5: ModuleType, num_computed: int, threshold: int, budget: int, expected: int
 ) -> None:
-    request = request_in(RUNNING, "A", 30, computed=num_computed)
-    check_caps(phase5, request, num_computed, budget=budget, expected=expected, threshold=threshold, chunking=False)
+    check_caps(
+        phase5,
+        request_in(RUNNING, "A", 30, computed=num_computed),
+        num_computed,
+        budget=budget,
+        expected=expected,
+        threshold=threshold,
+        chunking=False,
+        rule="Chunking disabled: all or nothing holds for requests that are not RUNNING; a RUNNING one gets a part.",
+        hint="this request is RUNNING: which caps are left for it?",
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -42,9 +42,7 @@ def test_a_token_is_sampled_only_after_the_last_known_token(
             expected,
             rule="A request samples in the step that computes its last known token, generated ones included.",
             situation=situation,
-            hint=f"the argument is {num_computed}, the request's own counter {counter}. Which of them counts this step?"
-            if yours == (counter == request.num_tokens)
-            else "the logits of a token predict the next one: after which token is the next one not known yet?",
+            hint="the logits of a token predict the next one: after which token is the next one not known yet?",
         )
         expect_unchanged(request, before, method="should_sample", situation=situation)
 

@@ -5,7 +5,6 @@ FROM_THE_STEP = (
 )
 TOUCH = "        for block_id in block_ids:\n            pool.touch(block_id)\n"
 WRITE = "    key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)\n"
-ANSWER = "return num_needed + num_promised <= kv.num_free_blocks"
 
 LATE_MISTAKES: dict[str, tuple[int, tuple[str, str], str]] = {
     "token ids as single bytes": (
@@ -32,29 +31,6 @@ LATE_MISTAKES: dict[str, tuple[int, tuple[str, str], str]] = {
         4,
         ("            return False\n", "            return\n"),
         "does every path through evict return True or False?",
-    ),
-    "a refusal without a number": (
-        5,
-        ("            return 0\n", "            return\n"),
-        "does every path through num_new_tokens return a number, the one that refuses too?",
-    ),
-    "blocks rounded up once too often": (
-        5,
-        (
-            "num_needed = cdiv(request.num_tokens, kv.block_size)",
-            "num_needed = request.num_tokens // kv.block_size + 1",
-        ),
-        "4 tokens in blocks of 4: needed 1, free 1.",
-    ),
-    "a number in the place of an answer": (
-        5,
-        (ANSWER, "return kv.num_free_blocks - num_needed - num_promised"),
-        "what is the value of the expression behind your `return`: a yes or no, or a number?",
-    ),
-    "a request in the place of its id": (
-        5,
-        ("kv.block_ids(other.request_id)", "kv.block_ids(other)"),
-        "which attribute of a request is its id?",
     ),
     "positions from the request's own counter": (
         6,

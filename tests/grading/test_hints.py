@@ -83,62 +83,6 @@ MISTAKES = {
         ("content).digest()", "content).hexdigest()"),
         "which method of a hashlib object returns the hash as bytes, and which one as text?",
     ),
-    "tokens counted from the request's own counter": (
-        5,
-        ("request.num_tokens - num_computed_tokens\n", "request.num_tokens - request.num_computed_tokens\n"),
-        "the argument is 16, the request's own counter 0. Which of them includes a prefix hit?",
-    ),
-    "prompt tokens only": (
-        5,
-        ("request.num_tokens - num_computed_tokens\n", "request.num_prompt_tokens - num_computed_tokens\n"),
-        "it has 10 prompt tokens and 7 generated ones: which of them are in your count?",
-    ),
-    "a threshold of 0 taken for a limit": (
-        5,
-        (
-            "self.clamp(num_uncomputed, token_budget, self.threshold)",
-            "min(num_uncomputed, token_budget, self.threshold)",
-        ),
-        "where does your code meet the 0?",
-    ),
-    "a running request that goes one position too far": (
-        5,
-        ("self.max_model_len - 1 - num", "self.max_model_len - num"),
-        "0 are computed. How many may follow until 31 are?",
-    ),
-    "the last position as a cap for every request": (
-        5,
-        (
-            "            return min(num_granted, self.max_model_len",
-            "            pass\n        num_granted = min(num_granted, self.max_model_len",
-        ),
-        "this request is WAITING: which of the four caps hold for it?",
-    ),
-    "all or nothing of the whole prompt": (
-        5,
-        ("num_granted < num_without_budget", "num_granted < num_uncomputed"),
-        "the threshold leaves 16, the budget is 20. Which of the two cut it?",
-    ),
-    "a part of a prompt though chunking is disabled": (
-        5,
-        (" and not self.enable_chunked_prefill", " and False"),
-        "the threshold leaves 30, the budget is 29. Does all of it fit?",
-    ),
-    "settings that all policies share": (
-        5,
-        ("        self.threshold = long", "        type(self).threshold = long"),
-        "your number follows from those. Where does each policy keep its own?",
-    ),
-    "a sample that goes by the counter": (
-        5,
-        ("return num_computed_tokens == request", "return request.num_computed_tokens == request"),
-        "Which of them counts this step?",
-    ),
-    "free hits that the guard takes for free": (
-        5,
-        (" + len(idle_hits)", ""),
-        "of the hit blocks are free: are they still free when the request has them?",
-    ),
     **MORE_MISTAKES,
     **LATE_MISTAKES,
 }

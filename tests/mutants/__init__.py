@@ -1,1 +1,1 @@
-"""Wrong and fair implementations of every phase, and the command that runs the graded tests on them."""
+"""Wrong and fair implementations of every phase, and the commands that run the graded tests on them."""

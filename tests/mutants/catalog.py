@@ -28,6 +28,7 @@ class Subject:
     kind: Kind
     name: str
     text: str
+    hint: str = ""
 
 
 def module_name(phase: int) -> str:
@@ -53,7 +54,7 @@ def mutants(phase: int) -> list[Subject]:
 
 def _mutants_of(original: Subject, path: Path) -> list[Subject]:
     diffs = read_diffs(path.read_text(encoding="utf-8"))
-    return [Subject(original.phase, "mutant", diff.name, diff.apply(original.text)) for diff in diffs]
+    return [Subject(original.phase, "mutant", diff.name, diff.apply(original.text), diff.hint) for diff in diffs]
 
 
 def alternatives(phase: int) -> list[Subject]:

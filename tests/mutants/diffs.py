@@ -4,8 +4,9 @@
     -        self.free_queue = FreeKVCacheBlockQueue(self.blocks[1:])
     +        self.free_queue = FreeKVCacheBlockQueue(self.blocks)
 
-A line of `#` starts a mutant and names its mistake. Below it every line is one of the reference that is removed
-(`-`), one that is added (`+`), or one of context (a space). `@@` separates two places.
+A line of `#` starts a mutant and names its mistake, a line of `?` below it is the hint for it, if there is one. Then
+every line is one of the reference that is removed (`-`), one that is added (`+`), or one of context (a space).
+`@@` separates two places.
 The removed lines and the context must occur in the reference exactly once, as whole lines: a diff has no line
 numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change. Comment lines
 are ignored in the reference and in the diffs.
@@ -34,9 +35,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One named mistake."""
+    """One named mistake, and its hint."""
 
     name: str
+    hint: str
     places: tuple[Place, ...]
 
     def apply(self, reference: str) -> str:
@@ -64,16 +66,18 @@ class Diff:
 def read_diffs(text: str) -> list[Diff]:
     """Return the mutants of a file. Raises `DiffError` that names the line that cannot be read."""
     diffs: list[Diff] = []
-    name, body = "", list[str]()
+    name, hint, body = "", "", list[str]()
     for number, line in enumerate([*text.splitlines(), "# "], start=1):
         if line.startswith("# "):
             if name:
-                diffs.append(Diff(name, _places(name, body)))
-            name, body = line[2:].strip(), []
+                diffs.append(Diff(name, hint, _places(name, body)))
+            name, hint, body = line[2:].strip(), "", []
+        elif line.startswith("? ") and name and not hint and not body:
+            hint = line[2:].strip()
         elif line == "@@" or line[:1] in ("-", "+", " "):
             body.append(line)
         elif line:
-            raise DiffError(f"line {number} starts with none of '# ', '@@', '-', '+' and a space: {line!r}")
+            raise DiffError(f"line {number} starts with none of '# ', '? ', '@@', '-', '+' and a space: {line!r}")
     return diffs
 
 

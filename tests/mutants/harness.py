@@ -32,7 +32,7 @@ NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.
 class Worker:
     """One process that runs graded tests in a copy of the course."""
 
-    def __init__(self, copy: Path) -> None:
+    def __init__(self, copy: Path, hash_seed: int) -> None:
         self._copy = copy
         for name in COPIED:
             if (ROOT / name).is_dir():
@@ -45,7 +45,7 @@ class Worker:
             "LAB_IMPL": "solution",
             "PYTHONPATH": str(copy),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONHASHSEED": "0",
+            "PYTHONHASHSEED": str(hash_seed),
             "OMP_NUM_THREADS": "1",
         }
         self._log = (copy / "worker.log").open("w", encoding="utf-8")
@@ -81,10 +81,10 @@ class Worker:
 
 
 @contextlib.contextmanager
-def harness(num_workers: int) -> Iterator["Harness"]:
+def harness(num_workers: int, hash_seed: int = 0) -> Iterator["Harness"]:
     """Yield a harness; its copies and processes end with the `with` block."""
     with tempfile.TemporaryDirectory(prefix="mini_vllm_mutants_") as folder:
-        workers = [Worker(Path(folder).resolve() / str(index)) for index in range(num_workers)]
+        workers = [Worker(Path(folder).resolve() / str(index), hash_seed) for index in range(num_workers)]
         try:
             yield Harness(workers)
         finally:

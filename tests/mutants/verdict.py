@@ -12,12 +12,14 @@ class Verdict:
 
     `endless`: a test used up its processor time. `died`: the process ended in the middle of a test.
     `not run`: there is no proof that the tests met the code that they were to judge.
+    `answers`: for each failed test, the digest of its wrong answer.
     """
 
     outcome: Outcome
     num_passed: int = 0
     failed: list[str] = field(default_factory=list)
     detail: str = ""
+    answers: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_caught(self) -> bool:

@@ -31,7 +31,8 @@ class Witness:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-1500:]])
+            answer = [report.nodeid.split("/", 2)[2], getattr(report, "answer", "")]
+            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-1500:], answer])
         elif report.when == "call" and report.passed:
             self._write("passed", None)
 

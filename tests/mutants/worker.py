@@ -103,14 +103,14 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
         return Verdict("not run", detail=f"the tests met another module: {loaded[0]}")
     num_passed = sum(event == "passed" for event, _ in events)
     failures = [what for event, what in events if event == "failed"]
-    failed, detail = [name for name, _ in failures], failures[0][1] if failures else ""
+    failed, detail = [name for name, _, _ in failures], failures[0][1] if failures else ""
     running = [what for event, what in events if event == "start"][-1:]
     exit_codes = [what for event, what in events if event == "finished"]
     match exit_codes:
         case [0]:
             return Verdict("passed", num_passed)
         case [1]:
-            return Verdict("failed", num_passed, failed, detail)
+            return Verdict("failed", num_passed, failed, detail, dict(answer for _, _, answer in failures))
         case [code]:
             return Verdict("not run", num_passed, failed, f"pytest ended with {pytest.ExitCode(code).name}: {printed}")
     if status == -signal.SIGXCPU:

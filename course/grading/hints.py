@@ -1,0 +1,60 @@
+"""Hints for known mistakes: a mistake is known by all the wrong answers that it gives to the tests of a task.
+
+`recorded_hints/phaseN.json` maps task and digest of those answers to the hint. `python -m tests.mutants --record`
+makes it: it runs every mutant of `tests/mutants/phaseN.diff` on the graded tests. If two of them answer the same
+and have not the same hint, there is none. Without a hint, a failure keeps the question of its test.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("recorded_hints")
+HINT = "\nHint: "
+RULE = "The rule of this test: "
+FLOAT = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def answer_of(error: BaseException) -> str:
+    """Return a digest of what a failed test shows, without its rule and question; the same on every machine."""
+    parts = getattr(error, "parts", None)
+    if parts is not None:
+        shown = [*parts.situation, *(text for row in parts.rows for text in row), *parts.calls]
+    elif isinstance(error, AssertionError):  # pytest writes more or less of its text, by its options
+        shown = ["AssertionError"]
+    else:
+        notes = "\n".join([str(error), *getattr(error, "__notes__", [])]).partition(HINT)[0].splitlines()
+        shown = [type(error).__name__, *(line for line in notes if not line.startswith(RULE))]
+    text = FLOAT.sub(lambda number: f"{float(number[0]):.2g}", "\n".join(shown))
+    return digest(ADDRESS.sub("", text))
+
+
+def digest_of_task(answers: Mapping[str, str]) -> str:
+    """Return the digest of the wrong answers to a task, each test's id to `answer_of` its failure."""
+    return digest(json.dumps(sorted(answers.items())))
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+
+
+@cache
+def recorded(phase: int) -> dict[str, dict[str, str]]:
+    """Return the hints of a phase by task, such as "5.1", and digest."""
+    path = FOLDER / f"phase{phase}.json"
+    hints: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return hints
+
+
+def hint_for(task: str, answers: Mapping[str, str]) -> str:
+    """Return the hint for these wrong answers to all the tests of a task, empty if no mistake is known by them."""
+    return recorded(int(task[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
+
+
+def with_hint(text: str, hint: str) -> str:
+    """Return the text of a failure with this hint in the place of its question."""
+    return text.rstrip().partition(HINT)[0] + HINT + hint if hint else text

@@ -1,0 +1,69 @@
+"""`python -m tests.mutants.record`: record by which wrong answers each mutant is known, for the hints of the tests.
+
+A mutant has a hint in its diff, or none. `course/grading/hints.py` looks the hints up.
+"""
+
+import argparse
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from course.grading.hints import FOLDER, digest_of_task
+from tests.mutants.catalog import PHASES, Subject, mutants
+from tests.mutants.harness import harness
+from tests.mutants.verdict import Verdict
+
+TASK = re.compile(r"test_task(\d)_(\d+)_")
+Hints = dict[str, dict[str, str]]
+
+
+def main() -> None:
+    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get theirs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.record", description=__doc__)
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
+    options = parser.parse_args()
+    FOLDER.mkdir(exist_ok=True)
+    with harness(options.jobs) as workers:
+        for phase in options.phases or PHASES:
+            subjects = mutants(phase)
+            judged = list(zip(subjects, workers.examine(subjects, stop_at_first=False), strict=True))
+            hints = hints_of(judged)
+            text = json.dumps(hints, indent=1, sort_keys=True, ensure_ascii=False)
+            (FOLDER / f"phase{phase}.json").write_text(text + "\n", encoding="utf-8")
+            print(f"phase {phase}: {sum(bool(subject.hint) for subject in subjects)} mutants have a hint")
+            for subject, verdict in judged:
+                if subject.hint and not shows_hint(subject, verdict, hints):
+                    print(f"  another mutant answers like this one: {subject.name}")
+
+
+def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
+    """Return the hints by task and digest of the wrong answers, without those that are not the only one."""
+    found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for subject, verdict in judged:
+        for task, digest in digests_of(verdict).items():
+            found[task][digest].add(subject.hint)
+    sole = {
+        task: {key: hint for key, (hint, *others) in by.items() if hint and not others} for task, by in found.items()
+    }
+    return {task: by for task, by in sole.items() if by}
+
+
+def digests_of(verdict: Verdict) -> dict[str, str]:
+    """Return the digest of the wrong answers to each task, such as "5.1"; none if not all tests have ended."""
+    by_task: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for test, answer in verdict.answers.items():
+        if found := TASK.match(test):
+            by_task[f"{found[1]}.{found[2]}"][test] = answer
+    return {task: digest_of_task(answers) for task, answers in by_task.items()}
+
+
+def shows_hint(subject: Subject, verdict: Verdict, hints: Hints) -> bool:
+    """Return whether a mutant gets its hint in every task that it fails."""
+    return all(hints.get(task, {}).get(digest) == subject.hint for task, digest in digests_of(verdict).items())
+
+
+if __name__ == "__main__":
+    main()
