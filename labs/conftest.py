@@ -1,31 +1,27 @@
-"""The code under test: each phase of the lineup, the limits of its tests, and how their failures are printed.
+"""The code under test: each phase of the lineup. `conftest.py` of the project prints whose code it is."""
 
-`conftest.py` of the project prints whose code it is.
-"""
-
-import os
-import re
-from collections.abc import Generator
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any
+from types import ModuleType
 
 import pytest
 
-from course.grading.hints import answer_of
 from course.grading.starter_file import complaint_about_import
-from course.labtest.answers import unusable_answer
-from course.labtest.grouping import arrange, is_random
-from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, limited_memory, runs_a_test
-from course.labtest.reports import phase_of, retell, tell_what_is_missing
+from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_itemcollected,
+    pytest_pyfunc_call,
+    pytest_report_teststatus,
+    pytest_runtest_makereport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_timeout_cancel_timer,
+    pytest_timeout_set_timer,
+)
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
-from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
-from course.starter_status import starter_path, touched_functions
-from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
-
-TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
-FOLDERS = tuple(f"phase{number}_{name.lower().replace(' ', '_')}" for number, name in enumerate(ALL_NAMES, 1))
+from course.starter_status import starter_path
+from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
@@ -39,151 +35,16 @@ def phase_module(phase: int, lineup: Lineup) -> ModuleType:
         case "starter":
             return import_starter(phase)
         case "solution":
-            return import_module(f"solutions.{FOLDERS[phase - 1]}")
+            return import_module(f"solutions.{starter_path(phase).parent.name}")
     pytest.skip(f"phase {phase} is not in the lineup {lineup}")
 
 
 def import_starter(phase: int) -> ModuleType:
     """Import the learner's file. Raises `StarterNotLoadedError`, whose text is for the learner, if that fails."""
     try:
-        return import_module(f"labs.{FOLDERS[phase - 1]}.starter")
+        return import_module(f"labs.{starter_path(phase).parent.name}.starter")
     except (Exception, SystemExit, OutOfTime) as error:
         raise StarterNotLoadedError(complaint_about_import(error, starter_path(phase))) from None
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register a marker for each task, `task2_1` for `labs/phase2_*/test_task2_1_*.py`."""
-    for path in sorted(Path(__file__).parent.glob("phase*/test_task*.py")):
-        if task := TASK_FILE.match(path.name):
-            config.addinivalue_line(
-                "markers", f"task{task[1]}_{task[2]}: graded test of phase {task[1]}, task {task[2]}"
-            )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each graded test the marker of its file."""
-    if task := TASK_FILE.match(item.path.name):
-        item.add_marker(f"task{task[1]}_{task[2]}")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
-    leave_out_untouched_electives(config, items)
-    asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
-    if asked or not config.pluginmanager.hasplugin("timeout"):
-        return
-    for item in items:
-        if phase := phase_of(item.nodeid):
-            item.add_marker(pytest.mark.timeout(seconds_for(phase)))
-
-
-def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `LAB_IMPL=starter` leave out electives that are not begun, unless the command names them."""
-    words = " ".join(config.invocation_params.args)
-    quiet = {
-        phase
-        for phase in range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
-        if f"phase{phase}" not in words and f"task{phase}" not in words and is_untouched(phase)
-    }
-    left_out = [item for item in items if phase_of(item.nodeid) in quiet]
-    if left_out and str(lineup_from_env()) == "starter":
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
-
-
-def is_untouched(phase: int) -> bool:
-    """Return whether a starter is as it came."""
-    try:
-        return not touched_functions(phase)
-    except (OSError, SyntaxError, ValueError):
-        return False
-
-
-time_limit_key = pytest.StashKey[TimeLimit]()
-num_late_key = pytest.StashKey[int]()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
-    """Stand in for the timer of pytest-timeout, which would show all stacks."""
-    if not phase_of(item.nodeid):
-        return None
-    from pytest_timeout import is_debugging
-
-    many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
-    seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
-
-    def watched(frame: FrameType | None) -> Watched:
-        is_off = not settings.disable_debugger_detection and is_debugging()
-        return (item, seconds) if runs_a_test(frame) and not is_off else None
-
-    def give_up(text: str) -> None:
-        if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
-            capture.suspend_global_capture(in_=True)
-        end_process(f"{item.name}: {text}\nThe tests end here.")
-
-    limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
-    item.stash[time_limit_key] = limit
-    limit.start()
-    return True
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """End the limit that was set, if there is one."""
-    limit = item.stash.get(time_limit_key, None)
-    if limit is None:
-        return None
-    limit.stop()
-    return True
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last."""
-    try:
-        with limited_memory(phase_of(pyfuncitem.nodeid)):
-            return (yield)
-    except Exception as error:
-        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-        explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
-        if explanation is None:
-            raise
-        raise explanation from error
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if call.excinfo is not None and report.failed and phase_of(item.nodeid):
-        marked: Any = report
-        marked.is_random, marked.answer = is_random(item), answer_of(call.excinfo.value)
-        late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
-        item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
-        retell(report, item, call.excinfo.value)
-    return report
-
-
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Count what is not written, or cannot be imported, apart from what is wrong."""
-    if hasattr(report, "not_written"):
-        return "not written", "-", ("NOT WRITTEN", {"yellow": True})
-    if hasattr(report, "not_loaded"):
-        return "not loaded", "E", ("NOT LOADED", {"red": True})
-    return None
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None:
-        arrange(reporter)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    tell_what_is_missing(terminalreporter)
 
 
 @pytest.fixture(scope="session")
@@ -192,41 +53,14 @@ def lineup() -> Lineup:
     return lineup_from_env()
 
 
-@pytest.fixture(scope="session")
-def phase1(lineup: Lineup) -> ModuleType:
-    return phase_module(1, lineup)
+def fixture_of(phase: int) -> Callable[[Lineup], ModuleType]:
+    """Return the fixture of a phase's code."""
+
+    @pytest.fixture(scope="session", name=f"phase{phase}")
+    def module(lineup: Lineup) -> ModuleType:
+        return phase_module(phase, lineup)
+
+    return module
 
 
-@pytest.fixture(scope="session")
-def phase2(lineup: Lineup) -> ModuleType:
-    return phase_module(2, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase3(lineup: Lineup) -> ModuleType:
-    return phase_module(3, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase4(lineup: Lineup) -> ModuleType:
-    return phase_module(4, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase5(lineup: Lineup) -> ModuleType:
-    return phase_module(5, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase6(lineup: Lineup) -> ModuleType:
-    return phase_module(6, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase7(lineup: Lineup) -> ModuleType:
-    return phase_module(7, lineup)
-
-
-@pytest.fixture(scope="session")
-def phase8(lineup: Lineup) -> ModuleType:
-    return phase_module(8, lineup)
+phase1, phase2, phase3, phase4, phase5, phase6, phase7, phase8 = map(fixture_of, range(1, 9))

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from course.grading.starter_file import sha256
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 
@@ -37,12 +38,16 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class PlannedPhase:
-    """One phase. `names` are the public functions, classes and methods with their parameters."""
+    """One phase. `names` are the public functions, classes and methods with their parameters.
+
+    `untouched_sha256` is the hash of the starter as it comes.
+    """
 
     number: int
     folder: str
     tasks: list[PlannedTask]
     names: dict[str, str]
+    untouched_sha256: str
 
     @property
     def name(self) -> str:
@@ -104,7 +109,8 @@ def make_plan() -> list[PlannedPhase]:
         number = int(folder.removeprefix("labs/phase")[0])
         mine = sorted(task for place, task in tests if place == folder)
         planned = [PlannedTask(task, POINTS_PER_TASK, tests[folder, task]) for task in mine]
-        phases.append(PlannedPhase(number, folder, planned, public_names(folder)))
+        untouched = sha256(CHECKOUT / folder / "starter.py")
+        phases.append(PlannedPhase(number, folder, planned, public_names(folder), untouched))
     return phases
 
 

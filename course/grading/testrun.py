@@ -62,6 +62,10 @@ def run_tests(
     if run.error:
         return run
     run.sha256 = sha256(run.starter)
+    if run.sha256 == phase.untouched_sha256:
+        leave_out(run)
+        on_progress(len(run.results))
+        return run
     deadline = time.monotonic() + SECONDS_PER_PHASE
     for _ in range(MAX_WORKERS):
         if run_worker(run, stop, deadline, forks, on_progress) or run.error:
@@ -69,6 +73,14 @@ def run_tests(
     else:
         charge_the_rest(run, f"Not run: Python ended {MAX_WORKERS} times in the tests before this one.")
     return run
+
+
+def leave_out(run: TestRun) -> None:
+    """Give every test of an untouched starter the result that it would have: `tests/course` runs them."""
+    for task in run.phase.tasks:
+        message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
+        for test in task.tests:
+            finish(run, TestResult(test, "not started", message))
 
 
 def run_worker(

@@ -16,7 +16,7 @@ TALLEST, WIDEST = 24, 80
 
 def test_the_plan_is_what_the_reference_collects() -> None:
     current = PLAN_FILE.read_text(encoding="utf-8") == plan_text(make_plan())
-    assert current, "the graded tests have changed: run `python -m course.grading.plan`"
+    assert current, "the graded tests or a starter have changed: run `python -m course.grading.plan`"
 
 
 def test_every_task_is_worth_ten_points() -> None:
@@ -47,6 +47,20 @@ def test_untouched_starters(checkout: Checkout, tmp_path: Path) -> None:
     suites = list(ElementTree.parse(tmp_path / "report.xml").getroot())
     assert [suite.get("tests") for suite in suites] == [str(len(phase.tests) + 2) for phase in load_plan()]
     assert all(failure.get("message", "").startswith("Not written yet: Phase") for failure in suites[0].iter("failure"))
+
+
+def test_untouched_starters_need_no_tests(checkout: Checkout) -> None:
+    """What they come to is known; a comment is enough to have them run, and then they come to the same."""
+    checkout.thin_out(3)
+    with checkout.starter(1).open("a", encoding="utf-8") as starter:
+        starter.write("# mine\n")
+    run = checkout.grade("--phase", "1-2")
+    for path in checkout.starter(2).parent.glob("test_*.py"):
+        path.write_text("raise SystemExit\n", encoding="utf-8")
+    for graded in (run, checkout.grade("--phase", "1-2")):
+        assert set(statuses(graded)) == {"not started"}
+        messages = [test["message"] for phase in graded["phases"] for task in phase["tasks"] for test in task["tests"]]
+        assert all(message.startswith("Not written yet: Phase") for message in messages)
 
 
 def test_a_solved_course(checkout: Checkout) -> None:

@@ -1,0 +1,157 @@
+"""Hooks of pytest for the graded tests: their markers and limits, and how their failures are told to the learner.
+
+`labs/conftest.py` imports them, so that they are there wherever pytest is started.
+"""
+
+import os
+import re
+from collections.abc import Generator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from course.grading.hints import answer_of
+from course.labtest.answers import unusable_answer
+from course.labtest.grouping import arrange, is_random
+from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, limited_memory, runs_a_test
+from course.labtest.reports import phase_of, retell, tell_what_is_missing
+from course.sandbox.errors import OutOfTime
+from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
+from course.starter_status import touched_functions
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, lineup_from_env
+
+TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
+time_limit_key = pytest.StashKey[TimeLimit]()
+num_late_key = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a marker for each task, `task2_1` for `labs/phase2_*/test_task2_1_*.py`."""
+    for path in sorted((CHECKOUT / "labs").glob("phase*/test_task*.py")):
+        if task := TASK_FILE.match(path.name):
+            config.addinivalue_line(
+                "markers", f"task{task[1]}_{task[2]}: graded test of phase {task[1]}, task {task[2]}"
+            )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each graded test the marker of its file."""
+    if task := TASK_FILE.match(item.path.name):
+        item.add_marker(f"task{task[1]}_{task[2]}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
+    leave_out_untouched_electives(config, items)
+    asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
+    if asked or not config.pluginmanager.hasplugin("timeout"):
+        return
+    for item in items:
+        if phase := phase_of(item.nodeid):
+            item.add_marker(pytest.mark.timeout(seconds_for(phase)))
+
+
+def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `LAB_IMPL=starter` leave out electives that are not begun, unless the command names them."""
+    words = " ".join(config.invocation_params.args)
+    quiet = {
+        phase
+        for phase in range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
+        if f"phase{phase}" not in words and f"task{phase}" not in words and is_untouched(phase)
+    }
+    left_out = [item for item in items if phase_of(item.nodeid) in quiet]
+    if left_out and str(lineup_from_env()) == "starter":
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def is_untouched(phase: int) -> bool:
+    """Return whether a starter is as it came."""
+    try:
+        return not touched_functions(phase)
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Stand in for the timer of pytest-timeout, which would show all stacks."""
+    if not phase_of(item.nodeid):
+        return None
+    from pytest_timeout import is_debugging
+
+    many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
+    seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
+
+    def watched(frame: FrameType | None) -> Watched:
+        is_off = not settings.disable_debugger_detection and is_debugging()
+        return (item, seconds) if runs_a_test(frame) and not is_off else None
+
+    def give_up(text: str) -> None:
+        if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
+            capture.suspend_global_capture(in_=True)
+        end_process(f"{item.name}: {text}\nThe tests end here.")
+
+    limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
+    item.stash[time_limit_key] = limit
+    limit.start()
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
+    """End the limit that was set, if there is one."""
+    limit = item.stash.get(time_limit_key, None)
+    if limit is None:
+        return None
+    limit.stop()
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last."""
+    try:
+        with limited_memory(phase_of(pyfuncitem.nodeid)):
+            return (yield)
+    except Exception as error:
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
+        if explanation is None:
+            raise
+        raise explanation from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None and report.failed and phase_of(item.nodeid):
+        marked: Any = report
+        marked.is_random, marked.answer = is_random(item), answer_of(call.excinfo.value)
+        late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
+        item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
+        retell(report, item, call.excinfo.value)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Count what is not written, or cannot be imported, apart from what is wrong."""
+    if hasattr(report, "not_written"):
+        return "not written", "-", ("NOT WRITTEN", {"yellow": True})
+    if hasattr(report, "not_loaded"):
+        return "not loaded", "E", ("NOT LOADED", {"red": True})
+    return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        arrange(reporter)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tell_what_is_missing(terminalreporter)
