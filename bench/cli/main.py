@@ -40,11 +40,6 @@ COMMANDS = [
         "Send requests at their planned times, whatever comes back, and print what vLLM's `bench serve` prints.",
     ),
     LazyCommand(
-        "serve-faults",
-        "bench.cli.serve_faults:bench_serve_faults",
-        "Hang up, do not read, send nonsense, open a thousand connections, let steps fail, send SIGTERM.",
-    ),
-    LazyCommand(
         "router",
         "bench.cli.router:bench_router",
         "Send the same requests to several simulated engines by three routers: hits, and the longest waits.",
@@ -53,16 +48,6 @@ COMMANDS = [
         "loop",
         "bench.cli.loop:bench_loop",
         "Measure the learner's loop: a new process from its start to its result, on the current files.",
-    ),
-    LazyCommand(
-        "widget",
-        "bench.cli.widget:bench_widget",
-        "Measure the widgets in a headless Chromium: from a step of a slider, or a move of a knob, to the picture.",
-    ),
-    LazyCommand(
-        "dial",
-        "bench.cli.dial:bench_dial",
-        "Measure the chunking dial of notebook 07 in a headless Chromium: from a dragged budget to the painted result.",
     ),
     LazyCommand(
         "scheduler",

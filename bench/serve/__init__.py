@@ -1,1 +1,1 @@
-"""Load on a server over HTTP: an open-loop client, its figures, the servers it is compared with, and faults."""
+"""Load on a server over HTTP: an open-loop client, its figures, and the servers it is compared with."""

@@ -60,11 +60,6 @@ class EventStream:
         self._rest = b""
         self._parts: list[str] = []
 
-    @property
-    def text(self) -> str:
-        """The text so far."""
-        return "".join(self._parts)
-
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
         now = time.perf_counter() - self.start
@@ -78,7 +73,7 @@ class EventStream:
         """Complete the answer. Raises `BrokenAnswerError` unless it has a finish reason."""
         self.feed(b"\n\n")  # the last event may have no blank line behind it
         answer = self.answer
-        answer.text = self.text
+        answer.text = "".join(self._parts)
         if answer.finish_reason is None:
             raise BrokenAnswerError("the stream ended without a finish_reason")
         answer.num_output_tokens = answer.num_output_tokens or len(answer.token_times)

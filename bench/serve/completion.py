@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import socket
 import time
 
 from bench.serve.answer import Answer, EventStream, error_message
 from bench.serve.endpoint import Endpoint
-from bench.serve.http_exchange import BrokenAnswerError, HttpExchange, OnBody
+from bench.serve.http_exchange import BrokenAnswerError, HttpExchange
 from bench.serve.text_requests import TextRequest
 
 TIMEOUT = 600.0
@@ -22,7 +21,12 @@ async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeo
     events = EventStream(answer, start)
     try:
         async with asyncio.timeout(timeout):
-            http = await connect(endpoint, endpoint.post(request), events.feed)
+            _, http = await asyncio.get_running_loop().create_connection(
+                lambda: HttpExchange(endpoint.post(request), events.feed),
+                endpoint.host,
+                endpoint.port,
+                ssl=endpoint.is_encrypted or None,
+            )
             try:
                 await http.finished
             finally:
@@ -40,26 +44,6 @@ async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeo
         answer.error = f"no connection: {error.strerror or error}"
     answer.ended = time.perf_counter() - start
     return answer
-
-
-async def connect(
-    endpoint: Endpoint, request: bytes, on_body: OnBody, sock: socket.socket | None = None
-) -> HttpExchange:
-    """Connect, by `sock` if one is given, and send the bytes of a request; return the exchange under way.
-
-    Raises `OSError` without a connection.
-    """
-    loop = asyncio.get_running_loop()
-    tls = True if endpoint.is_encrypted else None
-    if sock is None:
-        _, http = await loop.create_connection(
-            lambda: HttpExchange(request, on_body), endpoint.host, endpoint.port, ssl=tls
-        )
-        return http
-    sock.setblocking(False)
-    await loop.sock_connect(sock, (endpoint.host, endpoint.port))
-    _, http = await loop.create_connection(lambda: HttpExchange(request, on_body), sock=sock, ssl=tls)
-    return http
 
 
 def refused(http: HttpExchange) -> str:

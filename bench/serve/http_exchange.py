@@ -22,6 +22,8 @@ class HttpExchange(asyncio.Protocol):
 
     def __init__(self, request: bytes, on_body: OnBody) -> None:
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # An exchange that times out while it connects is awaited no more; asyncio would report its error at the end.
+        self.finished.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
         self.status = 0
         self.transport: asyncio.Transport | None = None
         self.num_bytes = 0

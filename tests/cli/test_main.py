@@ -21,9 +21,6 @@ MANY = {
     "gradescope": 155,
     "judge": 155,
     "nbgrader": 155,
-    "serve-faults": 130,
-    "widget": 230,
-    "dial": 230,
 }
 LOAD_EACH = """
 import json, os, sys

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tools.benchmarks.serving import faults, serving
+from tools.benchmarks.serving import serving
 
 
 def server(*probed: tuple[float, float, bool]) -> dict[str, Any]:
@@ -47,20 +47,3 @@ def test_the_cost_of_http_is_that_of_the_median_round() -> None:
     text = serving([record(http_cost=cost | {"num_equal": 767, "num_compared": 768})])
     assert "3,800 tokens/s through HTTP, 4,200 offline (medians of 3 rounds in turns)" in text
     assert ", in the median round 0.89 of it; 767 of 768 answers are the same." in text
-
-
-def test_every_part_of_the_faults_says_what_is_left_of_it() -> None:
-    tally = {"requests": 1000, "completed": 700, "equal": 699, "refused": 0, "aborted": 300, "failed": 1}
-    parts = [
-        {"name": "hang up", "tally": tally, "before": {"rss": 2**30}, "after": {"rss": 2**31}, "problems": []},
-        {
-            "name": "the end",
-            "tally": tally,
-            "before": {"rss": 2**30},
-            "after": None,
-            "problems": ["3 blocks", "a thread"],
-        },
-    ]
-    text = faults({"parts": parts})
-    assert "| hang up | 1,000 | 700 | 699 | 0 | 300 | 1 | 1,024 to 2,048 | nothing |" in text
-    assert "| the end | 1,000 | 700 | 699 | 0 | 300 | 1 | 1,024 | 3 blocks; a thread |" in text

@@ -32,7 +32,6 @@ RUNS: dict[str, tuple[str, ...]] = {
         # At half a request per second the first token of transformers' longest prompts takes 9 seconds.
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
-    "serve-faults": ("bench", "serve-faults", "--minutes", "10"),
     "scheduler": ("bench", "scheduler"),
     "loop": ("bench", "loop"),
     "calibrate": ("calibrate", "--check", "--rounds", "9"),

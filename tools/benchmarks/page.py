@@ -6,7 +6,7 @@ from typing import Any
 from tools.benchmarks.costs import loop, scheduler
 from tools.benchmarks.electives import in_flight, speculative
 from tools.benchmarks.features import feature
-from tools.benchmarks.serving import faults, serving
+from tools.benchmarks.serving import serving
 from tools.benchmarks.simulator import simulator
 from tools.benchmarks.table import Record
 from tools.benchmarks.throughput import throughput
@@ -26,7 +26,6 @@ def page(records: Mapping[str, Record]) -> str:
     parts += [feature(records.get(name), name) for name in ("prefix", "chunked", "preemption")]
     parts += [speculative(records.get("speculative")), in_flight(records.get("async"))]
     parts.append(serving([record for name, record in records.items() if name.startswith("serve-on-")]))
-    parts.append(faults(records.get("serve-faults")))
     parts += [scheduler(records.get("scheduler")), loop(records.get("loop"))]
     parts.append(simulator(records.get("calibrate")))
     parts.append("## GPUs\n\nNot measured.\n")

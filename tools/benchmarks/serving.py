@@ -33,26 +33,6 @@ def _model(record: Record) -> str:
     return text + table(["aim", "found", ""], aims)
 
 
-def faults(record: Record | None) -> str:
-    """Return what clients, garbage and failing steps have left behind, part by part."""
-    head = "## `mini-vllm bench serve-faults --minutes 10`\n\n"
-    if record is None:
-        return head + "Not measured.\n\n"
-    rows = [[part["name"], *_counts(part), "; ".join(part["problems"]) or "nothing"] for part in record["parts"]]
-    columns = ["", "requests", "whole answers", "equal to offline", "refused", "left", "failed", "MiB", "does not hold"]
-    return (
-        f"{head}After each part every block is free, every queue empty, and no thread or file is open that was not "
-        "open before the first. Steady load lasted ten minutes.\n\n" + table(columns, rows)
-    )
-
-
-def _counts(part: Record) -> list[str]:
-    tally, after = part["tally"], part["after"]
-    counts = (tally[name] for name in ("requests", "completed", "equal", "refused", "aborted", "failed"))
-    sizes = [part["before"]["rss"], *([] if after is None else [after["rss"]])]
-    return [*(f"{count:,}" for count in counts), " to ".join(f"{size / 2**20:,.0f}" for size in sizes)]
-
-
 def _server(name: str, one: Record) -> list[str]:
     search = one["rate_search"]
     held = [probed for probed in search["probed"] if probed["holds"]]
