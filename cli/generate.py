@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from course.terminal.console import fail, friendly, make_console
-from course.terminal.engine_options import ELECTIVES, RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import (
     FakeModel,
     LineupText,
@@ -24,32 +26,45 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How tokens are chosen, and where an output ends."""
+
+    max_tokens: Annotated[int, typer.Option(help="Maximum output tokens per prompt.")] = 128
+    temperature: Annotated[float, typer.Option(help="0: greedy, always the likeliest token.")] = 0.0
+    top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens with this total probability.")] = 1.0
+    top_k: Annotated[int, typer.Option(help="Sample from this many likeliest tokens; 0: all.")] = 0
+    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", show_default=False)] = None
+    stop: Annotated[list[str] | None, typer.Option(help="A stop string. May be repeated.")] = None
+
+    def params(self) -> SamplingParams:
+        """Return them for the engine. Raises `ValueError` as `SamplingParams` does."""
+        params = SamplingParams(**vars(self) | {"stop": tuple(self.stop or ())})
+        params.validate()
+        return params
+
+
 @friendly
-@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, *RUNNER)
+@with_option_groups
 def generate(
     prompts: Annotated[list[str], typer.Argument(metavar="PROMPT...", help="One or more prompts.", show_default=False)],
     model: ModelName = None,
     lineup: LineupText = None,
-    max_tokens: Annotated[int, typer.Option(help="Maximum output tokens per prompt.")] = 128,
-    temperature: Annotated[float, typer.Option(help="0: greedy, always the likeliest token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Sample from the likeliest tokens with this total probability.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Sample from this many likeliest tokens; 0: all.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", show_default=False)] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="A stop string. May be repeated.")] = None,
+    *,
+    sampling: SamplingOptions,
     chat: Annotated[bool, typer.Option("--chat/--no-chat", help="Use the model's chat template.")] = True,
     system: Annotated[str | None, typer.Option(help="A system prompt, with --chat.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prompt.")] = False,
     fake_model: FakeModel = False,
-    *,
-    settings: Settings,
+    engine: EngineOptions,
+    runner: RunnerOptions,
 ) -> None:
     """Generate text from prompts. A single output is streamed; several are printed when all are finished."""
-    params = SamplingParams(max_tokens, temperature, top_p, top_k, seed, tuple(stop or ()))
-    params.validate()
+    params = sampling.params()
     if system is not None and not chat:
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True))
-    config = engine_config(EngineConfig(), settings)
+    config = engine_config(EngineConfig(), engine, runner)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)

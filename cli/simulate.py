@@ -20,12 +20,14 @@ from course.simulator.served import Slo
 from course.simulator.summary import Summary, summarize
 from course.simulator.workloads import WORKLOADS
 from course.terminal.console import friendly, make_console, whose_code
-from course.terminal.engine_options import SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import SchedulerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import LineupText
 from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.config import EngineConfig
 
 
 @dataclass(frozen=True)
@@ -37,46 +39,65 @@ class Result:
     wall_seconds: float
 
 
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """What is simulated."""
+
+    workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")] = "chat"
+    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100"
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B"
+    num_gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000
+    rate: Annotated[float | None, typer.Option(help="Requests per second. Default: about 70% of the capacity.")] = None
+    policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}.")] = "fcfs"
+    scale: Annotated[float, typer.Option(help="Factor for all lengths, for models with a short context.")] = 1.0
+    calibration: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A cost model written by `mini-vllm calibrate`.")
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0
+
+    def experiment(self, engine: EngineConfig) -> Experiment:
+        """Return the experiment, at the rate that was given or that the GPU can serve."""
+        calibrated = read_calibration(self.calibration) if self.calibration is not None else None
+        return Experiment(
+            self.workload,
+            self.requests,
+            self.rate,
+            self.seed,
+            self.gpu,
+            self.model,
+            self.num_gpus,
+            self.policy,
+            engine,
+            self.scale,
+            calibrated,
+        ).with_rate()
+
+
 @friendly
-@with_engine_options(*SCHEDULER)
+@with_option_groups
 def simulate(
-    workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")] = "chat",
-    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100",
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B",
-    num_gpus: Annotated[int, typer.Option(min=1, help="GPUs that share the model.")] = 1,
-    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 10_000,
-    rate: Annotated[float | None, typer.Option(help="Requests per second. Default: about 70% of the capacity.")] = None,
-    policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}.")] = "fcfs",
+    *,
+    experiment: ExperimentOptions,
     slo_ttft: Annotated[float, typer.Option(help="SLO: seconds to the first token.")] = 1.0,
     slo_itl: Annotated[float, typer.Option(help="SLO: mean seconds between tokens.")] = 0.05,
     sweep: Annotated[
         str | None, typer.Option(metavar="SETTING=A,B,C", help="Run once for each value of a setting.")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Factor for all lengths, for models with a short context.")] = 1.0,
-    calibration: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A cost model written by `mini-vllm calibrate`.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     lineup: LineupText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
-    *,
-    settings: Settings,
+    engine: SchedulerOptions,
 ) -> None:
     """Serve a named workload with the real scheduler in simulated time; print latencies, goodput and preemptions.
 
     The duration of a step comes from a roofline of the GPU and the model: its bytes over the bandwidth or its
     operations over the arithmetic rate, whichever is longer, plus a constant overhead.
     """
-    engine = engine_config(ENGINE, settings)
-    calibrated = read_calibration(calibration) if calibration is not None else None
-    base = Experiment(
-        workload, requests, rate, seed, gpu, model, num_gpus, policy, engine, scale, calibrated
-    ).with_rate()
-    slo = Slo(slo_ttft, slo_itl)
+    base, slo = experiment.experiment(engine_config(ENGINE, engine)), Slo(slo_ttft, slo_itl)
     setting, values = parse_sweep(sweep) if sweep is not None else ("", [""])
     experiments = [base.with_setting(setting, value) if setting else base for value in values]
-    for experiment in experiments:
-        experiment.require_legal()
+    for each in experiments:
+        each.require_legal()
     console = make_console(stderr=as_json)
     team = replace(lineup_to_run(lineup, console), runner="absent")
     if not as_json:

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from course.terminal.console import fail, friendly, make_console, whose_code
-from course.terminal.engine_options import ELECTIVES, SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import EngineOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import LineupText
 from course.terminal.step_table import step_table, totals
 from course.traces.trace_file import read_trace, write_trace
@@ -20,7 +21,7 @@ from mini_vllm.engine.errors import StalledError
 
 
 @friendly
-@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, "check_invariants")
+@with_option_groups
 def trace(
     lineup: LineupText = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
@@ -30,7 +31,7 @@ def trace(
     read: Annotated[Path | None, typer.Option(help="Print this trace instead (.jsonl or .jsonl.gz).")] = None,
     name: Annotated[str | None, typer.Option(help="With --read: which scenario of a recorded file.")] = None,
     *,
-    settings: Settings,
+    engine: EngineOptions,
 ) -> None:
     """Print the decisions of every step: of a small workload on the fake model, without torch, or of a trace file."""
     console = make_console()
@@ -44,7 +45,7 @@ def trace(
     else:
         team = replace(lineup_to_run(lineup, console), runner="absent")
         defaults, remarks = make_possible(SMALL_POOL, team)
-        config = engine_config(defaults, settings)
+        config = engine_config(defaults, engine)
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
         records, ended_by = run_to_the_end(Run(make_workload(seed, requests), config, team))

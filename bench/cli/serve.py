@@ -4,7 +4,7 @@ import json
 import math
 import os
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
 from bench.serve.view import show_report
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import LineupText
 from course.terminal.progress import reported
 
@@ -49,33 +50,73 @@ def _search(help: str) -> Any:
     return typer.Option(help=help, rich_help_panel=SEARCH_PANEL)
 
 
-@friendly
-def bench_serve(
-    base_url: Annotated[
-        str | None, typer.Option(help="An OpenAI endpoint. Default: our own server, and peers.")
-    ] = None,
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Where requests are sent."""
+
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI endpoint. Default: our own server, and peers.")] = None
     model: Annotated[
         str,
         typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' or a model directory; with --base-url the model's name there."),
-    ] = EMBEDDED,
-    api_key: Annotated[str | None, typer.Option(help="Default: OPENAI_API_KEY.", show_default=False)] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False,
-    extra_body: Annotated[str, typer.Option(help="JSON added to every request: '{\"ignore_eos\": true}'.")] = "{}",
-    workload: Annotated[str, _load(f"One of {', '.join(DESCRIPTIONS)}.")] = SHAREGPT,
-    num_prompts: Annotated[int, _load("Number of requests.")] = 100,
-    request_rate: Annotated[float, _load("Requests per second, or inf: all at once.")] = math.inf,
-    burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0,
-    scale: Annotated[float, _load("Factor of all lengths.")] = 0.25,
-    seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0,
-    max_concurrency: Annotated[int | None, _load("Most requests under way at once. Default: no limit.")] = None,
-    goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None,
-    timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0,
+    ] = EMBEDDED
+    api_key: Annotated[str | None, typer.Option(help="Default: OPENAI_API_KEY.", show_default=False)] = None
+    chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False
+    extra_body: Annotated[str, typer.Option(help="JSON added to every request: '{\"ignore_eos\": true}'.")] = "{}"
+
+    def endpoint(self, base_url: str) -> Endpoint:
+        """Return the endpoint at this address. Raises `ValueError` if `--extra-body` is not a JSON object."""
+        key = self.api_key or os.environ.get("OPENAI_API_KEY")
+        return Endpoint(base_url, self.model, key, parse_extra_body(self.extra_body), self.chat)
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What is sent."""
+
+    workload: Annotated[str, _load(f"One of {', '.join(DESCRIPTIONS)}.")] = SHAREGPT
+    num_prompts: Annotated[int, _load("Number of requests.")] = 100
+    request_rate: Annotated[float, _load("Requests per second, or inf: all at once.")] = math.inf
+    burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0
+    scale: Annotated[float, _load("Factor of all lengths.")] = 0.25
+    seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0
+    max_concurrency: Annotated[int | None, _load("Most requests under way at once. Default: no limit.")] = None
+    goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None
+    timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0
+
+    def load(self) -> Load:
+        """Return the load. Raises `ValueError` if `--goodput` is no objective."""
+        return Load(
+            self.workload,
+            self.num_prompts,
+            self.request_rate,
+            self.burstiness,
+            self.scale,
+            self.seed,
+            self.max_concurrency,
+            self.timeout,
+            parse_objective(self.goodput or []),
+        )
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched."""
+
     find_rate: Annotated[
         bool | None, _search("Search the highest rate within the bound. Default: without --base-url.")
-    ] = None,
-    max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0,
-    probes: Annotated[int, _search("Rates to try.")] = 6,
-    probe_seconds: Annotated[float, _search("Least seconds of a probe; it has at least 100 requests.")] = 20.0,
+    ] = None
+    max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0
+    probes: Annotated[int, _search("Rates to try.")] = 6
+    probe_seconds: Annotated[float, _search("Least seconds of a probe; it has at least 100 requests.")] = 20.0
+
+
+@friendly
+@with_option_groups
+def bench_serve(
+    *,
+    where: EndpointOptions,
+    sent: LoadOptions,
+    searched: SearchOptions,
     rounds: Annotated[int, typer.Option(min=0, help="Rounds of offline and HTTP in turns; 0: none.")] = 5,
     peers: Annotated[
         str, typer.Option(metavar="A,B", help=f"{', '.join(SERVERS[1:])}; 'none'.", rich_help_panel=SERVER_PANEL)
@@ -91,27 +132,15 @@ def bench_serve(
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
     within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
     """
-    load = Load(
-        workload,
-        num_prompts,
-        request_rate,
-        burstiness,
-        scale,
-        seed,
-        max_concurrency,
-        timeout,
-        parse_objective(goodput or []),
-    )
-    search = Search(max_p99_ttft / 1e3, probes, probe_seconds)
+    load = sent.load()
+    search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
         load, search, rounds = replace(load, **QUICK_LOAD), QUICK_SEARCH, min(rounds, 1)
     load.requests(0)  # a value that is not legal is refused before anything starts
-    wanted = search if (base_url is None if find_rate is None else find_rate) else None
+    base_url, model = where.base_url, where.model
+    wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
     if base_url is not None:
-        key = api_key or os.environ.get("OPENAI_API_KEY")
-        measure_endpoint(
-            Endpoint(base_url, model, key, parse_extra_body(extra_body), chat), load, wanted, as_json=as_json
-        )
+        measure_endpoint(where.endpoint(base_url), load, wanted, as_json=as_json)
         return
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers))

@@ -1,32 +1,39 @@
 """`mini-vllm gradescope`: the judge as a Gradescope autograder."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
-from classroom.cli.options import NoJail, Phases, Seconds, Seed, Situations, new_settings
+from classroom.cli.options import JudgeOptions, Seconds
 from classroom.export.autograder import compose, write_zip
 from classroom.export.gradescope import Visibility
 from classroom.judge.report import require_writable
 from course.terminal.console import friendly, make_console
+from course.terminal.option_groups import with_option_groups
+
+
+@dataclass(frozen=True)
+class Options(JudgeOptions):
+    """What is graded, within limits that its slower machines need."""
+
+    seconds: Seconds = 20.0
+    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; keep it below Gradescope's.")] = 8.0
 
 
 @friendly
+@with_option_groups
 def gradescope(
     target: Annotated[Path, typer.Argument(metavar="ZIP", help="The file to write.", show_default=False)],
-    phase: Phases = None,
-    seed: Seed = None,
-    situations: Situations = 5,
-    seconds: Seconds = 20.0,
-    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; keep it below Gradescope's.")] = 8.0,
+    *,
+    options: Options,
     shown: Annotated[
         str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
     ] = "visible",
-    no_jail: NoJail = False,
 ) -> None:
     """For teachers: write a Gradescope autograder. It holds the solutions and the seed: upload it, and keep it."""
-    settings = new_settings(seed, situations, seconds, minutes, phase, no_jail=no_jail)
+    settings = options.settings()
     visibility = next((value for value in get_args(Visibility) if value == shown), None)
     if visibility is None:
         raise ValueError(f"--shown {shown}: one of {', '.join(get_args(Visibility))}")
@@ -36,5 +43,5 @@ def gradescope(
     console = make_console()
     size = target.stat().st_size / 1e6
     console.print(f"{target}: {len(files)} files, {size:.1f} MB, with the solutions", markup=False, soft_wrap=True)
-    points = f"--seed {settings.seed} --situations {situations}"
+    points = f"--seed {settings.seed} --situations {options.situations}"
     console.print(f"The same points here: mini-vllm judge ... {points}", markup=False, soft_wrap=True)

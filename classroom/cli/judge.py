@@ -1,6 +1,7 @@
 """`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from rich.console import Console
 
 from classroom.cli.class_progress import ClassProgress, class_progress
-from classroom.cli.options import Minutes, NoJail, Phases, Seconds, Situations, new_settings
+from classroom.cli.options import JudgeOptions
 from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
 from classroom.judge.class_run import ClassRun
@@ -21,23 +22,45 @@ from classroom.judge.settings import Settings
 from classroom.judge.submission import HandedIn, name_submissions
 from classroom.judge.summary import Report
 from course.terminal.console import friendly, make_console
+from course.terminal.option_groups import with_option_groups
 
 NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
 
 
+@dataclass(frozen=True)
+class ResultFiles:
+    """What is written."""
+
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None
+    csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None
+    feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page on the class, without names.")] = None
+    names: Annotated[bool, typer.Option("--names", help="Include names and their points in the page.")] = False
+    roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None
+    canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None
+    moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
+    reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
+
+    def require_writable(self) -> None:
+        """Raise `ValueError` if one of them cannot be written, before the class is graded."""
+        require_writable([self.json_file, self.csv_file, self.html, self.canvas, self.moodle], self.feedback)
+
+    def write(self, report: Report) -> None:
+        """Write the tables and the page that were asked for."""
+        write_tables(report, json_file=self.json_file, csv_file=self.csv_file)
+        if self.html is not None:
+            write_whole(self.html, class_page(report, with_names=self.names))
+
+
 @friendly
+@with_option_groups
 def judge(
     submissions: Annotated[
         list[Path],
         typer.Argument(metavar="SUBMISSION...", help="Starters, folders or archives of them.", show_default=False),
     ],
-    seed: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
-    ] = None,
-    phase: Phases = None,
-    situations: Situations = 5,
-    seconds: Seconds = 10.0,
-    minutes: Minutes = 10.0,
+    *,
+    options: JudgeOptions,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
     ] = None,
@@ -47,16 +70,7 @@ def judge(
             metavar="FILE", help="Keep finished work in this file; if it is there, continue with its seed and settings."
         ),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
-    csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None,
-    feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page on the class, without names.")] = None,
-    names: Annotated[bool, typer.Option("--names", help="Include names and their points in the page.")] = False,
-    roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None,
-    canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None,
-    moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False,
-    no_jail: NoJail = False,
+    files: ResultFiles,
 ) -> None:
     """For teachers: grade submissions on secret situations, each phase alone, in jailed workers.
 
@@ -64,14 +78,14 @@ def judge(
     """
     if os.name != "posix":
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
-    settings = new_settings(seed, situations, seconds, minutes, phase, no_jail=no_jail)
-    require_writable([json_file, csv_file, html, canvas, moodle], feedback)
-    gradebooks = Gradebooks.wanted(roster, canvas, moodle)
+    settings = options.settings()
+    files.require_writable()
+    gradebooks = Gradebooks.wanted(files.roster, files.canvas, files.moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
     if resume is not None and resume.exists():
         settings = recorded_settings(resume)
-        if seed not in (None, settings.seed):
+        if options.seed not in (None, settings.seed):
             raise ValueError(f"{resume} is a run with another seed: leave out --seed, or name another file")
         shown.print(f"Continuing {resume} with its seed and settings.", markup=False, soft_wrap=True)
     record = Record(settings, resume)
@@ -83,12 +97,10 @@ def judge(
         num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
         graders = [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
         class_run = ClassRun(settings, record, graders)
-        results = run(class_run, handed_in, progress, feedback, seed_note(settings) if reveal else "")
+        results = run(class_run, handed_in, progress, files.feedback, seed_note(settings) if files.reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = Report(settings.seed, settings.situations, settings.jailed, summaries)
-    write_tables(report, json_file=json_file, csv_file=csv_file)
-    if html is not None:
-        write_whole(html, class_page(report, with_names=names))
+    files.write(report)
     show(make_console(), report)
     if gradebooks is not None:
         for left_out in gradebooks.write(report):

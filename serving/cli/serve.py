@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course.terminal.console import fail, friendly, make_console, whose_code
-from course.terminal.engine_options import ELECTIVES, RUNNER, SCHEDULER, Settings, engine_config, with_engine_options
+from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
@@ -30,7 +31,7 @@ ModelArgument = Annotated[
 
 
 @friendly
-@with_engine_options(*SCHEDULER, "policy", *ELECTIVES, *RUNNER, "check_invariants")
+@with_option_groups
 def serve(
     model: ModelArgument = None,
     lineup: LineupText = None,
@@ -54,7 +55,8 @@ def serve(
     ] = 1,
     fake_model: FakeModel = False,
     *,
-    settings: Settings,
+    engine: EngineOptions,
+    runner: RunnerOptions,
 ) -> None:
     """Serve the engine by OpenAI's API. Ctrl-C or SIGTERM lets running requests finish."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
@@ -70,7 +72,7 @@ def serve(
         request_timeout=request_timeout,
         shutdown_timeout=shutdown_timeout,
     )
-    config = replace(engine_config(EngineConfig(), settings), max_num_waiting=max_num_waiting)
+    config = replace(engine_config(EngineConfig(), engine, runner), max_num_waiting=max_num_waiting)
     console = make_console()
     team = lineup_to_run(lineup, console)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
