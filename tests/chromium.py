@@ -1,4 +1,4 @@
-"""The one headless browser of a test run."""
+"""The one headless browser of a test run, and the pages that tests open in it."""
 
 import os
 from collections.abc import Iterator
@@ -17,3 +17,34 @@ def browser() -> Iterator[Any]:
             yield running
     except NoBrowserError as error:
         (pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip)(str(error))
+
+
+class Pages:
+    """Opens pages as a browser does, and keeps the errors and warnings that they report."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+        self.opened: list[Any] = []
+        self.problems: list[str] = []
+
+    def new_page(self, *, expected: str = "", **options: Any) -> Any:
+        """Open a page with a browser context's options. What it logs with the words `expected` is no problem."""
+        page = self.browser.new_page(**options)
+        self.opened.append(page)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", lambda message: self._note(message, expected))
+        return page
+
+    def _note(self, message: Any, expected: str) -> None:
+        if message.type in ("error", "warning") and not (expected and expected in message.text):
+            self.problems.append(message.text)
+
+
+@pytest.fixture
+def pages(browser: Any) -> Iterator[Pages]:
+    """Pages that are closed after the test, which fails if one of them reported an error or a warning."""
+    opened = Pages(browser)
+    yield opened
+    for page in opened.opened:
+        page.close()
+    assert opened.problems == []

@@ -5,9 +5,9 @@ import os
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.chromium import browser
+from tests.chromium import browser, pages
 
-__all__ = ["browser"]
+__all__ = ["browser", "pages"]
 
 settings.register_profile(
     "ci",

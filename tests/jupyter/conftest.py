@@ -8,7 +8,9 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
+from tests.chromium import Pages
 from tests.notebook.files import read
 from tools.jupyter.course import copy_course
 from tools.jupyter.screen import Screen, write_notebook
@@ -54,6 +56,24 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
         screen.close()
     assert [stranger for screen in screens for stranger in screen.strangers] == []
     assert [error for screen in screens for error in screen.errors] == []
+
+
+@pytest.fixture
+def offline(pages: Pages) -> Any:
+    return pages.new_page(offline=True)
+
+
+@pytest.fixture
+def without_scripts(pages: Pages) -> Any:
+    return pages.new_page(offline=True, java_script_enabled=False)
+
+
+def exported(notebook: Path, folder: Path, template: str = "lab") -> str:
+    """Export a notebook to HTML, and return the address of the page."""
+    make_exporter: Callable[..., HTMLExporter] = HTMLExporter
+    page, _ = make_exporter(template_name=template).from_filename(str(notebook))
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    return (folder / "page.html").as_uri()
 
 
 def cells_of(path: Path) -> Sequence[nbformat.NotebookNode]:

@@ -1,14 +1,12 @@
 """Predictions in a real JupyterLab: locked before the run is seen, kept for the next run of all cells, and exported."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nbconvert import HTMLExporter
 
-from tests.jupyter.conftest import Opener
+from tests.jupyter.conftest import Opener, exported
 from tools.jupyter.screen import Screen
 
 RUN = """
@@ -102,35 +100,22 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
     assert "0 of 2 predictions right, 2 not answered" in seen(page)
 
 
-@pytest.fixture
-def offline(browser: Any) -> Iterator[Any]:
-    context = browser.new_context(offline=True)
-    yield context.new_page()
-    context.close()
-
-
 def test_an_exported_page_asks_and_answers_offline(
-    opened: Opener, course: Path, browser: Any, offline: Any, tmp_path: Path
+    opened: Opener, course: Path, offline: Any, without_scripts: Any, tmp_path: Path
 ) -> None:
     screen = opened(*cells("third")).run_all()
     screen.page.get_by_role("button", name="Lock my answers").wait_for()
     truth = num_steps(screen.page)
     screen.command("docmanager:save")
-    make_exporter: Callable[[], HTMLExporter] = HTMLExporter
-    page, _ = make_exporter().from_filename(str(course / screen.path))
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    offline.goto((tmp_path / "page.html").as_uri())
+    address = exported(course / screen.path, tmp_path)
+    offline.goto(address)
     assert_closed(offline)
     answer(offline, "3")
     offline.locator(PICTURE).wait_for()
     assert f"you said 3, it was {truth} steps" in seen(offline)
     assert "1 of 2 predictions right" in seen(offline)
-    offline.screenshot(path=tmp_path / "page.png")
-    context = browser.new_context(offline=True, java_script_enabled=False)
-    without_scripts = context.new_page()
-    without_scripts.goto((tmp_path / "page.html").as_uri())
+    without_scripts.goto(address)
     assert not without_scripts.locator(IMAGE).is_visible()
     without_scripts.get_by_text("Open when you have answered").click()
     assert without_scripts.locator(IMAGE).is_visible()
     assert f"How many steps does it take? {truth} steps" in seen(without_scripts)
-    context.close()

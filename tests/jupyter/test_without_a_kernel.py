@@ -1,13 +1,11 @@
 """Widgets without a kernel: in an exported page without network, and in a notebook that is opened again."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nbconvert import HTMLExporter
 
-from tests.jupyter.conftest import Opener
+from tests.jupyter.conftest import Opener, exported
 from tests.notebook.files import read, write
 
 CELLS = """
@@ -45,13 +43,6 @@ def changed(saved: Path, tmp_path: Path) -> Path:
     return tmp_path / "changed.ipynb"
 
 
-@pytest.fixture
-def offline(browser: Any) -> Iterator[Any]:
-    context = browser.new_context(offline=True)
-    yield context.new_page()
-    context.close()
-
-
 def assert_a_film_from_step_5(page: Any) -> None:
     player = page.locator(".mvw:has(svg)")
     player.wait_for()
@@ -71,32 +62,17 @@ def assert_a_picture_of_step_5(page: Any) -> None:
     assert seen["colours"] > 8, "not blank"
 
 
-def exported(saved: Path, template: str, folder: Path) -> str:
-    """Export a notebook to HTML, and return the address of the page."""
-    make_exporter: Callable[..., HTMLExporter] = HTMLExporter
-    page, _ = make_exporter(template_name=template).from_filename(str(saved))
-    (folder / "page.html").write_text(page, encoding="utf-8")
-    return (folder / "page.html").as_uri()
-
-
 @pytest.mark.parametrize("template", ["lab", "classic", "basic"])
-def test_an_exported_page_plays_its_films_offline(saved: Path, offline: Any, tmp_path: Path, template: str) -> None:
-    offline.goto(exported(saved, template, tmp_path), wait_until="commit")
-    assert_a_film_from_step_5(offline)
-    offline.screenshot(path=tmp_path / "page.png")
-
-
-@pytest.mark.parametrize("template", ["lab", "classic", "basic"])
-def test_without_scripts_an_exported_page_shows_its_pictures(
-    saved: Path, browser: Any, tmp_path: Path, template: str
+def test_an_exported_page_plays_its_films_offline_and_without_scripts_shows_its_pictures(
+    saved: Path, offline: Any, without_scripts: Any, tmp_path: Path, template: str
 ) -> None:
-    context = browser.new_context(offline=True, java_script_enabled=False)
-    page = context.new_page()
-    page.goto(exported(saved, template, tmp_path))
-    assert page.locator(PICTURE).count() == 1
-    assert "step 5" in page.locator(PICTURE).get_attribute("alt")
-    assert page.locator(PICTURE).bounding_box()["height"] > 300
-    context.close()
+    address = exported(saved, tmp_path, template)
+    offline.goto(address, wait_until="commit")
+    assert_a_film_from_step_5(offline)
+    without_scripts.goto(address)
+    assert without_scripts.locator(PICTURE).count() == 1
+    assert "step 5" in without_scripts.locator(PICTURE).get_attribute("alt")
+    assert without_scripts.locator(PICTURE).bounding_box()["height"] > 300
 
 
 def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 import base64
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.chromium import Pages
 from tools.pictures.__main__ import PICTURES
 from tools.pictures.animated_gif import CLEAR, END, animated_gif, codes
 from tools.pictures.moving import MOMENT, READING, STEPS
@@ -45,26 +45,24 @@ SQUARES = """<body style="margin:0;background:%s"><div style="position:absolute;
 
 
 @pytest.fixture
-def decoder(browser: Any) -> Iterator[Any]:
+def decoder(pages: Pages) -> Any:
     """A page that may decode images: the browser gives this to secure addresses only. Nothing is fetched."""
-    page = browser.new_page()
+    page = pages.new_page()
     page.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto("https://decoder.invalid/")
-    yield page
-    page.close()
+    return page
 
 
 def as_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def test_every_frame_is_the_screenshot(browser: Any, decoder: Any) -> None:
-    page = browser.new_page(viewport={"width": 60, "height": 40})
+def test_every_frame_is_the_screenshot(browser: Any, pages: Pages, decoder: Any) -> None:
+    page = pages.new_page(viewport={"width": 60, "height": 40})
     shots = []
     for colour, left, milliseconds in (("white", 4, 40), ("white", 9, 50), ("#eef", 30, 60), ("#eef", 30, 1000)):
         page.set_content(SQUARES % (colour, left))
         shots.append((page.screenshot(), milliseconds))
-    page.close()
     frames, for_ever = decoder.evaluate(FRAMES, as_text(animated_gif(browser, shots)))
     assert for_ever
     assert [milliseconds for milliseconds, _ in frames] == [40, 50, 1060], "one without a change prolongs the last"

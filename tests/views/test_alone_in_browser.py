@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from course.views.alone import alone
 from course.views.film import Film
 from course.views.widgets import Player
+from tests.chromium import Pages
 from tests.views.test_base import counting
 
 # The colour of the paper beside the digit, in a screenshot of the first picture.
@@ -34,22 +35,15 @@ def saved(film: Film, step: int = 0) -> str:
 
 
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Opened]:
+def opened(pages: Pages) -> Opened:
     """Open a page offline, with or without scripts, on a light or a dark system."""
-    contexts = []
 
     def open_page(html: str, *, scripts: bool = True, system: str = "light", head: str = "") -> Any:
-        context = browser.new_context(offline=True, java_script_enabled=scripts, color_scheme=system)
-        contexts.append(context)
-        page = context.new_page()
-        page.errors = []
-        page.on("pageerror", lambda error: page.errors.append(error))
+        page = pages.new_page(offline=True, java_script_enabled=scripts, color_scheme=system)
         page.set_content(f"<!doctype html><head>{head}</head><body>{html}")
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 def digit(page: Any, place: int = 0) -> str:
@@ -71,7 +65,6 @@ def test_a_film_is_scrubbed_played_and_followed_without_a_kernel(opened: Opened)
     page.get_by_role("button", name="play or pause").click()
     page.wait_for_function("document.querySelector('.mvw').dataset.step === '5'")
     assert page.locator(".mvw details pre").text_content() == "counter: 5"
-    assert page.errors == []
 
 
 def test_players_of_one_page_are_apart_and_load_their_code_once(opened: Opened) -> None:
@@ -101,31 +94,28 @@ def test_without_scripts_it_is_the_still(opened: Opened) -> None:
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("system", ["light", "dark"])
 @pytest.mark.parametrize("head", ["", "<style>:root{color-scheme:light}</style>"])
-def test_paper_is_white_in_a_page_that_is(opened: Opened, browser: Any, scripts: bool, system: str, head: str) -> None:
+def test_paper_is_white_in_a_page_that_is(opened: Opened, pages: Pages, scripts: bool, system: str, head: str) -> None:
     """A dark system does not make a white page dark, so nor a picture in it."""
     page = opened(saved(counting(2)), scripts=scripts, system=system, head=head)
     shown = page.locator(".mvw svg" if scripts else "img")
     shown.wait_for()
-    assert paper_of(browser, shown) == 255
+    assert paper_of(pages, shown) == 255
 
 
-def test_paper_is_dark_in_a_page_that_declares_it(opened: Opened, browser: Any) -> None:
+def test_paper_is_dark_in_a_page_that_declares_it(opened: Opened, pages: Pages) -> None:
     page = opened(saved(counting(2)), head="<style>:root{color-scheme:dark}</style>")
     page.locator(".mvw svg").wait_for()
-    assert paper_of(browser, page.locator(".mvw svg")) < 50
+    assert paper_of(pages, page.locator(".mvw svg")) < 50
 
 
-def paper_of(browser: Any, shown: Any) -> int:
-    page = browser.new_page()
-    paper = int(page.evaluate(PAPER, base64.b64encode(shown.screenshot()).decode()))
-    page.close()
-    return paper
+def paper_of(pages: Pages, shown: Any) -> int:
+    return int(pages.new_page().evaluate(PAPER, base64.b64encode(shown.screenshot()).decode()))
 
 
-def test_a_picture_that_is_a_file_follows_the_system(browser: Any, opened: Opened) -> None:
+def test_a_picture_that_is_a_file_follows_the_system(pages: Pages, opened: Opened) -> None:
     data = base64.b64encode(counting(1)[0].svg().encode()).decode()
     image = f'<img src="data:image/svg+xml;base64,{data}">'
-    papers = [paper_of(browser, opened(image, system=system).locator("img")) for system in ("light", "dark")]
+    papers = [paper_of(pages, opened(image, system=system).locator("img")) for system in ("light", "dark")]
     assert papers == [255, 17]
 
 

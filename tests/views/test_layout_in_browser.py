@@ -1,91 +1,95 @@
-"""The size of widgets on the screen: text that can be read, nothing cut, no higher than a laptop's page."""
+"""The size of what is drawn on a screen: text that can be read, nothing cut or covered, no higher than a laptop is."""
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.block_life import block_life
 from course.views.drafts import draft_film
 from course.views.film import Film
 from course.views.hash_chain import hash_chain
-from course.views.paged_batch import paged_batch
 from course.views.show import player
-from course.views.time_machine import compare, time_machine
-from tests.views.runs import ahead, observed, small
-from tests.views.test_time_machine_in_browser import BOXES, collisions
+from tests.chromium import Pages
+from tests.views import gallery
+from tests.views.runs import ahead
 
 WIDTHS = (460, 600, 720, 1000, 1100)
 MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16
+# Every visible text as [words, left, top, right, bottom, whether it is cut], trimmed: a font's box is higher than its
+# letters.
+BOXES = """() => [...document.querySelectorAll("svg text")].filter((t) => t.textContent && t.getClientRects().length)
+  .map((t) => { const box = t.getBoundingClientRect(), page = t.ownerSVGElement.getBoundingClientRect();
+    const [left, top] = [box.left - page.left, box.top - page.top + 2.5];
+    const [right, bottom] = [box.right - page.left, box.bottom - page.top - 2.5];
+    return [t.textContent, left, top, right, bottom, left < 0 || right > page.width || bottom > page.height]; })
+  .filter((t) => t[3] > t[1])"""
 # The size in px of each text on the screen.
 SIZES = """() => [...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length)
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a])"""
 HEIGHT = "document.getElementById('host').getBoundingClientRect().height"
-PICTURE = "document.querySelector('.mvw-picture svg').getBoundingClientRect().toJSON()"
+RIGHT = "document.querySelector('.mvw-picture svg').getBoundingClientRect().right"
 FILMS: dict[str, Callable[[], Film]] = {
-    "time machine": lambda: time_machine(observed()),
-    "compare": lambda: compare(small(), small(caching=False), ("caching on", "caching off")),
-    "block life": lambda: block_life(observed()),
-    "paged batch": paged_batch,
+    "time machine": gallery.FILMS["of a shipped trace"],
+    "compare": gallery.FILMS["compare"],
+    "block life": gallery.FILMS["block life of a shipped trace"],
+    "paged batch": gallery.FILMS["paged batch"],
     "drafts": lambda: draft_film(ahead()),
     "drafts planned ahead": lambda: draft_film(ahead(asynchronous=True)),
 }
 
 
+def readable(page: Any, about: str = "") -> list[str]:
+    """Check that no text on the page is cut or lies on another, and return the texts."""
+    boxes = page.evaluate(BOXES)
+    covered = [
+        (one[0], two[0])
+        for one, two in combinations(boxes, 2)
+        if one[3] > two[1] and two[3] > one[1] and one[4] > two[2] and two[4] > one[2]
+    ]
+    assert (covered, [box[0] for box in boxes if box[5]]) == ([], []), about
+    return [box[0] for box in boxes]
+
+
+@pytest.mark.parametrize("name", [*gallery.FILMS, *gallery.CHAINS, *gallery.KNOBS])
+def test_no_text_is_cut_or_lies_on_another(pages: Pages, name: str) -> None:
+    page = pages.new_page(viewport={"width": 720, "height": 900})
+    for picture in gallery.pictures_of(name):
+        page.set_content(f'<body style="margin:0">{picture.svg()}')
+        shortened = [words for words in readable(page, picture.text_alternative) if "…" in words]
+        assert name not in gallery.KNOBS or all("before:" in words for words in shortened)
+
+
 @pytest.mark.parametrize("name", FILMS)
-def test_text_is_never_small_and_a_widget_fits_a_laptop(browser: Any, name: str) -> None:
+def test_text_is_never_small_and_a_widget_fits_a_laptop(pages: Pages, name: str) -> None:
     film = FILMS[name]()
-    page = open_widget(browser, player(film))
+    page = open_widget(pages, player(film))
     for width in WIDTHS:
         page.set_viewport_size({"width": width + PAGE_MARGIN, "height": 900})
         for step in (0, 6, len(film) - 1):
             page.evaluate("(step) => model.set('step', step)", min(step, len(film) - 1))
             page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => done(true)))")
             assert [text for text, size in page.evaluate(SIZES) if size < MIN_TEXT - 0.01] == []
-            boxes, drawn = [box for box in page.evaluate(BOXES) if box[3] > box[1]], page.evaluate(PICTURE)
-            assert collisions(boxes) == []
-            cut = [box[0] for box in boxes if box[1] < 0 or box[3] > drawn["width"] or box[4] > drawn["height"]]
-            assert (cut, drawn["right"] <= width + PAGE_MARGIN) == ([], True)
+            readable(page)
+            assert page.evaluate(RIGHT) <= width + PAGE_MARGIN
             assert width < 720 or page.evaluate(HEIGHT) <= MAX_HEIGHT
-    page.close()
 
 
-def test_two_runs_stand_side_by_side_where_there_is_room(browser: Any) -> None:
-    page = open_widget(browser, player(FILMS["compare"]()), width=1000 + PAGE_MARGIN)
+def test_two_runs_stand_side_by_side_where_there_is_room(pages: Pages) -> None:
+    page = open_widget(pages, player(FILMS["compare"]()), width=1000 + PAGE_MARGIN)
     first, second = (page.locator(f'[data-layer="{side}-budget"]') for side in ("first", "second"))
     assert first.bounding_box()["y"] == second.bounding_box()["y"]
     page.set_viewport_size({"width": 720 + PAGE_MARGIN, "height": 900})
     page.wait_for_function("document.querySelector('.mvw-picture svg').viewBox.baseVal.width === 720")
     assert second.bounding_box()["y"] > first.bounding_box()["y"] + 100
-    page.close()
-
-
-def test_the_legend_waits_behind_a_question_mark(browser: Any) -> None:
-    page = open_widget(browser, player(FILMS["time machine"]()))
-    meaning, legend = page.get_by_role("button", name="what the signs mean"), page.locator(".mvw-legend")
-    assert (meaning.get_attribute("aria-expanded"), legend.is_visible()) == ("false", False)
-    meaning.focus()
-    page.keyboard.press("Enter")
-    assert (meaning.get_attribute("aria-expanded"), legend.is_visible()) == ("true", True)
-    assert "plan undone" in legend.text_content()
-    page.keyboard.press("Enter")
-    assert not legend.is_visible()
-    page.close()
 
 
 @pytest.mark.parametrize(("width", "drawn"), [(480, 460), (820, 720)])
-def test_a_still_without_scripts_is_drawn_for_its_page(browser: Any, width: int, drawn: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
+def test_a_still_is_drawn_for_its_page_as_image_and_as_drawing(pages: Pages, width: int, drawn: int) -> None:
+    page = pages.new_page(viewport={"width": width, "height": 900})
     page.set_content(f'<body style="margin:0">{player(FILMS["paged batch"]()).picture().image()}')
     page.wait_for_function("document.querySelector('img').complete")
     assert page.locator("img").bounding_box()["width"] == drawn
-    page.close()
-
-
-@pytest.mark.parametrize(("width", "drawn"), [(480, 460), (820, 720)])
-def test_a_picture_moves_into_its_page_in_the_drawing_for_it(browser: Any, width: int, drawn: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
     page.set_content(f'<body style="margin:0">{hash_chain({"A": range(12), "B": range(8)}, 4).in_page()}')
     assert (page.locator("svg").bounding_box()["width"], page.locator("img, picture").count()) == (drawn, 0)
-    page.close()

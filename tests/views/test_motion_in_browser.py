@@ -1,6 +1,5 @@
 """Motion and play in a real browser: what travels, what does not, how fast play is and where it stops."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from course.traces.recording import Recording
 from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
+from tests.chromium import Pages
 from tests.views.runs import observed, small
 from tests.views.test_base import counter
 
@@ -35,14 +35,9 @@ def place(page: Any, selector: str) -> list[float]:
 
 
 @pytest.fixture
-def machine(browser: Any) -> Iterator[Any]:
+def machine(pages: Pages) -> Any:
     """The step before the preemption of r3."""
-    page = open_widget(browser, player(time_machine(observed()), step=PREEMPTION - 1))
-    errors: list[Any] = []
-    page.on("pageerror", lambda error: errors.append(error))
-    yield page
-    assert errors == []
-    page.close()
+    return open_widget(pages, player(time_machine(observed()), step=PREEMPTION - 1))
 
 
 def step_to(page: Any, step: int) -> int:
@@ -68,18 +63,17 @@ def whereabouts(page: Any, block: int) -> list[float]:
 
 
 @pytest.mark.parametrize("recording", [observed(), small(3, 40)], ids=["block tables are shown", "only the pool"])
-def test_blocks_travel_from_the_free_queue_to_their_owner_and_back(browser: Any, recording: Recording) -> None:
+def test_blocks_travel_from_the_free_queue_to_their_owner_and_back(pages: Pages, recording: Recording) -> None:
     film = time_machine(recording)
     free = [set(machine_blocks(film, step)) for step in range(len(film))]
     step = next(step for step in range(1, len(film)) if free[step - 1] - free[step] and free[step] - free[step - 1])
     both = {min(free[step - 1] - free[step]), min(free[step] - free[step - 1])}
-    page = open_widget(browser, player(film, step - 1))
+    page = open_widget(pages, player(film, step - 1))
     before = {block: whereabouts(page, block) for block in both}
     step_to(page, step)
     assert {block: whereabouts(page, block) for block in both} == before
     page.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
     assert not [block for block in both if whereabouts(page, block) == before[block]]
-    page.close()
 
 
 def machine_blocks(film: Film, step: int) -> list[int]:
@@ -100,14 +94,13 @@ def test_motion_takes_a_quarter_of_a_second(machine: Any) -> None:
     assert machine.evaluate(MOVING) == 0
 
 
-def test_two_runs_in_one_picture_keep_their_elements_apart(browser: Any) -> None:
-    page = open_widget(browser, player(compare(small(), small(), ("one", "the same"))))
+def test_two_runs_in_one_picture_keep_their_elements_apart(pages: Pages) -> None:
+    page = open_widget(pages, player(compare(small(), small(), ("one", "the same"))))
     boundary = place(page, '[data-layer="second-headline"]')[1]
     for step in range(1, 6):
         step_to(page, step)
         upper, lower = (page.evaluate(PLACES, MOVING_IN.format(side)) for side in ("first", "second"))
         assert 0 < max(y for _, y in upper) < boundary < min(y for _, y in lower), "at the first moment of the motion"
-    page.close()
 
 
 def test_leaps_and_a_dragged_slider_move_nothing(machine: Any) -> None:
@@ -147,12 +140,11 @@ PACE = """async (speed) => { model.set("speed", speed);
 
 @pytest.mark.parametrize(("num_steps", "speed", "seconds"), [(6, 4, 0.3), (6, 1, 1.2), (60, 1, 0.5), (400, 4, 0.075)])
 def test_short_films_play_slowly_at_the_chosen_speed(
-    browser: Any, num_steps: int, speed: float, seconds: float
+    pages: Pages, num_steps: int, speed: float, seconds: float
 ) -> None:
-    page = open_widget(browser, player(Film([counter(step) for step in range(num_steps)])))
+    page = open_widget(pages, player(Film([counter(step) for step in range(num_steps)])))
     for waited in page.evaluate(PACE, speed):
         assert seconds * 950 <= waited <= seconds * 1000 + 400
-    page.close()
 
 
 def test_the_speed_is_chosen_by_keyboard_in_words(machine: Any) -> None:
@@ -184,10 +176,9 @@ def test_play_stops_at_events_if_wanted(machine: Any) -> None:
     assert machine.locator(".mvw-about").text_content() == ""
 
 
-def test_a_film_without_events_offers_no_stops(browser: Any) -> None:
-    page = open_widget(browser, player(Film([counter(0), counter(1)])))
+def test_a_film_without_events_offers_no_stops(pages: Pages) -> None:
+    page = open_widget(pages, player(Film([counter(0), counter(1)])))
     assert page.get_by_label("stop at events").count() == 0
-    page.close()
 
 
 def test_the_events_are_those_of_the_steps() -> None:

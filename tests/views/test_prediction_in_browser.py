@@ -1,6 +1,5 @@
 """Questions, verdicts and cards in a real browser, by keyboard alone: nothing is told before it is locked."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from course.browser.bare_page import open_widget
 from course.views.prediction import Card, Question
 from course.views.prediction.widgets import Ask, Deck
 from course.views.time_machine import run_strip
+from tests.chromium import Pages
 from tests.views.runs import small
 
 NUMBER = Question("How many steps?", "how many", unit="steps")
@@ -23,10 +23,8 @@ def focused(page: Any) -> str:
 
 
 @pytest.fixture
-def asked(browser: Any) -> Iterator[Any]:
-    page = open_widget(browser, Ask("group", [NUMBER, WHICH, SEVERAL], []))
-    yield page
-    page.close()
+def asked(pages: Pages) -> Any:
+    return open_widget(pages, Ask("group", [NUMBER, WHICH, SEVERAL], []))
 
 
 def test_all_kinds_are_answered_and_locked_by_keyboard(asked: Any) -> None:
@@ -64,12 +62,8 @@ def card(title: str, question: Question, truth: Any) -> Card:
 
 
 @pytest.fixture
-def cards(browser: Any) -> Iterator[Any]:
-    page = open_widget(
-        browser, Deck([card("one", WHICH, "A"), card("two", NUMBER, 9), card("three", NUMBER, None)], {})
-    )
-    yield page
-    page.close()
+def cards(pages: Pages) -> Any:
+    return open_widget(pages, Deck([card("one", WHICH, "A"), card("two", NUMBER, 9), card("three", NUMBER, None)], {}))
 
 
 def test_a_card_shows_its_run_once_it_is_answered(cards: Any) -> None:
@@ -103,10 +97,9 @@ def test_a_card_that_the_run_did_not_decide_is_not_counted(cards: Any) -> None:
 
 @pytest.mark.parametrize("width", [600, 1100])
 @pytest.mark.parametrize("dark", [False, True])
-def test_nothing_overflows(browser: Any, width: int, dark: bool) -> None:
-    page = open_widget(browser, Deck([card("one", SEVERAL, ["A"])], {"one": ["A", "B"]}), dark=dark)
+def test_nothing_overflows(pages: Pages, width: int, dark: bool) -> None:
+    page = open_widget(pages, Deck([card("one", SEVERAL, ["A"])], {"one": ["A", "B"]}), dark=dark)
     page.set_viewport_size({"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     smallest = "[...document.querySelectorAll('#host *')].map((e) => parseFloat(getComputedStyle(e).fontSize))"
     assert page.evaluate(f"Math.min(...{smallest}.filter((size) => size > 0))") >= 10.5
-    page.close()

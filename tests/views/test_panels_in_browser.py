@@ -1,0 +1,242 @@
+"""Panels in a real browser: knobs ask, the newest answer is drawn, and a page that draws itself agrees with Python."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import pytest
+
+from course.browser.bare_page import open_widget
+from course.simulator.gpus import GPUS
+from course.simulator.model_shapes import MODEL_SHAPES
+from course.views.calculator import calculator
+from course.views.calculator.drawing import FRONT_END, draw, tables
+from course.views.chunking_dial import chunking_dial
+from course.views.film import Film
+from course.views.hash_chain import chain_panel
+from course.views.knobs import Slide
+from course.views.panels import FilmPanel, Panel, as_answer
+from course.views.picture import WIDTH, Picture
+from solutions.phase4_prefix_cache import hash_block
+from tests.chromium import Pages
+from tests.views.test_base import KNOBS, budget_picture, counter
+from tests.views.test_hash_chain import A
+from tests.views.test_layout_in_browser import readable
+
+ANSWER = """([ticket, words]) => model.set("answer",
+  { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, text_alternative: words })"""
+NEWS = "(news) => { for (const [name, value] of Object.entries(news)) model.set(name, value); }"
+
+
+@pytest.fixture
+def panel(pages: Pages) -> Any:
+    return open_widget(pages, Panel(KNOBS, budget_picture))
+
+
+def asked(panel: Any) -> list[Any]:
+    return [value for name, value in panel.evaluate("model.sent") if name == "question"]
+
+
+def answer(page: Any, made: Panel) -> None:
+    """Let Python answer the newest question of the page."""
+    made.question = page.evaluate("model.state.question")
+    page.evaluate(NEWS, {name: getattr(made, name) for name in ("film", "step", "answer") if made.has_trait(name)})
+
+
+def grip(page: Any, slider: Any) -> Any:
+    """Press the mouse on the middle of a slider, and return a function that drags it to a share of its length."""
+    box = slider.bounding_box()
+    middle, radius = box["y"] + box["height"] / 2, 8
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    page.mouse.down()
+    return lambda share: page.mouse.move(box["x"] + radius + (box["width"] - 2 * radius) * share, middle, steps=5)
+
+
+def test_a_moving_knob_asks_and_the_newest_value_wins(panel: Any) -> None:
+    budget = panel.get_by_role("slider", name="token budget")
+    panel.get_by_role("combobox", name="policy").select_option("priority")
+    assert [q["values"] for q in asked(panel)] == [{"budget": 32, "policy": "priority", "caching": True}]
+    grip(panel, budget)(1)
+    assert len(asked(panel)) == 1, "one question is pending at a time"
+    assert budget.get_attribute("aria-valuetext") == "64 tokens"
+    panel.evaluate(ANSWER, [1, "first"])
+    assert panel.locator("svg text").text_content() == "first"
+    assert [q["values"]["budget"] for q in asked(panel)] == [32, 64], "the values in between were never sent"
+    panel.evaluate(ANSWER, [asked(panel)[-1]["ticket"], "new"])
+    assert panel.locator("svg text").text_content() == "new", "the mouse is still down"
+    panel.mouse.up()
+    assert len(asked(panel)) == 2, "the release asks nothing more"
+
+
+def test_a_stale_answer_is_not_drawn_and_a_refusal_leaves_the_picture(panel: Any) -> None:
+    panel.get_by_role("checkbox").click()
+    panel.evaluate(ANSWER, [0, "stale"])
+    assert "32 fcfs True" in panel.locator("svg text").text_content()
+    panel.evaluate("model.set('answer', { ticket: 1, error: 'caching needs phase 2' })")
+    assert panel.get_by_role("alert").text_content() == "caching needs phase 2"
+    assert "32 fcfs True" in panel.locator("svg text").text_content()
+
+
+def test_a_busy_kernel_and_a_lost_one_are_told_in_words(panel: Any) -> None:
+    status = panel.locator(".mvw-waiting")
+    panel.get_by_role("checkbox").click()
+    assert status.text_content() == "", "an answer within a second needs no words"
+    panel.wait_for_function("document.querySelector('.mvw-waiting').textContent")
+    assert status.text_content() == "Waiting for the kernel ..."
+    panel.evaluate(ANSWER, [1, "at last"])
+    assert status.text_content() == ""
+    panel.evaluate("model.widget_manager = { kernel: { status: 'idle' } }")
+    panel.get_by_role("checkbox").click()
+    panel.wait_for_function("document.querySelector('.mvw-waiting').textContent")
+    assert "The kernel was restarted or has stopped: run this cell again." in status.text_content()
+
+
+def test_a_front_end_that_knows_of_the_restart_is_believed_at_once(panel: Any) -> None:
+    panel.evaluate("document.body.classList.add('jupyter-widgets-disconnected')")
+    panel.evaluate("for (const heard of listeners.comm_live_update) heard()")
+    assert "run this cell again" in panel.locator(".mvw-waiting").text_content()
+
+
+def test_knobs_set_from_python_move_on_the_page(panel: Any) -> None:
+    panel.evaluate("model.set('question', {ticket: 5, values: {budget: 48, policy: 'priority', caching: false}})")
+    assert panel.get_by_role("slider").input_value() == "48"
+    assert panel.get_by_role("combobox").evaluate("(menu) => menu.selectedIndex") == 1
+    assert not panel.get_by_role("checkbox").is_checked()
+
+
+@dataclass(frozen=True)
+class Count:
+    """A run of as many steps as its knob says."""
+
+    num_steps: int
+
+    @property
+    def comparison(self) -> list[tuple[str, str, str]]:
+        return [("steps", "9", str(self.num_steps)), ("errors", "0", "0")]
+
+    @property
+    def sentence(self) -> str:
+        return f"It counts to {self.num_steps}."
+
+    def picture(self, step: int, width: float = WIDTH) -> Picture:
+        return counter(step)
+
+    def film(self) -> Film:
+        return Film([counter(step) for step in range(self.num_steps)])
+
+
+def test_a_player_under_knobs_has_the_steps_of_its_run(pages: Pages) -> None:
+    made = FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], Count, step=8)
+    page = open_widget(pages, made, width=1100)
+    step, knob = (page.get_by_role("slider", name=name, exact=True) for name in ("step", "steps"))
+    step.wait_for()
+    assert (step.get_attribute("max"), step.input_value()) == ("8", "8")
+    assert page.locator(".mvw-turned").count() == 0, "nothing is changed yet"
+    knobs, player = (page.locator(part).bounding_box() for part in (".mvw-controls", "#host > .mvw"))
+    assert knobs["x"] + knobs["width"] <= player["x"], "beside the player in a wide page"
+    assert abs(knobs["y"] - player["y"]) < 30
+    knob.fill("5")
+    answer(page, made)
+    assert page.locator("svg text").text_content() == "4", "the last step of the new run, before its film is there"
+    assert page.locator(".mvw-turned").text_content() == "9 → 5steps"
+    assert "It counts to 5." in page.locator(".mvw-tiles").text_content()
+    page.wait_for_function("model.state.question.whole")
+    answer(page, made)
+    assert (step.get_attribute("max"), step.input_value()) == ("4", "4")
+    step.press("ArrowLeft")
+    assert page.locator("svg text").text_content() == "3"
+
+
+def test_a_dragged_budget_leaves_a_ghost(pages: Pages) -> None:
+    made = chunking_dial(num_requests=200)
+    page = open_widget(pages, made)
+    page.wait_for_function("model.state.question.width === 780")
+    answer(page, made)
+    assert page.locator("svg .mv-ghost").count() == 0
+    grip(page, page.get_by_role("slider", name="max_num_batched_tokens"))(1)
+    assert page.evaluate("model.state.question.values.max_num_batched_tokens") < 8192, "asked while the mouse moves"
+    answer(page, made)
+    assert page.evaluate("model.state.question.values.max_num_batched_tokens") == 8192
+    answer(page, made)
+    assert page.locator("svg .mv-title").text_content() == "Token budget 8,192, no limit for long prompts"
+    assert page.locator("svg .mv-ghost").count() == 3, "in the legend and in both charts"
+    assert "max_num_batched_tokens 2,048 → 8,192" in page.locator("svg desc").text_content(), "the setting at rest"
+
+
+def test_a_chain_asks_python_and_shows_the_answer(pages: Pages) -> None:
+    page = open_widget(pages, chain_panel(A, hash_block), is_answered=True)
+    page.locator('input[type="range"]').focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("model.state.answer.ticket === model.state.question.ticket && model.state.answer.ticket > 1")
+    assert page.evaluate("model.state.question.values") == {"position": 0, "block_size": 4, "salted": False}
+    assert page.locator('[data-layer="chain-1"] [data-first]').first.get_attribute("data-first") == "1"
+    assert "token 0 is 11, not 10" in page.locator("details pre").text_content()
+
+
+WIDTHS = (460, 480, 600, 720, 1080)
+DOT = re.compile(r'cx="([\d.]+)" cy="([\d.]+)" r="6"')
+DRAWN = """async ([source, tables, questions]) => {
+  const { draw } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  return questions.map((question) => draw(question, tables)); }"""
+NAMES = ("model", "gpu", "num_gpus", "bytes_per_number", "gpu_memory_utilization", "block_size", "context_len")
+
+
+def questions() -> Iterator[dict[str, Any]]:
+    """Every model on every GPU, with the other knobs at both ends and in the middle, at every width."""
+    machines = product((shape.name for shape in MODEL_SHAPES), (gpu.name for gpu in GPUS), (1, 8), (1, 2))
+    knobs = list(product((0.3, 0.9, 0.98), (8, 16, 128), (512, 8192, 131_072), (1, 64, 512)))
+    for number, machine in enumerate(machines):
+        for place, knob in enumerate(knobs[number % 7 :: 7]):
+            values = dict(zip((*NAMES, "max_num_seqs"), (*machine, *knob), strict=True))
+            yield {"ticket": number, "values": values, "width": WIDTHS[(number + place) % len(WIDTHS)]}
+
+
+def drawn_by_python(question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return as_answer(0, draw(width=question["width"], **question["values"]))
+    except ValueError as error:
+        return {"error": str(error)}
+
+
+def test_the_pages_calculator_has_pythons_figures_and_dots(pages: Pages) -> None:
+    given = list(questions())
+    assert len(given) > 2_000
+    answers = pages.new_page().evaluate(DRAWN, [FRONT_END, tables(), given])
+    for question, answer in zip(given, answers, strict=True):
+        expected = drawn_by_python(question)
+        for name in ("error", "text_alternative", "sentence"):
+            assert answer.get(name) == expected.get(name)
+        dots, same = (
+            [[float(place) for place in found] for found in DOT.findall(each.get("svg", ""))]
+            for each in (answer, expected)
+        )
+        assert dots == [pytest.approx(place, abs=0.02) for place in same]
+    assert 0 < sum("error" in answer for answer in answers) < len(answers) / 2
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_text_of_the_pages_calculator_is_cut_or_lies_on_another(pages: Pages, width: int) -> None:
+    page = pages.new_page(viewport={"width": width, "height": 900})
+    given = [question for question in questions() if question["width"] == width]
+    for answer in page.evaluate(DRAWN, [FRONT_END, tables(), given])[::8]:
+        if "svg" in answer:
+            page.set_content(f'<body style="margin:0">{answer["svg"]}')
+            readable(page, answer["text_alternative"])
+
+
+def test_the_calculator_answers_without_a_kernel_and_tells_python_on_release(pages: Pages) -> None:
+    page = open_widget(pages, calculator())
+    page.wait_for_function("document.getElementById('host').dataset.answered")
+    knob = page.get_by_role("slider", name="max_num_seqs")
+    knob.evaluate("(knob) => { knob.value = 8; knob.dispatchEvent(new Event('input', { bubbles: true })); }")
+    assert "limit of the batch: max_num_seqs, 8." in page.locator("svg desc").text_content()
+    assert page.evaluate("model.saved") == 0
+    knob.evaluate("(knob) => knob.dispatchEvent(new Event('change', { bubbles: true }))")
+    assert page.evaluate("model.state.question.values.max_num_seqs") == 8
+    page.get_by_role("combobox", name="model").select_option("Qwen2.5-7B")
+    assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"
+    page.get_by_role("combobox", name="context length in tokens").select_option("65536")
+    assert page.get_by_role("alert").text_content().startswith("context_len is 65,536, but Qwen2.5-7B takes")
+    assert page.locator("svg .mv-title").text_content() == "Qwen2.5-7B with 16-bit numbers on H100"
