@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.chromium import browser, pages
+from tests.snapshots import pytest_addoption, snapshots
 
-__all__ = ["browser", "pages"]
+__all__ = ["browser", "pages", "pytest_addoption", "snapshots"]
 
 settings.register_profile(
     "ci",

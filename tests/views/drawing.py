@@ -1,10 +1,18 @@
 """A picture as a reader of the SVG finds it."""
 
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from course.views.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
+# Classes of every text and panel, which say nothing about what is drawn.
+USUAL = {
+    f"mv-{name}" for name in "end faint in-steps in-time ink line link middle panel paper rule strong title".split()
+}
 
 
 def tree(picture: Picture) -> ElementTree.Element:
@@ -35,7 +43,68 @@ def marked(picture: Picture, name: str, value: str) -> list[ElementTree.Element]
 
 
 def is_sound(picture: Picture) -> bool:
-    """Return whether a picture is well formed, narrow enough, labelled with its title and sentence, and without ids."""
+    """Return whether a picture is well formed, labelled, within its width, and without ids."""
     root = tree(picture)
     named = root.get("aria-label") == f"{picture.title}. {picture.sentence}"
-    return named and picture.width <= 720 and not [part for part in root.iter() if part.get("id")]
+    within = max(right_edges(root), default=0) <= picture.width + 1
+    return named and within and not [part for part in root.iter() if part.get("id")]
+
+
+def right_edges(root: ElementTree.Element) -> Iterator[float]:
+    """Yield the right edges of all rectangles that lie in a layer."""
+    for layer in root.findall(f"{SVG}g"):
+        x = float((re.findall(r"translate\(([\d.]+)", layer.get("transform") or "") or ["0"])[0])
+        for box in layer.iter(f"{SVG}rect"):
+            yield x + float(box.get("x", 0)) + float(box.get("width", 0))
+
+
+def count(picture: Picture, name: str) -> int:
+    """Return how many elements have a class."""
+    return sum(name in str(part.get("class")).split() for part in tree(picture).iter())
+
+
+def outline(picture: Picture) -> str:
+    """Return all that a picture says, and what it draws in each layer, as lines of text.
+
+    A layer's texts come first, then its tooltips, then how often it has each class and colour. The last line changes
+    with every change of the drawing, however small.
+    """
+    drawn, markup = layers(picture), "".join(layer.markup() for layer in picture.layers)
+    return "\n".join(
+        [
+            f"# {picture.title}",
+            picture.sentence,
+            "",
+            picture.text_alternative.strip(),
+            "",
+            *(
+                f"{layer.name}: {'; '.join(found)}"
+                for layer in picture.layers
+                if (found := list(said(drawn[layer.name])))
+            ),
+            *(f"legend, {part}: {', '.join(name for _, name in signs)}" for part, signs in picture.legend.items()),
+            f"{picture.width:g} x {picture.height:g} px, {hashlib.sha256(markup.encode()).hexdigest()[:12]}",
+            "",
+        ]
+    )
+
+
+def numbers(text: str) -> list[int]:
+    """Return the numbers after `ranges`."""
+    found: list[int] = []
+    for word in text.split():
+        first, _, last = word.partition("-")
+        if first.isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def said(layer: ElementTree.Element) -> Iterator[str]:
+    if words := texts(layer):
+        yield " | ".join(words)
+    if tips := list(dict.fromkeys(tooltips(layer))):
+        yield ", ".join(f'"{tip}"' for tip in tips)
+    marks = Counter(mark for part in layer.iter() for mark in (part.get("class") or "").split() if mark not in USUAL)
+    marks |= Counter(str(part.get("fill")) for part in layer.iter() if str(part.get("fill")).startswith("#"))
+    if marks:
+        yield ", ".join(f"{mark} x{times}" for mark, times in sorted(marks.items()))

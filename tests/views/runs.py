@@ -4,7 +4,10 @@ import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from course.fresh.jobs import play_workload
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.traces.recording import Recording
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
@@ -12,6 +15,11 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from tests.engine.workloads import draft_half_right
 
+THREE = [
+    TimedRequest(0, "A", [65] * 4, max_tokens=9),
+    TimedRequest(0, "B", [66] * 4, max_tokens=5),
+    TimedRequest(0, "C", [67] * 4, max_tokens=5),
+]
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 LARGE = EngineConfig(
     max_num_seqs=8,
@@ -27,6 +35,15 @@ def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "so
     while not run.finished:
         run.step()
     return Recording.of(run.engine)
+
+
+def in_blocks_of_4(requests: list[TimedRequest], num_blocks: int, phases: int, **settings: Any) -> Recording:
+    """Play requests with the first phases alone, also to a run that stalls."""
+    config = EngineConfig(
+        max_num_batched_tokens=40, max_model_len=40, block_size=4, num_gpu_blocks=num_blocks + 1, **settings
+    )
+    lineup = parse_lineup(",".join(f"solution:{phase}" for phase in range(1, phases + 1)))
+    return play_workload(requests, config, lineup).recording
 
 
 @cache
@@ -56,6 +73,12 @@ def in_a_huge_pool(recording: Recording, num_blocks: int = 5000) -> Recording:
 def observed(name: str = "all_phases") -> Recording:
     """A trace that the course ships."""
     return Recording.read(OBSERVED / f"{name}.jsonl")
+
+
+def scenario(name: str) -> Recording:
+    """A public trace of vLLM's by its name."""
+    found = next(scenario for scenario in read_scenarios(PUBLIC_TRACES / "named.jsonl") if scenario.name == name)
+    return Recording.of_scenario(found)
 
 
 @cache

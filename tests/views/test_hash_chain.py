@@ -11,7 +11,7 @@ from course.views.hash_chain.chains import ROOT_HASH, chains_of, faults
 from course.views.picture import Picture
 from mini_vllm.core.interfaces import HashBlock
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
-from tests.views.drawing import SVG, is_sound, layers, texts, tooltips, tree
+from tests.views.drawing import SVG, count, layers, texts, tooltips
 
 Keys = Sequence[str | None]
 SYSTEM = list(range(10, 18))
@@ -27,10 +27,6 @@ def firsts(picture: Picture, number: int) -> list[str]:
     return [str(part.get("data-first")) for part in chain.iter(f"{SVG}g") if part.get("data-first")]
 
 
-def frames(picture: Picture, name: str) -> int:
-    return sum(name in (part.get("class") or "").split() for part in tree(picture).iter())
-
-
 def many(num_prompts: int = 12, longest: int = 330) -> dict[str, list[int]]:
     rng = random.Random(0)
     base = [rng.randrange(1000, 50_000) for _ in range(longest)]
@@ -39,51 +35,13 @@ def many(num_prompts: int = 12, longest: int = 330) -> dict[str, list[int]]:
     }
 
 
-def test_the_chain_of_the_handout() -> None:
-    """Blocks of 4, a prompt of 14 tokens: three hashes, each of its parent's and its tokens; the rest has none."""
-    picture = hash_chain({"A": A}, 4, hash_block)
-    h0 = hash_block(ROOT_HASH, A[0:4], (None, None))
-    h1 = hash_block(h0, A[4:8])
-    h2 = hash_block(h1, A[8:12])
-    drawn = texts(layers(picture)["chain-0"])
-    assert drawn == [
-        "A",
-        *["10 11 12 13", h0.hex()[:8], "14 15 16 17", h1.hex()[:8], "21 22 23 24", h2.hex()[:8]],
-        "2 tokens, no hash",
-    ]
-    assert f"A 3rd block: {h2.hex()[:8]} = 21 22 23 24" in picture.text_alternative
-    assert "A rest: 31 32, not full, no hash" in picture.text_alternative
-    assert picture.sentence == "A: 3 full blocks, and each hash covers all tokens before it too."
-
-
-def test_prompts_diverge_where_their_tokens_do() -> None:
-    picture = hash_chain(PROMPTS, 4, hash_block, salts=SALTS)
-    assert [firsts(picture, number) for number in range(5)] == [
-        ["0", "0", "0"],
-        ["0", "0", "1", "1"],
-        ["2", "2", "2"],
-        [],
-        ["4", "4", "4"],
-    ]
-    assert "B shares: 2 blocks shared with A, then token 10 is 99, not 23" in picture.text_alternative
-    assert "C shares: no shared block: same tokens as A, other keys" in picture.text_alternative
-    assert "D shares: no full block, so no hash" in picture.text_alternative
-    assert "E shares: no shared block: token 0 is 9, not 10" in picture.text_alternative
-    assert "E 3rd block: " in picture.text_alternative
-    differing = [part.text for part in tree(picture).iter() if "mv-differing" in str(part.get("class"))]
-    assert differing == ["99", "9"], "the first token of B and of E that is another"
-    assert texts(layers(picture)["heads"])[1:] == ["1st block", "2nd block", "3rd block", "4th block"]
-    assert frames(picture, "mv-alike") == 3 + 2, "all of C's blocks, and E's behind the first"
-    assert frames(picture, "mv-wrong") == 0
-    assert "salt blue" in texts(layers(picture)["chain-2"])
-
-
 @pytest.mark.parametrize("hashed", [True, False])
-def test_without_hashes_the_same_blocks_are_alike(hashed: bool) -> None:
-    drawn = hash_chain(PROMPTS, 4, hash_block if hashed else None, salts=SALTS)
-    assert firsts(drawn, 1) == ["0", "0", "1", "1"]
-    assert ("A1" in texts(layers(drawn)["chain-1"])) != hashed
-    assert ("no hashes" in drawn.text_alternative) != hashed
+def test_prompts_diverge_where_their_tokens_do_with_and_without_hashes(hashed: bool) -> None:
+    picture = hash_chain(PROMPTS, 4, hash_block if hashed else None, salts=SALTS)
+    found = ["".join(firsts(picture, number)) for number in range(5)]
+    assert found == ["000", "0011", "222", "", "444"]
+    drawn = hash_chain({"A": A}, 4, hash_block).text_alternative
+    assert hash_block(hash_block(ROOT_HASH, A[0:4], (None, None)), A[4:8]).hex()[:8] in drawn
 
 
 @pytest.mark.parametrize("num_tokens", [47, 48, 50])
@@ -96,9 +54,7 @@ def test_hits_are_those_of_the_handout(num_tokens: int) -> None:
     picture = hash_chain(prompts, 16, hash_block, hits=hits)
     words = f"hit {len(hits['again']) * 16} of {num_tokens} tokens"
     assert words in picture.text_alternative
-    assert words in picture.sentence
-    assert any(words in line for line in texts(layers(picture)["chain-1"]))
-    assert frames(picture, "mv-found") == 1
+    assert count(picture, "mv-found") == 1
 
 
 def forgets_the_parent(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Keys = (None, None)) -> bytes:
@@ -122,11 +78,7 @@ def test_a_wrong_hash_is_marked() -> None:
     head = {"A": A, "E": PROMPTS["E"]}
     found = faults(chains_of(head, 4, forgets_the_parent, {}, {}))
     assert [(fault.number, fault.place) for fault in found] == [(1, 1), (1, 2)]
-    picture = hash_chain(head, 4, forgets_the_parent)
-    assert frames(picture, "mv-wrong") == 2
-    assert firsts(picture, 1) == ["1", "0", "0"]
-    assert picture.sentence.startswith("The 2nd block of E has the hash of the 2nd block of A")
-    assert "wrong: the 3rd block of E" in picture.text_alternative
+    assert count(hash_chain(head, 4, forgets_the_parent), "mv-wrong") == 2
     salted = chains_of({"A": A, "C": A}, 4, forgets_the_salt, SALTS, {})
     assert [fault.place for fault in faults(salted)] == [0, 1, 2]
     changing = chains_of({"A": A, "B": A}, 4, counts_calls(), {}, {})
@@ -147,9 +99,8 @@ def test_prompts_that_cannot_be_drawn_are_refused() -> None:
 
 
 @pytest.mark.parametrize("prompts", [{"A": [1, 2, 3, 4]}, {"A": list(range(80))}, {"A": []}, many(), many(12, 1000)])
-def test_extremes_are_sound_and_lose_nothing(prompts: dict[str, list[int]]) -> None:
+def test_extremes_lose_nothing(prompts: dict[str, list[int]]) -> None:
     picture = hash_chain(prompts, 4, hash_block)
-    assert is_sound(picture)
     for number, (name, token_ids) in enumerate(prompts.items()):
         num_full = len(token_ids) // 4
         assert f"{name}: {len(token_ids):,} tokens, {num_full} full block" in picture.text_alternative

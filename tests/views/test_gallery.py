@@ -1,0 +1,172 @@
+"""Every view as it was reviewed: what its pictures say and draw is kept as text in `snapshots/`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from course.simulator.policies import POLICIES
+from course.simulator.served import Served, Slo
+from course.traces.recording import Recording
+from course.views.bars import bars
+from course.views.block_life import block_life
+from course.views.calculator import Setup, calculator_picture, capacity_of
+from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from course.views.drafts import draft_film
+from course.views.film import Film
+from course.views.hash_chain import hash_chain, hits_of
+from course.views.lanes import lanes
+from course.views.paged_batch import paged_batch
+from course.views.picture import Picture
+from course.views.policy_comparison import PolicyComparison, PolicyResult, policy_picture
+from course.views.time_machine import compare, time_machine, wait_strip
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
+from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
+from tests.snapshots import Snapshots
+from tests.views import gallery
+from tests.views.drawing import is_sound, outline
+from tests.views.runs import THREE, ahead, in_blocks_of_4, large, observed, scenario, small
+from tests.views.test_drafts import in_vain
+from tests.views.test_hash_chain import PROMPTS, SALTS, A
+from tests.views.test_lanes import RUNS, wasted
+from tests.views.test_paged_batch import SHARED_PREFIX, all_wrong, by_row_index, functions
+
+RANKED = [
+    replace(THREE[0], priority=2),
+    replace(THREE[1], arrival_time=1),
+    replace(THREE[2], arrival_time=1, priority=1),
+]
+HEAD = list(range(100, 108))
+AGAIN = [TimedRequest(0, "A", HEAD, 1), TimedRequest(1, "B", HEAD, 1), TimedRequest(1, "C", [*HEAD, 1], 1)]
+A_PROMPT_AMONG_DECODES = [TimedRequest(0, "A", [65] * 4, max_tokens=12), TimedRequest(2, "B", list(range(32)), 3)]
+IN_A_QUEUE = [TimedRequest(0, "A", [0] * 8, 1), TimedRequest(0, "B", [1] * 12, 1), TimedRequest(1, "C", [2] * 16, 1)]
+STREAM = [TimedRequest(2 * k, f"U{k}", [k] * 4, max_tokens=2, priority=0) for k in range(4)]
+STREAM.insert(1, TimedRequest(1, "N", [99] * 4, 4, priority=1))
+SHARING = [
+    ScheduledRequest(Request("A", [*range(10), 7]), 10, 1, [1, 2, 3], needs_token=True),
+    ScheduledRequest(Request("B", [*range(10), 9]), 8, 3, [1, 2, 4], needs_token=True),
+]
+
+
+def compared(*settings: dict[str, Any], requests: list[TimedRequest], num_blocks: int, phases: list[int]) -> Film:
+    runs = [in_blocks_of_4(requests, num_blocks, n, **each) for n, each in zip(phases, settings, strict=True)]
+    return compare(runs[0], runs[1], ("one", "two"))
+
+
+def ended_early() -> Film:
+    return compare(small(), Recording(small().info, list(small().steps[:-2])))
+
+
+def policies(*waits: list[float]) -> Picture:
+    """Nine requests with outputs of 10, 20, ... tokens, every third urgent, and their waits under each policy."""
+    requests = [TimedRequest(0.0, str(n), [1] * 9, 10 * (n + 1), int(n % 3 != 0)) for n in range(9)]
+    results = [
+        PolicyResult(
+            policy, Served(requests, each, [wait + 1 for wait in each], gaps=[(0.01, 5)]), parse_lineup("solution")
+        )
+        for policy, each in zip(POLICIES, waits, strict=True)
+    ]
+    return policy_picture(PolicyComparison(), results, Slo())
+
+
+def dial(now: Setting, before: Setting | None = None, gpu: str = "H100") -> Picture:
+    deployment = Deployment(gpu, num_requests=300)
+    return chunking_picture(try_setting(now, deployment), try_setting(before, deployment) if before else None)
+
+
+def calculator(*values: Any, **settings: Any) -> Picture:
+    return calculator_picture(capacity_of(Setup(*values, **settings)))
+
+
+def chain(prompts: dict[str, list[int]], **options: Any) -> Picture:
+    return hash_chain(prompts, 4, hash_block, **options)
+
+
+SNAPSHOTS: dict[str, Callable[[], Picture]] = {
+    "time_machine": lambda: time_machine(observed())[6],
+    "time_machine_many_requests": lambda: time_machine(small(3, 40))[9],
+    "time_machine_hits": lambda: time_machine(in_blocks_of_4(AGAIN, 12, 4))[1],
+    "time_machine_stalled": lambda: time_machine(in_blocks_of_4(THREE, 4, 2))[5],
+    "compare_slots_with_blocks": lambda: compared({}, {}, requests=THREE, num_blocks=6, phases=[1, 2])[1],
+    "compare_whole_prompts_with_chunks": lambda: compared(
+        {}, {"long_prefill_token_threshold": 8}, requests=A_PROMPT_AMONG_DECODES, num_blocks=20, phases=[4, 5]
+    )[11],
+    "compare_priorities": lambda: compared({}, {"policy": "priority"}, requests=RANKED, num_blocks=4, phases=[3, 3])[2],
+    "compare_at_the_difference": lambda: compare(small(), small(caching=False), ("caching on", "caching off"))[0],
+    "compare_after_the_difference": lambda: compare(small(), small(caching=False), ("caching on", "caching off"))[2],
+    "compare_before_the_end_of_one": lambda: ended_early()[len(small().steps) - 3],
+    "compare_after_the_end_of_one": lambda: ended_early()[len(small().steps) - 1],
+    "waits": lambda: wait_strip(in_blocks_of_4(STREAM, 32, 5, max_num_seqs=1, policy="priority"), "PRIORITY"),
+    "waits_after_preemption": lambda: wait_strip(
+        in_blocks_of_4([TimedRequest(0, name, [ord(name)] * 4, max_tokens=9) for name in "AB"], 4, 3),
+        "tight",
+        width=420,
+    ),
+    "block_life": lambda: block_life(observed())[6],
+    "block_life_hit": lambda: block_life(observed(), [17, 4])[8],
+    "block_life_tail_first": lambda: block_life(scenario("lru_eviction_order"))[1],
+    "block_life_evicted": lambda: block_life(scenario("lru_eviction_order"))[5],
+    "block_life_within_a_step": lambda: block_life(in_blocks_of_4(IN_A_QUEUE, 6, 2))[1],
+    "block_life_large_pool": lambda: block_life(large())[0],
+    "paged_batch": lambda: paged_batch()[4],
+    "paged_batch_wrong_slots": lambda: paged_batch(functions=functions(compute_slot_mapping=by_row_index))[2],
+    "paged_batch_wrong_table": lambda: paged_batch(functions=all_wrong("pad_block_tables"))[4],
+    "paged_batch_shared_prefix": lambda: paged_batch(SHARED_PREFIX)[11],
+    "paged_batch_shared_blocks": lambda: paged_batch(SHARING)[0],
+    "hash_chain": lambda: chain({"A": A}),
+    "hash_chain_hits": lambda: chain({"A": A, "again": A}, hits=hits_of({"A": A, "again": A}, HashPrefixCache(4), 4)),
+    "hash_chain_five": lambda: chain(PROMPTS, salts=SALTS),
+    "hash_chain_without_hashes": lambda: hash_chain(PROMPTS, 4, salts=SALTS),
+    "hash_chain_wrong": gallery.CHAINS["wrong hashes"],
+    "drafts": lambda: (film := draft_film(ahead()))[film.first],
+    "drafts_planned_ahead": lambda: (film := draft_film(ahead(asynchronous=True)))[film.first],
+    "drafts_as_text": lambda: (film := draft_film(ahead(), texts=dict.fromkeys(range(256), " a\n") | {0: ""}))[
+        film.first
+    ],
+    "drafts_in_vain": lambda: draft_film(in_vain()[0])[in_vain()[1]],
+    "drafts_of_a_run_without": lambda: draft_film(small())[0],
+    "lanes": lambda: lanes(RUNS, 4, 8),
+    "lanes_in_vain": lambda: lanes({"ahead": wasted()}, 4, 8, width=1000),
+    "chunking_dial": lambda: dial(Setting(max_num_batched_tokens=512)),
+    "chunking_dial_turned": lambda: dial(Setting(max_num_batched_tokens=512), Setting()),
+    "chunking_dial_not_realistic": lambda: dial(Setting("documents", 120, 8192), gpu="L4"),
+    "calculator": calculator,
+    "calculator_parallel": lambda: calculator("Llama-3.1-70B", num_gpus=4, bytes_per_number=1),
+    "calculator_embedded": lambda: calculator("embedded", context_len=512),
+    "calculator_few_requests": lambda: calculator(max_num_seqs=8),
+    "calculator_arithmetic_bound": lambda: calculator(
+        "Qwen3-32B", "B200", bytes_per_number=1, context_len=512, max_num_seqs=512
+    ),
+    "calculator_no_model": lambda: calculator("Llama-3.1-70B"),
+    "calculator_no_request": lambda: calculator(gpu="L4", context_len=131_072),
+    "policy_comparison": lambda: policies([2.0] * 9, [2.0] * 9, [2.0] * 9),
+    "policy_comparison_starved": lambda: policies([2.0] * 9, [1.0, 2.0, 2.0] * 3, [1.0] * 7 + [20.0, 30.0]),
+    "bars": lambda: bars(
+        "a very long title that has to go on in a second line",
+        {"1,000 blocks": 20.0, "2,000 blocks": 5.0, "8,000 blocks": 0.0},
+        {"1,000 blocks": "20 s", "2,000 blocks": "5 s", "8,000 blocks": "0 s", "9,000 blocks": "-"},
+        marks={"1,000 blocks": 16.0, "2,000 blocks": 0.0},
+        as_text="{:.0f}".format,
+        indices={"1,000 blocks": 0, "2,000 blocks": 1, "8,000 blocks": 2, "9,000 blocks": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_a_view_is_as_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
+    picture = SNAPSHOTS[name]()
+    assert is_sound(picture)
+    snapshots.check(name, outline(picture))
+
+
+def test_every_snapshot_is_of_a_view(snapshots: Snapshots) -> None:
+    assert snapshots.names() == set(SNAPSHOTS)
+
+
+@pytest.mark.parametrize("name", [*gallery.FILMS, *gallery.CHAINS])
+def test_every_picture_is_well_formed_without_ids_and_within_its_width(name: str) -> None:
+    assert all(is_sound(picture) for picture in gallery.pictures_of(name))
