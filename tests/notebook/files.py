@@ -1,8 +1,11 @@
-"""nbformat's functions with types: the library has none."""
+"""nbformat's functions with the types that the library lacks, and the data files beside the tests."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import nbformat
+import yaml
 
 _read: Callable[..., nbformat.NotebookNode] = nbformat.read
 write: Callable[[nbformat.NotebookNode, object], None] = nbformat.write
@@ -12,3 +15,9 @@ new_code_cell: Callable[[str], nbformat.NotebookNode] = nbformat.v4.new_code_cel
 def read(path: object) -> nbformat.NotebookNode:
     """Return a notebook in format 4."""
     return _read(path, as_version=4)
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return the content of a YAML file beside this module."""
+    content: dict[str, Any] = yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    return content

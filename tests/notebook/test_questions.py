@@ -1,4 +1,4 @@
-"""Every question of every notebook has a cell whose output answers it; the pairs are in `questions.py`."""
+"""Every question of every notebook has a cell whose output answers it; the pairs are in `questions.yaml`."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ from course.notebook.predictions import Revealed
 from course.views.prediction.question import in_words
 from course.views.widgets import Player
 from tests.notebook.cells import NOTEBOOKS, run_cells
-from tests.notebook.files import read
-from tests.notebook.questions import MEASURED, QUESTIONS
+from tests.notebook.files import load, read
+
+QUESTIONS, MEASURED = load("questions.yaml"), "measured"
 
 DECK = "08_spot_the_bug"
 """Its questions are on cards, each with its own run: `test_claims.py`."""

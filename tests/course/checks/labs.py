@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from course.sandbox.time_limit import seconds_for
+from course.sandbox.time_limit import seconds_for as seconds_for
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.build import build_engine
@@ -12,8 +12,6 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.sampling_params import SamplingParams
-
-__all__ = ["NAMESPACE"]
 
 LABS = Path(__file__).parents[3] / "labs"
 TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
@@ -89,21 +87,3 @@ def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:
     while engine.has_unfinished_requests():
         engine.step()
     return [record["total"] for record in engine.recorder.steps]
-
-
-NAMESPACE = {
-    "computed_before": computed_before,
-    "free": free,
-    "hits": hits,
-    "len": len,
-    "life": life,
-    "longest": longest,
-    "most_running": most_running,
-    "num_blocks": num_blocks,
-    "plan": plan,
-    "pool": pool,
-    "seconds_for": seconds_for,
-    "sizes": sizes,
-    "trace": trace,
-    "waiting": waiting,
-}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from math import ceil
+from math import ceil as ceil
 from typing import Any
 from unittest.mock import patch
 
@@ -18,8 +18,6 @@ from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from solutions import phase1_scheduler_step as phase1
-
-__all__ = ["NAMESPACE"]
 
 Plan = dict[str, int]
 
@@ -144,16 +142,3 @@ def broken_order() -> str:
 def steps_with_slots(max_num_seqs: int) -> int:
     """Return how many steps the trace has with so many slots."""
     return len(_trace(False, max_num_seqs=max_num_seqs))
-
-
-NAMESPACE = {
-    "broken_order": broken_order,
-    "ceil": ceil,
-    "first_tokens": first_tokens,
-    "longest_prompt": longest_prompt,
-    "plan": plan,
-    "plans": plans,
-    "plan_running": plan_running,
-    "steps_to_first_tokens": steps_to_first_tokens,
-    "steps_with_slots": steps_with_slots,
-}

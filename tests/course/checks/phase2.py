@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import ceil
+from math import ceil as ceil
 from unittest.mock import patch
 
 from course.labtest.phase2.doubles import RecordingPrefixCache
@@ -20,8 +20,6 @@ from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
-
-__all__ = ["NAMESPACE", "trace_of"]
 
 USE = re.compile(r"(\w)(?:(-)|\+(\d+)(?:@([\d,]+))?)")
 Answer = list[int] | None
@@ -146,19 +144,3 @@ def hit_tokens(num_gpu_blocks: int, requests: int, *, head_first: bool = False) 
     return sum(
         share.get("hit", 0) for step in trace_of("1-4", num_gpu_blocks, 0, requests) for share in step["scheduled"]
     )
-
-
-NAMESPACE = {
-    "admitted": admitted,
-    "answers": answers,
-    "blocks": blocks,
-    "ceil": ceil,
-    "decoded": decoded,
-    "decodes_without_a_block": decodes_without_a_block,
-    "free_queue": free_queue,
-    "hit_before_computing": hit_before_computing,
-    "hit_tokens": hit_tokens,
-    "refusal": refusal,
-    "stall": stall,
-    "steps": steps,
-}

@@ -18,9 +18,9 @@ from solutions import phase1_scheduler_step as phase1
 from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
-from tests.course.checks.phase2 import blocks, decoded, trace_of
-
-__all__ = ["NAMESPACE"]
+from tests.course.checks.phase2 import blocks as blocks
+from tests.course.checks.phase2 import decoded as decoded
+from tests.course.checks.phase2 import trace_of
 
 Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority
 
@@ -158,22 +158,3 @@ def resumptions(phases: str, num_gpu_blocks: int) -> list[tuple[str, int, int]]:
     """Return (request, tokens computed, tokens hit) of every resumption in the trace."""
     shares = (share for record in trace_of(phases, num_gpu_blocks) for share in record["scheduled"])
     return [(share["id"], share["n"], share.get("hit", 0)) for share in shares if share["kind"] == "resumed"]
-
-
-NAMESPACE = {
-    "ABC": ABC,
-    "FIVE": FIVE,
-    "PLANNED": PLANNED,
-    "SELF": SELF,
-    "blocks": blocks,
-    "broken_order": broken_order,
-    "decoded": decoded,
-    "computed": computed,
-    "computed_before": computed_before,
-    "preemptions": preemptions,
-    "queue_order": queue_order,
-    "resumed": resumed,
-    "resumptions": resumptions,
-    "step": step,
-    "victim": victim,
-}

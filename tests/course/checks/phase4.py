@@ -1,7 +1,7 @@
 """What the `<!-- check: ... -->` comments of the phase 4 handout may call: small runs of the reference."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,10 +14,10 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
-from tests.course.checks.runs import stage, traced_steps
-
-__all__ = ["NAMESPACE"]
+from solutions.phase4_prefix_cache import HashPrefixCache
+from solutions.phase4_prefix_cache import hash_block as hash_block
+from tests.course.checks.runs import stage as stage
+from tests.course.checks.runs import traced_steps
 
 ONE_TOKEN = SamplingParams(max_tokens=1, ignore_eos=True)
 
@@ -140,24 +140,3 @@ def traced_totals(*options: str) -> tuple[int, int]:
 def traced_hit(step: int, request_id: str) -> int:
     """Return the hit of one admission in that trace."""
     return next(share["hit"] for share in traced_steps("solution:1-4")[step]["scheduled"] if share["id"] == request_id)
-
-
-NAMESPACE: dict[str, Callable[..., Any]] = {
-    "again": again,
-    "blocks_hit": blocks_hit,
-    "detail": detail,
-    "evicted": evicted,
-    "hash": hash,
-    "hash_block": hash_block,
-    "len": len,
-    "num_full_blocks": num_full_blocks,
-    "num_whole_prompts": num_whole_prompts,
-    "recorded_hit": recorded_hit,
-    "shares": shares,
-    "stage": stage,
-    "sum": sum,
-    "table": table,
-    "together": together,
-    "traced_hit": traced_hit,
-    "traced_totals": traced_totals,
-}

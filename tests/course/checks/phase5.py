@@ -1,9 +1,9 @@
 """What the `<!-- check: ... -->` comments of the phase 5 handout may call: small runs of the reference."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import islice
-from math import ceil
+from math import ceil as ceil
 from typing import Any
 
 from course.labtest.phase5.reference_policy import FrozenKV, request_in
@@ -20,9 +20,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.runs import stage, traced_steps
-
-__all__ = ["NAMESPACE"]
+from tests.course.checks.runs import stage as stage
+from tests.course.checks.runs import traced_steps
 
 Plan = dict[str, int]
 
@@ -187,25 +186,3 @@ def guarded(*options: str) -> tuple[int, int, int]:
     """Return (preemptions, tokens computed, steps) of the trace that thrashes in phase 3's handout."""
     steps = traced_steps("solution:1-3,solution:5", "--num-gpu-blocks", "14", "--requests", "12", *options)
     return sum(len(step["preempted"]) for step in steps), sum(step["total"] for step in steps), len(steps)
-
-
-NAMESPACE: dict[str, Callable[..., Any]] = {
-    "admits": admits,
-    "ceil": ceil,
-    "chunks": chunks,
-    "granted": granted,
-    "guarded": guarded,
-    "len": len,
-    "longest_shared_step": longest_shared_step,
-    "num_computed_at_the_end": num_computed_at_the_end,
-    "plan_running": plan_running,
-    "plans": plans,
-    "range": range,
-    "refuses": refuses,
-    "replayed": replayed,
-    "samples": samples,
-    "stage": stage,
-    "sum": sum,
-    "thrash": thrash,
-    "traced": traced,
-}

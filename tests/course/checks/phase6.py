@@ -24,8 +24,6 @@ from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 from solutions import phase6_gpu_runner as phase6
 
-__all__ = ["NAMESPACE"]
-
 GIB = 2**30
 HANDOUT = CHECKOUT / "labs" / "phase6_gpu_runner" / "README.md"
 STEPS = runner_steps_for("solution")
@@ -187,25 +185,5 @@ def is_here(prompt: str) -> bool:
     return " ".join(output.outputs[0].text.split()) in " ".join(HANDOUT.read_text(encoding="utf-8").split())
 
 
-NAMESPACE = {
-    "GIB": GIB,
-    "bfloat16": bfloat16,
-    "bfloat16_sum": bfloat16_sum,
-    "blocks_gathered": blocks_gathered,
-    "bytes_per_block": bytes_per_block,
-    "ceil": ceil,
-    "chosen": chosen,
-    "draw_of": draw_of,
-    "first_step_hits": first_step_hits,
-    "is_here": is_here,
-    "kv_block_bytes": phase6.kv_block_bytes,
-    "kv_heads_read": kv_heads_read,
-    "null_block_leaks": null_block_leaks,
-    "num_blocks_that_fit": phase6.num_blocks_that_fit,
-    "num_operators": num_operators,
-    "sum_of_weights": sum_of_weights,
-    "saturation_batch": saturation_batch,
-    "tensors": tensors,
-    "tokens_seen": tokens_seen,
-    "tokens_seen_upper_left": tokens_seen_upper_left,
-}
+kv_block_bytes = phase6.kv_block_bytes
+num_blocks_that_fit = phase6.num_blocks_that_fit

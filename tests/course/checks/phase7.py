@@ -1,9 +1,8 @@
 """What the checks of the phase 7 handout may call: the reference on small examples, and the bounds of a GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
 import torch
 
@@ -14,19 +13,17 @@ from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.roofline import flops_per_token, weight_bytes
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.cdiv import cdiv as cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
 from solutions.phase7_speculative_decoding import (
     SpeculativeScheduling,
-    accept_drafts,
-    propose_by_lookup,
     rejection_sample,
     select_logits_rows,
 )
-
-__all__ = ["NAMESPACE"]
+from solutions.phase7_speculative_decoding import accept_drafts as accept_drafts
+from solutions.phase7_speculative_decoding import propose_by_lookup as propose_by_lookup
 
 GPU, MODEL = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
 DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
@@ -105,20 +102,3 @@ def num_traces(phases: str) -> int:
     lineup = parse_lineup(f"solution:{phases}")
     scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
     return sum(7 in one.electives and one.out_of_scope(lineup) is None for one in scenarios)
-
-
-NAMESPACE: dict[str, Callable[..., Any]] = {
-    "accept_drafts": accept_drafts,
-    "balance": balance,
-    "cdiv": cdiv,
-    "num_traces": num_traces,
-    "propose_by_lookup": propose_by_lookup,
-    "round": round,
-    "rows": rows,
-    "sampled_again": sampled_again,
-    "scheduled": scheduled,
-    "shares": shares,
-    "step_ms": step_ms,
-    "tokens_per_step": tokens_per_step,
-    "usable": usable,
-}

@@ -1,8 +1,7 @@
 """What the `<!-- check: ... -->` comments of the phase 8 handout may call: small runs of the reference."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from cli.parity import load
 from course.labtest.phase8.cases import request_with
@@ -16,8 +15,6 @@ from mini_vllm.runner.fake_model_runner import fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
-
-__all__ = ["NAMESPACE"]
 
 Row = tuple[int, int, int, int]
 
@@ -104,15 +101,3 @@ def traces_for(*electives: int) -> int:
     scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
     found = [one for one in scenarios if one.line["config"]["async_scheduling"]]
     return len([one for one in found if not one.out_of_scope(team)])
-
-
-NAMESPACE: dict[str, Callable[..., Any]] = {
-    "after": after,
-    "corrected": corrected,
-    "in_vain": in_vain,
-    "lanes": lanes,
-    "over": over,
-    "rows": rows,
-    "sum": sum,
-    "traces_for": traces_for,
-}

@@ -10,8 +10,6 @@ from course.simulator.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_reques
 from mini_vllm.assembly.lineup import parse_lineup
 from serving.router.policies import PrefixAware
 
-__all__ = ["NAMESPACE"]
-
 WORKLOAD = "shared-prefix"
 
 
@@ -38,13 +36,3 @@ def hit_percent(router: str, num_replicas: int) -> int:
 def p99_ms(router: str, num_replicas: int) -> int:
     [seconds] = served(router, num_replicas).time_to_first_token([99])
     return round(1000 * seconds)
-
-
-NAMESPACE = {
-    "num_requests": num_requests,
-    "num_passages": lambda: NUM_PASSAGES,
-    "passage_tokens": lambda: PASSAGE_TOKENS,
-    "hit_percent": hit_percent,
-    "p99_ms": p99_ms,
-    "most_imbalance": lambda: PrefixAware().most_imbalance,
-}
