@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from course.sandbox.time_limit import seconds_for as seconds_for
+from course.sandbox.time_limit import seconds_for
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.build import build_engine

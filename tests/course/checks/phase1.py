@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from math import ceil as ceil
+from math import ceil
 from typing import Any
 from unittest.mock import patch
 

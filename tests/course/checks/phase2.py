@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from math import ceil as ceil
+from math import ceil
 from unittest.mock import patch
 
 from course.labtest.phase2.doubles import RecordingPrefixCache

@@ -18,9 +18,7 @@ from solutions import phase1_scheduler_step as phase1
 from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
-from tests.course.checks.phase2 import blocks as blocks
-from tests.course.checks.phase2 import decoded as decoded
-from tests.course.checks.phase2 import trace_of
+from tests.course.checks.phase2 import blocks, decoded, trace_of
 
 Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority
 

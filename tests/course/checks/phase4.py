@@ -14,10 +14,8 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from solutions.phase4_prefix_cache import HashPrefixCache
-from solutions.phase4_prefix_cache import hash_block as hash_block
-from tests.course.checks.runs import stage as stage
-from tests.course.checks.runs import traced_steps
+from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
+from tests.course.checks.runs import stage, traced_steps
 
 ONE_TOKEN = SamplingParams(max_tokens=1, ignore_eos=True)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
-from math import ceil as ceil
+from math import ceil
 from typing import Any
 
 from course.labtest.phase5.reference_policy import FrozenKV, request_in
@@ -20,8 +20,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.runs import stage as stage
-from tests.course.checks.runs import traced_steps
+from tests.course.checks.runs import stage, traced_steps
 
 Plan = dict[str, int]
 

@@ -13,17 +13,17 @@ from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.roofline import flops_per_token, weight_bytes
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.cdiv import cdiv as cdiv
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
 from solutions.phase7_speculative_decoding import (
     SpeculativeScheduling,
+    accept_drafts,
+    propose_by_lookup,
     rejection_sample,
     select_logits_rows,
 )
-from solutions.phase7_speculative_decoding import accept_drafts as accept_drafts
-from solutions.phase7_speculative_decoding import propose_by_lookup as propose_by_lookup
 
 GPU, MODEL = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
 DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
