@@ -17,7 +17,7 @@ from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measurement_rig import ENGINE, FITTED_ON, MeasurementRig
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, ModelName
+from course.terminal.options import AsJson, LineupText, ModelName
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT
 from mini_vllm.assembly.lineup import Lineup
@@ -44,9 +44,11 @@ def calibrate(
         ),
     ] = None,
     lineup: LineupText = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure the real engine's steps on this machine, and fit the cost model of `mini-vllm simulate` to them.
+    """Fit the cost model of `mini-vllm simulate` to this machine.
+
+    Measures the real engine's steps.
 
     Needs phase 6 and an otherwise idle machine. Only the engine's own time counts; gaps between arrivals are
     skipped.

@@ -50,7 +50,10 @@ def chat(
     show: Annotated[bool, typer.Option("--show", help="Draw the engine's steps while it answers.")] = False,
     fake_model: FakeModel = False,
 ) -> None:
-    """Talk to the model. The whole conversation is sent again with each turn: watch the prefix cache find it."""
+    """Talk to the model; each turn sends the whole conversation again.
+
+    Watch the prefix cache find it.
+    """
     console = make_console()
     team = lineup_to_run(lineup, console)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)

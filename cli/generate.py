@@ -59,7 +59,10 @@ def generate(
     engine: EngineOptions,
     runner: RunnerOptions,
 ) -> None:
-    """Generate text from prompts. A single output is streamed; several are printed when all are finished."""
+    """Generate text from prompts.
+
+    A single output is streamed; several are printed when all are finished.
+    """
     params = sampling.params()
     if system is not None and not chat:
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")

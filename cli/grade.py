@@ -34,7 +34,9 @@ def grade(
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page of Markdown.")] = None,
     min_points: Annotated[float, typer.Option(metavar="N", help="Exit with 1 below this many points.")] = 0,
 ) -> None:
-    """Grade your starters, whatever the value of LAB_IMPL: points per task, alone and together.
+    """Grade your starters, whatever the value of LAB_IMPL.
+
+    Points per task, alone and together.
 
     Exit code 0: graded to the end, whatever the points. 1: a phase could not be graded, or fewer points than
     --min-points. 2: bad usage.

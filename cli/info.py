@@ -13,7 +13,10 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 @friendly
 def info() -> None:
-    """Check the environment and name the fix for each problem. Exit code 1 if something required is wrong."""
+    """Check the environment and name the fix for each problem.
+
+    Exit code 1 if something required is wrong.
+    """
     console = make_console()
     checks = all_checks()
     console.print(check_table(checks))

@@ -28,7 +28,9 @@ def oracle(
     seed: Annotated[int | None, typer.Option(help=f"Seed of one workload. Default: {NUM_SEEDS} workloads.")] = None,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests per workload.")] = 10,
 ) -> None:
-    """Show the first step in which your decisions differ from the right ones, and the phase that causes it.
+    """Show the first step in which your decisions differ from the right ones.
+
+    And the phase that causes it.
 
     Where the reference is, both run the same workloads; your phases take its place. Without it your phases replay
     those recorded steps of vLLM that need no other phase, and the other options have no effect.

@@ -23,7 +23,7 @@ from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.engine_options import SchedulerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
-from course.terminal.options import LineupText
+from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
 from mini_vllm.assembly.lineup import Lineup
@@ -85,10 +85,12 @@ def simulate(
         str | None, typer.Option(metavar="SETTING=A,B,C", help="Run once for each value of a setting.")
     ] = None,
     lineup: LineupText = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
     engine: SchedulerOptions,
 ) -> None:
-    """Serve a named workload with the real scheduler in simulated time; print latencies, goodput and preemptions.
+    """Serve a named workload with the real scheduler in simulated time.
+
+    Prints latencies, goodput and preemptions.
 
     The duration of a step comes from a roofline of the GPU and the model: its bytes over the bandwidth or its
     operations over the arithmetic rate, whichever is longer, plus a constant overhead.

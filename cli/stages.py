@@ -11,7 +11,7 @@ from rich.text import Text
 
 from course.starter_status import unwritten_tasks
 from course.terminal.console import friendly, make_console, whose_code
-from course.terminal.options import LineupText
+from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
 from course.terminal.step_view import FAINT
@@ -45,9 +45,11 @@ def stages(
     lineup: LineupText = None,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 0,
     real: Annotated[bool, typer.Option("--real", help="Also phase 6, on the embedded model. Loads torch.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run one workload on phases 1, 1-2, ... 1-5 and show what each phase gains, in simulated time.
+    """Show what each phase gains: one workload on phases 1, 1-2, ... 1-5.
+
+    In simulated time.
 
     Electives of the lineup (solution:1-8) come last, without phase 6 unless --real is given.
 

@@ -33,7 +33,10 @@ def trace(
     *,
     engine: EngineOptions,
 ) -> None:
-    """Print the decisions of every step: of a small workload on the fake model, without torch, or of a trace file."""
+    """Print the decisions of every step of a small workload, or of a trace file.
+
+    The workload runs on the fake model, without torch.
+    """
     console = make_console()
     budget: int | None
     ended_by: StalledError | InvariantError | None = None

@@ -11,13 +11,12 @@ from bench.feature_runs import Comparison, as_record, measure_feature
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the fastest counts.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, one round: a trial run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
 
 
 def feature_command(name: str, text: str) -> Callable[..., None]:
@@ -37,12 +36,14 @@ def feature_command(name: str, text: str) -> Callable[..., None]:
     return command
 
 
-bench_prefix = feature_command("prefix", "Serve many questions about one document, with and without prefix caching.")
+bench_prefix = feature_command("prefix", "Serve many questions about one document, with and without caching.")
 bench_chunked = feature_command(
-    "chunked", "Serve long documents that arrive while chats decode, with and without chunked prefill."
+    "chunked",
+    "Serve long documents beside chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
 )
 bench_preemption = feature_command(
-    "preemption", "Serve outputs of unknown length in little memory: blocks on demand, or memory reserved in advance."
+    "preemption",
+    "Serve outputs of unknown length in little memory.\n\nBlocks on demand, or memory reserved in advance.",
 )
 
 

@@ -9,6 +9,7 @@ import typer
 from bench.loop import BARE, measure_loop, timed_commands
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console
+from course.terminal.options import AsJson
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
@@ -17,9 +18,12 @@ from course.terminal.step_view import FAINT, STRONG
 def bench_loop(
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each; the fastest counts.")] = 3,
     quick: Annotated[bool, typer.Option("--quick", help="One run, and only phase 1 is graded.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure the learner's loop: a new process from its start to its result, on the current files."""
+    """Measure the learner's loop, from a new process to its result.
+
+    On the current files.
+    """
     console = make_console(stderr=as_json)
     commands = timed_commands([1]) if quick else timed_commands()
     with reported("Measuring runs") as report:

@@ -9,7 +9,7 @@ from rich.console import Console
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
@@ -31,9 +31,12 @@ def bench_async(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest counts.")] = 3,
     threads: Threads = None,
     quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Generate with a step in flight and without: the gap between forward passes, and tokens per second."""
+    """Generate with a step in flight and without.
+
+    Measures the gap between forward passes, and tokens per second.
+    """
     import torch
 
     from bench.overlap import BATCH_SIZES, EMBEDDED, LARGER, measure_overlap

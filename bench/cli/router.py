@@ -13,7 +13,7 @@ from course.simulator.workloads import WORKLOADS, make_requests
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText
+from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
@@ -39,9 +39,12 @@ def bench_router(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     lineup: LineupText = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Send the same requests to several simulated engines by three routers: hits, and the longest waits."""
+    """Send the same requests to simulated engines by three routers.
+
+    Prints hits, and the longest waits.
+    """
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
     experiment = Experiment(workload, requests, None, seed).with_rate()

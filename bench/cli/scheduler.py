@@ -4,7 +4,6 @@ import json
 import os
 import platform
 from dataclasses import asdict, replace
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,7 +16,7 @@ from bench.scheduler import Cost, SchedulerCosts, measure_scheduler
 from course.palette import color
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText
+from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import Lineup
@@ -32,9 +31,12 @@ OURS, THEIRS = color(1), color(6)
 @friendly
 def bench_scheduler(
     lineup: LineupText = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure the CPU time of schedule() and update_from_output() per request."""
+    """Measure the CPU time of scheduling, per request.
+
+    That of schedule() and update_from_output().
+    """
     team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     if as_json:
         typer.echo(json.dumps(as_record(*measure(team), str(team))))

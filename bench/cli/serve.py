@@ -25,7 +25,7 @@ from bench.serve.view import show_report
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
-from course.terminal.options import LineupText
+from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 
 LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
@@ -125,9 +125,11 @@ def bench_serve(
     threads: ServerThreads = None,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     quick: Annotated[bool, typer.Option("--quick", help="A handful of short requests: a trial run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Send requests at their planned times, whatever comes back, and print what vLLM's `bench serve` prints.
+    """Send requests at their planned times, whatever comes back.
+
+    Prints what vLLM's `bench serve` prints.
 
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
     within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.

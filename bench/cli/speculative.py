@@ -22,7 +22,7 @@ from bench.speculative import (
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
@@ -41,9 +41,12 @@ def bench_speculative(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest counts.")] = 3,
     threads: Threads = None,
     quick: Annotated[bool, typer.Option("--quick", help="Batch 1 and 4, one round: a trial run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Answer chats of the embedded model with drafts and without: by prompt lookup, by a draft model; batch 1 to 64."""
+    """Answer chats with drafts and without.
+
+    By prompt lookup, by a draft model; batch 1 to 64.
+    """
     import torch
 
     console = make_console(stderr=as_json)

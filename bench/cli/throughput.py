@@ -15,7 +15,7 @@ from bench.results import Results, as_record
 from bench.throughput import run_throughput, seconds_by_operator
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import LineupText, Threads, threads_to_use
+from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import Report, reported
 from course.terminal.step_view import FAINT
 from course.workloads.fallbacks import whole_prompts
@@ -41,9 +41,11 @@ def bench_throughput(
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     lineup: LineupText = None,
     quick: Annotated[bool, typer.Option("--quick", help="12 short requests, one round: a trial run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Serve many short chats and a few long documents on mini-vLLM, transformers and OpenVINO GenAI.
+    """Serve chats and documents on mini-vLLM and its peers.
+
+    Many short chats and a few long documents.
 
     All at once, then as a stream; last, one round of questions that share a document.
 

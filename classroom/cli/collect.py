@@ -16,7 +16,10 @@ def collect(
     download: Annotated[Path, typer.Argument(metavar="ZIP", help="The platform's download.", show_default=False)],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """For teachers: give each learner of a bulk download a folder, and write the roster with their ids."""
+    """For teachers: give each learner of a bulk download a folder.
+
+    Also writes the roster with their ids.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or an empty folder")
     handed_in = folder / "handed_in"

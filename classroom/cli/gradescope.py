@@ -32,7 +32,10 @@ def gradescope(
         str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
     ] = "visible",
 ) -> None:
-    """For teachers: write a Gradescope autograder. It holds the solutions and the seed: upload it, and keep it."""
+    """For teachers: write a Gradescope autograder.
+
+    It holds the solutions and the seed: upload it, and keep it.
+    """
     settings = options.settings()
     visibility = next((value for value in get_args(Visibility) if value == shown), None)
     if visibility is None:

@@ -72,7 +72,9 @@ def judge(
     ] = None,
     files: ResultFiles,
 ) -> None:
-    """For teachers: grade submissions on secret situations, each phase alone, in jailed workers.
+    """For teachers: grade submissions on secret situations.
+
+    Each phase alone, in jailed workers.
 
     Exit code 0: all graded, whatever the points. 1: a submission could not be read. 2: bad usage, or no jail.
     """

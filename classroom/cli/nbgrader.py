@@ -27,7 +27,10 @@ def nbgrader(
     *,
     options: Options,
 ) -> None:
-    """For teachers: write a course folder for nbgrader, an assignment per phase, graded by the judge."""
+    """For teachers: write a course folder for nbgrader.
+
+    An assignment per phase, graded by the judge.
+    """
     settings = options.settings()
     write({path: text.encode() for path, text in compose(settings).items()}, folder)
     console = make_console()

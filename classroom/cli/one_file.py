@@ -13,7 +13,10 @@ from course.terminal.console import friendly, make_console
 def one_file(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """Write the reference engine, phases 1 to 6 with what they need, as one file that runs by itself."""
+    """Write the reference engine as one file that runs by itself.
+
+    Phases 1 to 6, with what they need.
+    """
     path = write(folder)
     num_lines = len(path.read_text(encoding="utf-8").splitlines())
     console = make_console()

@@ -14,7 +14,9 @@ from course.terminal.console import fail, friendly, make_console
 def release(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """For teachers: write the student edition, without solutions, their tests, and history.
+    """For teachers: write the student edition.
+
+    Without solutions, their tests, and history.
 
     Starters are copied as they are, and must be untouched.
     """

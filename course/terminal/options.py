@@ -26,6 +26,7 @@ ModelName = Annotated[
 FakeModel = Annotated[
     bool, typer.Option("--fake-model", help="Without phase 6: the fake model's letters in place of real text.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, help="Compute threads. Default: OMP_NUM_THREADS, or one per CPU.", show_default=False),

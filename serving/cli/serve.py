@@ -58,7 +58,10 @@ def serve(
     engine: EngineOptions,
     runner: RunnerOptions,
 ) -> None:
-    """Serve the engine by OpenAI's API. Ctrl-C or SIGTERM lets running requests finish."""
+    """Serve the engine by OpenAI's API.
+
+    Ctrl-C or SIGTERM lets running requests finish.
+    """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
     from serving.cli.engine_spec import EngineSpec
