@@ -12,6 +12,7 @@ from pathlib import Path
 from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
 from classroom.worker.link import Link
 from classroom.worker.proxies import RemoteFile
+from course.sandbox.imports import refused_import
 from course.sandbox.worker import Worker
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
 
@@ -33,7 +34,8 @@ class SubmissionDir:
             folder = labs / lab_folder(phase)
             folder.mkdir()
             (folder / "__init__.py").touch()
-            (folder / "starter.py").write_bytes(content)
+            refusal = refused_import(content)
+            (folder / "starter.py").write_bytes(f"raise ImportError({refusal!r})\n".encode() if refusal else content)
         if not jail.is_a_jail:
             ignored = shutil.ignore_patterns("__pycache__", "embedded_model")
             for name in SEEN:

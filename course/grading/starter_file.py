@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from course.sandbox.explain import place_in, shown_path
+from course.sandbox.imports import refused_import
 
 
 def sha256(path: Path) -> str:
@@ -17,15 +18,15 @@ def sha256(path: Path) -> str:
 
 
 def complaint_about_file(path: Path) -> str:
-    """Return what is wrong with a file before it is imported; empty if it can be read."""
+    """Return what is wrong with a file before it is imported; empty if it can be read and imports only what it may."""
     name = shown_path(path)
     if not path.is_file():
         return f"{name} is missing. `git checkout -- {name}` restores the original."
     try:
-        path.read_bytes()
+        refusal = refused_import(path.read_bytes())
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}."
-    return ""
+    return f"{name}, {refusal}" if refusal else ""
 
 
 def import_starter(module: str) -> ModuleType:

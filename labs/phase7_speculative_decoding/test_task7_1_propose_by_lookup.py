@@ -7,6 +7,7 @@ import pytest
 
 from course.labtest.expect import expect_equal, fail_with_smallest
 from course.labtest.phase7.lookups import check_lookup, check_reads, lookup_report, random_lookup
+from course.labtest.recorded import Answers
 
 
 @pytest.mark.parametrize(
@@ -22,55 +23,57 @@ from course.labtest.phase7.lookups import check_lookup, check_reads, lookup_repo
     ],
 )
 def test_what_followed_the_newest_tokens_before(
-    phase7: ModuleType, tokens: list[int], num_drafts: int, shortest: int, longest: int
+    phase7: ModuleType, answers: Answers, tokens: list[int], num_drafts: int, shortest: int, longest: int
 ) -> None:
-    check_lookup(phase7, tokens, num_drafts, shortest, longest)
+    check_lookup(phase7, answers, tokens, num_drafts, shortest, longest)
 
 
-def test_the_longest_run_comes_first(phase7: ModuleType) -> None:
-    check_lookup(phase7, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 3)  # [2]: 1, [3, 2]: 8
-    check_lookup(phase7, [2, 1, 9, 5, 4, 3, 2, 6, 3, 2, 7, 4, 3, 2], 1, 1, 3)  # [4, 3, 2]: 6
-    check_lookup(phase7, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 1)
+def test_the_longest_run_comes_first(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 3)  # [2]: 1, [3, 2]: 8
+    check_lookup(phase7, answers, [2, 1, 9, 5, 4, 3, 2, 6, 3, 2, 7, 4, 3, 2], 1, 1, 3)  # [4, 3, 2]: 6
+    check_lookup(phase7, answers, [2, 1, 9, 3, 2, 8, 4, 3, 2], 1, 1, 1)
 
 
-def test_of_several_occurrences_the_first_one_counts(phase7: ModuleType) -> None:
-    check_lookup(phase7, [6, 1, 5, 6, 2, 5, 6, 3, 6], 2, 1, 1)
-    check_lookup(phase7, [4, 6, 1, 9, 4, 6, 2, 9, 4, 6], 2, 1, 3)
+def test_of_several_occurrences_the_first_one_counts(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [6, 1, 5, 6, 2, 5, 6, 3, 6], 2, 1, 1)
+    check_lookup(phase7, answers, [4, 6, 1, 9, 4, 6, 2, 9, 4, 6], 2, 1, 3)
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 5), (4, 6)])
-def test_only_runs_between_minimum_and_maximum_are_looked_up(phase7: ModuleType, shortest: int, longest: int) -> None:
+def test_only_runs_between_minimum_and_maximum_are_looked_up(
+    phase7: ModuleType, answers: Answers, shortest: int, longest: int
+) -> None:
     # The newest 1, 2 and 3 tokens occur earlier, each in another place first.
-    check_lookup(phase7, [2, 11, 9, 3, 2, 12, 8, 4, 3, 2, 13, 4, 3, 2], 2, shortest, longest)
+    check_lookup(phase7, answers, [2, 11, 9, 3, 2, 12, 8, 4, 3, 2, 13, 4, 3, 2], 2, shortest, longest)
 
 
-def test_the_newest_tokens_are_no_match_for_themselves(phase7: ModuleType) -> None:
-    check_lookup(phase7, [1, 2, 9, 4, 2], 2, 1, 3)  # [4, 2] stands only at the end; [2] stands before it
-    check_lookup(phase7, [1, 2, 3, 4], 2, 1, 4)
-    check_lookup(phase7, [1, 2, 3, 4], 2, 4, 8)
+def test_the_newest_tokens_are_no_match_for_themselves(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [1, 2, 9, 4, 2], 2, 1, 3)  # [4, 2] stands only at the end; [2] stands before it
+    check_lookup(phase7, answers, [1, 2, 3, 4], 2, 1, 4)
+    check_lookup(phase7, answers, [1, 2, 3, 4], 2, 4, 8)
 
 
-def test_an_occurrence_may_overlap_with_the_newest_tokens(phase7: ModuleType) -> None:
-    check_lookup(phase7, [5, 5, 5, 5], 3, 1, 3)
-    check_lookup(phase7, [9, 5, 6, 5, 6, 5], 4, 3, 3)
+def test_an_occurrence_may_overlap_with_the_newest_tokens(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [5, 5, 5, 5], 3, 1, 3)
+    check_lookup(phase7, answers, [9, 5, 6, 5, 6, 5], 4, 3, 3)
 
 
-def test_a_text_may_be_shorter_than_the_runs(phase7: ModuleType) -> None:
+def test_a_text_may_be_shorter_than_the_runs(phase7: ModuleType, answers: Answers) -> None:
     for tokens in ([4], [4, 4], [4, 5, 4]):
         for shortest in (1, 2, 3):
-            check_lookup(phase7, tokens, 2, shortest, 5)
+            check_lookup(phase7, answers, tokens, 2, shortest, 5)
 
 
-def test_token_0_is_a_token_like_any_other(phase7: ModuleType) -> None:
-    check_lookup(phase7, [0, 0, 7, 0], 2, 1, 2)
-    check_lookup(phase7, [5, 0, 9, 5], 2, 1, 2)
-    check_lookup(phase7, [0, 3, 0], 2, 1, 2)
-    check_lookup(phase7, [3, 0, 4, 0, 3, 0], 1, 1, 2)
+def test_token_0_is_a_token_like_any_other(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [0, 0, 7, 0], 2, 1, 2)
+    check_lookup(phase7, answers, [5, 0, 9, 5], 2, 1, 2)
+    check_lookup(phase7, answers, [0, 3, 0], 2, 1, 2)
+    check_lookup(phase7, answers, [3, 0, 4, 0, 3, 0], 1, 1, 2)
 
 
-def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType) -> None:
-    check_lookup(phase7, [7, 8, 7], 9, 1, 3)
-    check_lookup(phase7, [4, 5, 6, 4], 9, 1, 3)
+def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [7, 8, 7], 9, 1, 3)
+    check_lookup(phase7, answers, [4, 5, 6, 4], 9, 1, 3)
     text = [7, 8, 7]
     first = phase7.propose_by_lookup(text, 9, 1, 3)
     first.append(99)
@@ -87,14 +90,14 @@ def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_texts_against_every_length_and_place(phase7: ModuleType, seed: int) -> None:
+def test_random_texts_against_every_length_and_place(phase7: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest(lookup_report(phase7, random_lookup(rng)) for _ in range(300))
+    fail_with_smallest(lookup_report(phase7, answers, random_lookup(rng)) for _ in range(300))
 
 
-def test_a_long_text_is_read_a_few_times(phase7: ModuleType) -> None:
+def test_a_long_text_is_read_a_few_times(phase7: ModuleType, answers: Answers) -> None:
     size = 10_000
-    check_reads(phase7, "all different", range(size))
-    check_reads(phase7, "all equal but for the last one", [1] * (size - 1) + [2])
-    check_reads(phase7, "1 and 2 in turns, then 1, 1, 3", [1, 2] * (size // 2) + [1, 1, 3])
-    check_reads(phase7, "whose newest tokens are at its front", [5, 6, 7, *range(10, size), 5, 6, 7])
+    check_reads(phase7, answers, "all different", range(size))
+    check_reads(phase7, answers, "all equal but for the last one", [1] * (size - 1) + [2])
+    check_reads(phase7, answers, "1 and 2 in turns, then 1, 1, 3", [1, 2] * (size // 2) + [1, 1, 3])
+    check_reads(phase7, answers, "whose newest tokens are at its front", [5, 6, 7, *range(10, size), 5, 6, 7])

@@ -7,6 +7,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase7.counters import check_schedule_drafts, drafted, random_drafted, scheduling_of
+from course.labtest.recorded import Answers
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_drafts_may_be_equal_and_token_0(phase7: ModuleType) -> None:
 
 
 def test_the_scheduled_drafts_are_a_list_of_their_own(phase7: ModuleType) -> None:
-    check_schedule_drafts(phase7, drafted(3, 1, [5, 6], computed=6))
+    check_schedule_drafts(phase7, drafted(3, 1, [5, 6], computed=6), [5, 6])
     request = drafted(3, 1, [5, 6], computed=6)
     scheduled = scheduling_of(phase7).schedule_drafts(request)
     request.spec_token_ids.append(8)
@@ -63,7 +64,7 @@ def test_the_scheduled_drafts_are_a_list_of_their_own(phase7: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_requests_against_tokens_in_a_row(phase7: ModuleType, seed: int) -> None:
+def test_random_requests_against_tokens_in_a_row(phase7: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(200):
-        check_schedule_drafts(phase7, random_drafted(rng))
+        check_schedule_drafts(phase7, random_drafted(rng), answers)

@@ -7,23 +7,25 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase7.rows import check_rows, chunk, last, random_batch
+from course.labtest.recorded import Answers
 
 
-def test_a_request_with_drafts_has_a_row_for_each_and_one_more(phase7: ModuleType) -> None:
-    check_rows(phase7, [last("A", 9, 1, [5, 6, 7])])
-    check_rows(phase7, [last("A", 9, 1, (5,))])
-    check_rows(phase7, [last("A", 9, 1, [0, 0])])
+def test_a_request_with_drafts_has_a_row_for_each_and_one_more(phase7: ModuleType, answers: Answers) -> None:
+    check_rows(phase7, answers, [last("A", 9, 1, [5, 6, 7])])
+    check_rows(phase7, answers, [last("A", 9, 1, (5,))])
+    check_rows(phase7, answers, [last("A", 9, 1, [0, 0])])
 
 
-def test_without_drafts_the_rows_are_those_of_phase_6(phase7: ModuleType) -> None:
-    check_rows(phase7, [last("A", 9, 1)])
-    check_rows(phase7, [last("A", 9, 9), last("B", 4, 1), last("C", 7, 3)])
-    check_rows(phase7, [chunk("A", 0, 8), chunk("B", 4, 5)])
+def test_without_drafts_the_rows_are_those_of_phase_6(phase7: ModuleType, answers: Answers) -> None:
+    check_rows(phase7, answers, [last("A", 9, 1)])
+    check_rows(phase7, answers, [last("A", 9, 9), last("B", 4, 1), last("C", 7, 3)])
+    check_rows(phase7, answers, [chunk("A", 0, 8), chunk("B", 4, 5)])
 
 
-def test_chunks_decodes_and_drafts_in_one_step(phase7: ModuleType) -> None:
+def test_chunks_decodes_and_drafts_in_one_step(phase7: ModuleType, answers: Answers) -> None:
     check_rows(
         phase7,
+        answers,
         [
             last("A", 9, 1, [5, 6]),  # rows 0 to 2
             chunk("B", 4, 7),  # rows 3 to 9
@@ -32,17 +34,17 @@ def test_chunks_decodes_and_drafts_in_one_step(phase7: ModuleType) -> None:
             last("E", 8, 1, [0, 4, 4]),  # rows 16 to 19
         ],
     )
-    check_rows(phase7, [chunk("A", 0, 3), last("B", 5, 1, [9]), chunk("C", 3, 4), last("D", 5, 1, [])])
+    check_rows(phase7, answers, [chunk("A", 0, 3), last("B", 5, 1, [9]), chunk("C", 3, 4), last("D", 5, 1, [])])
 
 
-def test_drafts_behind_several_known_tokens(phase7: ModuleType) -> None:
-    check_rows(phase7, [last("A", 9, 4, [5, 6])])
-    check_rows(phase7, [last("A", 9, 3, [5, 6]), last("B", 9, 2, [7])])
+def test_drafts_behind_several_known_tokens(phase7: ModuleType, answers: Answers) -> None:
+    check_rows(phase7, answers, [last("A", 9, 4, [5, 6])])
+    check_rows(phase7, answers, [last("A", 9, 3, [5, 6]), last("B", 9, 2, [7])])
 
 
-def test_the_rows_are_a_list_of_their_own(phase7: ModuleType) -> None:
-    check_rows(phase7, [last("A", 9, 1, [5, 6])])
-    check_rows(phase7, [last("B", 4, 1)])
+def test_the_rows_are_a_list_of_their_own(phase7: ModuleType, answers: Answers) -> None:
+    check_rows(phase7, answers, [last("A", 9, 1, [5, 6])])
+    check_rows(phase7, answers, [last("B", 4, 1)])
     first = phase7.select_logits_rows([last("A", 9, 1, [5, 6])])
     first.append(99)
     second = phase7.select_logits_rows([last("B", 4, 1)])
@@ -57,7 +59,7 @@ def test_the_rows_are_a_list_of_their_own(phase7: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_batches_against_rows_counted_one_by_one(phase7: ModuleType, seed: int) -> None:
+def test_random_batches_against_rows_counted_one_by_one(phase7: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(100):
-        check_rows(phase7, random_batch(rng))
+        check_rows(phase7, answers, random_batch(rng))

@@ -8,8 +8,8 @@ import torch
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase7.rejection_symptoms import Case
-from course.labtest.phase7.rejections import LARGEST, advice_on, called, check_rejection, random_case
+from course.labtest.phase7.rejections import LARGEST, Case, called, check_rejection, check_repeats, random_case
+from course.labtest.recorded import Answers
 
 DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is likelier for the target
 SAYS_1 = [0.0, 1.0, 0.0]
@@ -17,63 +17,67 @@ SAYS_1 = [0.0, 1.0, 0.0]
 
 @pytest.mark.parametrize("keep", [0.0, 0.1, 0.39, 0.41, 0.9, LARGEST])
 @pytest.mark.parametrize("draft", [0, 1, 2])
-def test_a_draft_is_kept_with_probability_target_over_draft(phase7: ModuleType, draft: int, keep: float) -> None:
+def test_a_draft_is_kept_with_probability_target_over_draft(
+    phase7: ModuleType, answers: Answers, draft: int, keep: float
+) -> None:
     # Token 0: 0.2 / 0.5 = 0.4. Token 1 is as likely for both, token 2 likelier for the target.
     for choose in (0.0, 0.5, LARGEST):
         case = Case([draft], [DRAFTER], [TARGET, SAYS_1], [(keep, choose), (0.5, 0.5)])
-        check_rejection(phase7, case)
+        check_rejection(phase7, answers, case)
 
 
-def test_a_token_that_the_target_never_says_is_never_kept(phase7: ModuleType) -> None:
+def test_a_token_that_the_target_never_says_is_never_kept(phase7: ModuleType, answers: Answers) -> None:
     for keep in (0.0, 0.5):
-        check_rejection(phase7, Case([1], [[0.5, 0.5, 0.0]], [[0.5, 0.0, 0.5], SAYS_1], [(keep, 0.3), (0.5, 0.5)]))
-        check_rejection(phase7, Case([0], [[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [(keep, 0.0), (0.5, 0.5)]))
+        check_rejection(
+            phase7, answers, Case([1], [[0.5, 0.5, 0.0]], [[0.5, 0.0, 0.5], SAYS_1], [(keep, 0.3), (0.5, 0.5)])
+        )
+        check_rejection(phase7, answers, Case([0], [[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [(keep, 0.0), (0.5, 0.5)]))
 
 
-def test_drafts_of_a_drafter_that_is_the_target_are_always_kept(phase7: ModuleType) -> None:
+def test_drafts_of_a_drafter_that_is_the_target_are_always_kept(phase7: ModuleType, answers: Answers) -> None:
     row = [0.1, 0.7, 0.2]
     for keep in (0.0, 0.5, LARGEST):
         drafts = [0, 1, 2, 0]
-        check_rejection(phase7, Case(drafts, [row] * 4, [*[row] * 4, SAYS_1], [(keep, 0.5)] * 5))
+        check_rejection(phase7, answers, Case(drafts, [row] * 4, [*[row] * 4, SAYS_1], [(keep, 0.5)] * 5))
 
 
-def test_each_draft_has_its_own_rows_and_draws(phase7: ModuleType) -> None:
+def test_each_draft_has_its_own_rows_and_draws(phase7: ModuleType, answers: Answers) -> None:
     rows = [DRAFTER, DRAFTER, DRAFTER], [TARGET, TARGET, TARGET, SAYS_1]
     for keeps in ((0.1, 0.1, 0.1), (0.1, 0.9, 0.1), (0.9, 0.1, 0.1), (0.1, 0.1, 0.9)):
         draws = [*((keep, 1 - keep) for keep in keeps), (0.9, 0.2)]
-        check_rejection(phase7, Case([0, 0, 0], *rows, draws))
-        check_rejection(phase7, Case([2, 0, 1], *rows, draws))
+        check_rejection(phase7, answers, Case([0, 0, 0], *rows, draws))
+        check_rejection(phase7, answers, Case([2, 0, 1], *rows, draws))
     sharp = [[0.9, 0.1], [0.1, 0.9]]
-    check_rejection(phase7, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.5, 0.5)] * 3))
-    check_rejection(phase7, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.6, 0.5)] * 3))
+    check_rejection(phase7, answers, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.5, 0.5)] * 3))
+    check_rejection(phase7, answers, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.6, 0.5)] * 3))
 
 
-def test_behind_kept_drafts_comes_a_token_of_the_last_row(phase7: ModuleType) -> None:
+def test_behind_kept_drafts_comes_a_token_of_the_last_row(phase7: ModuleType, answers: Answers) -> None:
     target = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     for keep, choose in ((0.0, 0.0), (0.5, 0.9), (LARGEST, LARGEST)):
-        check_rejection(phase7, Case([0, 2, 1], target[:3], target, [(keep, choose)] * 4))
-        check_rejection(phase7, Case([0, 2], target[:2], target[:3], [(keep, choose)] * 3))
+        check_rejection(phase7, answers, Case([0, 2, 1], target[:3], target, [(keep, choose)] * 4))
+        check_rejection(phase7, answers, Case([0, 2], target[:2], target[:3], [(keep, choose)] * 3))
 
 
-def test_without_drafts_the_only_row_is_sampled(phase7: ModuleType) -> None:
+def test_without_drafts_the_only_row_is_sampled(phase7: ModuleType, answers: Answers) -> None:
     for choose in (0.0, 0.5, LARGEST):
-        check_rejection(phase7, Case([], [], [[0.0, 1.0, 0.0]], [(0.5, choose)]))
-        check_rejection(phase7, Case([], [], [[1.0, 0.0, 0.0]], [(0.5, choose)]))
+        check_rejection(phase7, answers, Case([], [], [[0.0, 1.0, 0.0]], [(0.5, choose)]))
+        check_rejection(phase7, answers, Case([], [], [[1.0, 0.0, 0.0]], [(0.5, choose)]))
 
 
 @pytest.mark.parametrize("choose", [0.0, LARGEST])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
-    phase7: ModuleType, choose: float, dtype: torch.dtype
+    phase7: ModuleType, answers: Answers, choose: float, dtype: torch.dtype
 ) -> None:
     drafter, target = [0.25, 0.25, 0.5, 0.0], [0.0, 0.5, 0.25, 0.25]
     draws = [(0.9, choose), (0.5, choose)]
-    check_rejection(phase7, Case([2], [drafter], [target, drafter], draws), dtype=dtype)
+    check_rejection(phase7, answers, Case([2], [drafter], [target, drafter], draws), dtype=dtype)
     generator = torch.Generator().manual_seed(7)
     many = torch.rand(2000, generator=generator)
     many[:5] = many[-5:] = 0
     row = (many / many.sum()).tolist()
-    check_rejection(phase7, Case([], [], [row], [(0.5, choose)]), dtype=dtype)
+    check_rejection(phase7, answers, Case([], [], [row], [(0.5, choose)]), dtype=dtype)
 
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
@@ -83,23 +87,22 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
         case = Case([1], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
         yours = called(phase7, case)
         is_right = len(yours) == 1 and yours[0] in (1, 2)
-        told = None if is_right else advice_on(phase7)
-        rule, hint = told or (
-            "If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
-            "all the weights of your replacement are 0 here: which token do you draw then?",
-        )
         expect_equal(
             is_right,
             True,
-            rule=rule,
+            rule="If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
-            hint=hint,
+            hint="all the weights of your replacement are 0 here: which token do you draw then?",
         )
+
+
+def test_the_same_arguments_give_the_same_tokens(phase7: ModuleType) -> None:
+    check_repeats(phase7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_rows_against_the_rule(phase7: ModuleType, seed: int, dtype: torch.dtype) -> None:
+def test_random_rows_against_the_rule(phase7: ModuleType, answers: Answers, seed: int, dtype: torch.dtype) -> None:
     rng = random.Random(seed)
     for _ in range(150):
-        check_rejection(phase7, random_case(rng, rng.randint(0, 4)), dtype=dtype)
+        check_rejection(phase7, answers, random_case(rng, rng.randint(0, 4)), dtype=dtype)

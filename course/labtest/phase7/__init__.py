@@ -1,1 +1,1 @@
-"""Doubles, reference models and symptoms for the graded tests of phase 7."""
+"""Checks and random cases for the graded tests of phase 7."""

@@ -16,13 +16,15 @@ import torch
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase7.answers import list_of
-from course.labtest.phase7.rejection_symptoms import LAST_ROW, surplus
-from course.labtest.phase7.rejections import advice_on
-from course.labtest.phase7.share_hints import advice_on_shares
+from course.labtest.phase7.rejections import LAST_ROW, surplus
 from course.views.text import counted
 
 NUM_DRAWS = 100_000
 CHI_SQUARE_AT_0_1_PERCENT = {2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515}
+RULE_OF_SHARES = "Every token comes with the target's probability, whatever the drafter proposes."
+HINT_OF_SHARES = (
+    "a token comes as a kept draft or as a replacement: how often each, in your code and in the handout's example?"
+)
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,13 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
     names = range(len(given.target))
     others = sum((share for token, share in shares.items() if token not in names), Fraction(0))
     yours = {f"token {token}": percent(shares.get(token, Fraction(0))) for token in names}
-    rule, hint = "", ""
-    if others or any(shares.get(token, 0) * total != given.target[token] for token in names):
-        found = [float(shares.get(token, 0)) for token in names]
-        rule, hint = advice_on(sampler.phase7) or advice_on_shares(given.target, given.drafter, found)
     expect_equal(
         yours | {"no token, or one that is none": percent(others)},
         {f"token {token}": percent(Fraction(given.target[token], total)) for token in names}
         | {"no token, or one that is none": percent(Fraction(0))},
-        rule=rule,
+        rule=RULE_OF_SHARES,
         situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
-        hint=hint,
+        hint=HINT_OF_SHARES,
     )
 
 
@@ -115,17 +113,13 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
     most = CHI_SQUARE_AT_0_1_PERCENT[len(expected) - 1]
     impossible = NUM_DRAWS - sum(counts[token] for token in expected)
     shown = f"more than {most}: {chi_square:.1f}"
-    rule, hint = "", ""
-    if chi_square > most or impossible:
-        found = [counts[token] / NUM_DRAWS for token in names]
-        rule, hint = advice_on(sampler.phase7) or advice_on_shares(given.target, given.drafter, found)
     expect_equal(
         {
             "chi-square": shown if chi_square > most else f"at most {most}",
             "tokens that the target never says": impossible,
         },
         {"chi-square": f"at most {most}", "tokens that the target never says": 0},
-        rule=rule,
+        rule=RULE_OF_SHARES,
         situation=[
             what,
             given.describe(),
@@ -134,7 +128,7 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
             f"a correct sampler exceeds a chi-square of {most} ({len(expected) - 1} degrees of freedom) once in 1,000 "
             "such tests, and not with these draws",
         ],
-        hint=hint,
+        hint=HINT_OF_SHARES,
     )
 
 
@@ -150,15 +144,13 @@ def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
         counts[([-1, *list_of(answer, "rejection_sample")])[-1]] += 1
     yours = {f"token {token}": percent(Fraction(counts[token], 2 * total)) for token in range(len(parts))}
     right = {f"token {token}": percent(Fraction(part, total)) for token, part in enumerate(parts)}
-    told = advice_on(phase7) if yours != right else None
-    rule, hint = told or (LAST_ROW, "which of the last row's two draws do you use, and how does it choose a token?")
     expect_equal(
         yours,
         right,
-        rule=rule,
+        rule=LAST_ROW,
         situation=f"{counted(num_drafts, 'draft')}, all kept; last row {list(parts)} in parts of {total}; share over "
         f"{2 * total} draws",
-        hint=hint,
+        hint="which of the last row's two draws do you use, and how does it choose a token?",
     )
 
 

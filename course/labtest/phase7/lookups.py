@@ -1,37 +1,59 @@
-"""Checks of `propose_by_lookup`: the rule as it is written, and a text that counts what is read of it."""
+"""Checks of `propose_by_lookup`, and a text that counts what is read of it."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, SupportsIndex
 
 from course.labtest.expect import difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
 from course.labtest.phase7.answers import list_of
-from course.labtest.phase7.identify import surviving, the_one_left
-from course.labtest.phase7.lookup_mistakes import mistakes
-from course.labtest.phase7.lookup_symptoms import (
-    ALL_THAT_FOLLOW,
-    RULE_OF_LOOKUP,
-    Lookup,
-    naive_lookup,
-    symptom_of_lookup,
-)
+from course.labtest.recorded import Answers
 from course.views.text import counted
 
 READS_PER_TOKEN = 100
-Proposer = Callable[[list[int], int, int, int], object]
+RULE_OF_LOOKUP = (
+    "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
+)
+ALL_THAT_FOLLOW = (
+    "The drafts are the tokens that follow the occurrence, up to num_speculative_tokens or the text's end."
+)
+NOT_FOUND = (
+    "If the longest run stands nowhere earlier, the next shorter one is looked up. The newest tokens are no match for "
+    "themselves."
+)
+WHICH_RUN = (
+    "which run of newest tokens is the longest that stands earlier, too, where does it stand first, and at which place "
+    "does what follows it begin and end?"
+)
 
 
-def lookup_report(phase7: ModuleType, lookup: Lookup) -> Report:
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The arguments of a call."""
+
+    tokens: tuple[int, ...]
+    num_drafts: int
+    shortest: int
+    longest: int
+
+    def describe(self) -> str:
+        shown = str(list(self.tokens)) if len(self.tokens) <= 40 else counted(len(self.tokens), "token")
+        return (
+            f"text {shown}\n"
+            f"num_speculative_tokens={self.num_drafts}  prompt_lookup_min={self.shortest}  "
+            f"prompt_lookup_max={self.longest}"
+        )
+
+
+def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Report:
     """Return what is wrong with the answer to one call, empty if nothing is."""
     text = list(lookup.tokens)
-    expected = naive_lookup(lookup)
-    rule = ALL_THAT_FOLLOW if 0 < len(expected) < lookup.num_drafts else RULE_OF_LOOKUP
-    with explained(lookup.describe().splitlines(), rule=rule):
+    with explained(lookup.describe().splitlines(), rule=RULE_OF_LOOKUP):
         answer = phase7.propose_by_lookup(text, lookup.num_drafts, lookup.shortest, lookup.longest)
     yours = list_of(answer, "propose_by_lookup")
+    expected = answers(yours)
     if text != list(lookup.tokens):
         return difference_report(
             text,
@@ -40,31 +62,17 @@ def lookup_report(phase7: ModuleType, lookup: Lookup) -> Report:
             situation=f"{lookup.describe()}\nthe text after your call",
             hint="which of your operations changes a list in place (pop, remove, append, +=)?",
         )
-    if yours == expected:
-        return Report()
-
-    ask = partial(asked, phase7.propose_by_lookup)
-    found = the_one_left(lookup, ask, mistakes, mistakes_of(phase7.propose_by_lookup))
-    rule, hint = found or symptom_of_lookup(lookup, yours)
-    return difference_report(yours, expected, rule=rule, situation=lookup.describe(), hint=hint)
+    rule = RULE_OF_LOOKUP if yours else NOT_FOUND
+    if yours[: len(expected)] == expected[: len(yours)]:
+        rule = ALL_THAT_FOLLOW
+    return difference_report(yours, expected, rule=rule, situation=lookup.describe(), hint=WHICH_RUN)
 
 
-def asked(propose_by_lookup: Proposer, lookup: Lookup) -> list[int]:
-    """Return the drafts that your function proposes."""
-    answer = propose_by_lookup(list(lookup.tokens), lookup.num_drafts, lookup.shortest, lookup.longest)
-    return list_of(answer, "propose_by_lookup")
-
-
-@lru_cache(maxsize=8)
-def mistakes_of(propose_by_lookup: Proposer) -> frozenset[int]:
-    """Return the mistakes that answer like your function in 200 random cases."""
-    rng = random.Random(1)
-    return surviving([random_lookup(rng) for _ in range(200)], partial(asked, propose_by_lookup), mistakes)
-
-
-def check_lookup(phase7: ModuleType, tokens: Sequence[int], num_drafts: int, shortest: int, longest: int) -> None:
+def check_lookup(
+    phase7: ModuleType, answers: Answers, tokens: Sequence[int], num_drafts: int, shortest: int, longest: int
+) -> None:
     """Compare the answer to one call."""
-    report = lookup_report(phase7, Lookup(tuple(tokens), num_drafts, shortest, longest))
+    report = lookup_report(phase7, answers, Lookup(tuple(tokens), num_drafts, shortest, longest))
     if report:
         raise Failed(report, report.parts)
 
@@ -120,7 +128,7 @@ class CountedText(list[int]):
         return super().copy()
 
 
-def check_reads(phase7: ModuleType, what: str, tokens: Sequence[int]) -> None:
+def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequence[int]) -> None:
     """Look up a long text: the answer must be right, and no token may be read too often."""
     lookup = Lookup(tuple(tokens), 4, 1, 3)
     text = CountedText(tokens)
@@ -128,8 +136,13 @@ def check_reads(phase7: ModuleType, what: str, tokens: Sequence[int]) -> None:
     with explained([f"a text of {size}, {what}", settings], rule=RULE_OF_LOOKUP):
         answer = phase7.propose_by_lookup(text, 4, 1, 3)
     yours = list_of(answer, "propose_by_lookup")
-    rule, hint = symptom_of_lookup(lookup, yours)
-    expect_equal(yours, naive_lookup(lookup), rule=rule, situation=f"a text of {size}, {what}\n{settings}", hint=hint)
+    expect_equal(
+        yours,
+        answers(yours),
+        rule=RULE_OF_LOOKUP,
+        situation=f"a text of {size}, {what}\n{settings}",
+        hint=WHICH_RUN,
+    )
     per_token = text.num_read / len(tokens)
     expect_equal(
         per_token <= READS_PER_TOKEN or f"{per_token:,.0f} reads per token",

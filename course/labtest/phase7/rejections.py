@@ -3,19 +3,51 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 
 from course.labtest.expect import expect_equal, explained, lab_failure
 from course.labtest.phase7.answers import list_of
-from course.labtest.phase7.identify import identified
-from course.labtest.phase7.rejection_mistakes import mistakes
-from course.labtest.phase7.rejection_symptoms import RULE, Advice, Case, outcome, symptom_of_tokens
+from course.labtest.recorded import Answers
 
+Row = Sequence[float]
 LARGEST = 1 - 2**-53  # the largest number that random() returns
-ONLY_THE_DRAWS = "The only random numbers are those in `draws`: the same arguments give the same tokens."
+RULE = "A draft is kept if draw * draft probability < target probability; the first one that is not is replaced."
+LAST_ROW = "Behind k kept drafts comes a token of the target's last row, row k."
+WEIGHTS = (
+    "which drafts are kept, from which weights is the token behind them drawn, and with which of the draws? To draw by "
+    "weights: add them up, and take the first token at which the sum is more than draw * total."
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The arguments of a call, the tensors as rows of numbers."""
+
+    drafts: Sequence[int]
+    draft_probs: Sequence[Row]
+    target_probs: Sequence[Row]
+    draws: Sequence[tuple[float, float]]
+
+    def describe(self) -> list[str]:
+        lines = []
+        for row, token in enumerate(self.drafts):
+            drafter, target = self.draft_probs[row], self.target_probs[row]
+            what = f"drafter {shown(drafter)} target {shown(target)}" if len(drafter) <= 8 else f"{len(drafter)} tokens"
+            lines.append(f"row {row}: draft {token}  {what}  draws {_pair(self.draws[row])}")
+        last = self.target_probs[-1]
+        return [
+            *lines,
+            f"row {len(self.drafts)}: target {shown(last) if len(last) <= 8 else f'{len(last)} tokens'}  "
+            f"draws {_pair(self.draws[-1])}",
+        ]
+
+
+def surplus(target: Row, drafter: Row) -> list[float]:
+    """Return what the target has more than the drafter."""
+    return [max(0.0, p - q) for p, q in zip(target, drafter, strict=True)]
 
 
 def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -> list[int]:
@@ -43,31 +75,31 @@ def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -
     return yours
 
 
-def check_rejection(phase7: ModuleType, case: Case, *, dtype: torch.dtype = torch.float64) -> None:
+def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: torch.dtype = torch.float64) -> None:
     """Compare the kept drafts, and whether the last token is one that may stand behind them."""
     yours = called(phase7, case, dtype)
-    kept, allowed = outcome(case)
+    *kept, _ = answers(yours)
+    weights = case.target_probs[len(kept)]
+    if len(kept) < len(case.drafts):
+        weights = surplus(weights, case.draft_probs[len(kept)])
+    allowed = [token for token, weight in enumerate(weights) if weight > 0]
     if yours and yours[:-1] == kept and yours[-1] in allowed:
         return
-    rule, hint = advice_on(phase7, [case], dtype) or symptom_of_tokens(case, yours)
     expected = str([*kept, *allowed]) if len(allowed) == 1 else f"{kept} and one of the tokens {_some(allowed)}"
-    lab_failure(expected=expected, yours=yours, rule=rule, situation=case.describe(), hint=hint)
+    lab_failure(expected=expected, yours=yours, rule=RULE, situation=case.describe(), hint=WEIGHTS)
 
 
-def advice_on(phase7: ModuleType, cases: Sequence[Case] = (), dtype: torch.dtype = torch.float64) -> Advice | None:
-    """Return (rule, hint) of the one known mistake that answers like your function, here and in 200 random cases."""
+def check_repeats(phase7: ModuleType) -> None:
+    """Make two calls 20 times each."""
     drawn = Case([0], [[0.5, 0.25, 0.25, 0.0]], [[0.0, 0.25, 0.25, 0.5], [0.25] * 4], [(0.5, 0.4), (0.5, 0.4)])
     for same in (drawn, Case([], [], [[0.25] * 4], [(0.5, 0.4)])):
-        answers = {str(called(phase7, same)) for _ in range(20)}
-        if len(answers) > 1:
-            first, second = sorted(answers)[:2]
-            hint = f"one call, made 20 times, returned {first} and {second}. Where does your code draw other numbers?"
-            return ONLY_THE_DRAWS, hint
-    rng = random.Random(1)
-    tie = Case([0], [[1.0, 0.0, 0.0]], [[0.0, 0.5, 0.5], [0.0, 0.5, 0.5]], [(0.5, 0.0), (0.5, 0.0)])
-    others = [tie, replace(tie, drafts=[], draft_probs=[], target_probs=tie.target_probs[1:], draws=tie.draws[1:])]
-    others += [random_case(rng, rng.randint(0, 3)) for _ in range(200)]
-    return identified((*cases, *others)[0], [*cases, *others], lambda other: called(phase7, other, dtype), mistakes)
+        expect_equal(
+            sorted({str(called(phase7, same)) for _ in range(20)})[1:],
+            [],
+            rule="The only random numbers are those in `draws`: the same arguments give the same tokens.",
+            situation=[*same.describe(), "compared: other answers to the same call, made 20 times"],
+            hint="where does your code draw other numbers?",
+        )
 
 
 def random_case(rng: random.Random, num_drafts: int) -> Case:
@@ -94,3 +126,16 @@ def random_row(rng: random.Random, vocab_size: int, proposed: int | None = None)
 
 def _some(tokens: Sequence[int]) -> str:
     return str(list(tokens)) if len(tokens) <= 12 else f"{str(list(tokens[:12]))[:-1]}, ...]"
+
+
+def shown(row: Row) -> str:
+    return "[" + ", ".join(f"{number:.6g}" for number in row) + "]"
+
+
+def draw_shown(draw: float) -> str:
+    """Return a draw in a few digits, unless it would look like 1."""
+    return str(draw) if draw > 0.999 else f"{draw:.4g}"
+
+
+def _pair(draws: tuple[float, float]) -> str:
+    return f"({draw_shown(draws[0])}, {draw_shown(draws[1])})"

@@ -1,0 +1,43 @@
+"""`python -m tests.mutants.answers`: record what the reference answers to the cases of the graded tests.
+
+Run it after a change of cases. The graded tests themselves show on the reference that the answers are current.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from course.labtest.recorded import FOLDER, Answers
+from tests.mutants.catalog import PHASES, module_name
+
+
+def main() -> int:
+    """Write the answers of the phases; return 1 if a test fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.answers", description=__doc__)
+    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
+    os.environ["LAB_IMPL"] = "solution"
+    recorded: defaultdict[str, list[Any]] = defaultdict(list)
+
+    def record(self: Answers, yours: Any) -> Any:
+        recorded[self.test].append(yours)
+        return yours
+
+    Answers.__call__ = record  # type: ignore[method-assign]
+    FOLDER.mkdir(exist_ok=True)
+    for phase in parser.parse_args().phases or PHASES:
+        recorded.clear()
+        if pytest.main([f"labs/{module_name(phase)}", "-q", "-p", "no:cacheprovider"]):
+            return 1
+        if recorded:
+            text = ",\n".join(f"{json.dumps(test)}: {json.dumps(answers)}" for test, answers in recorded.items())
+            (FOLDER / f"phase{phase}.json").write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
