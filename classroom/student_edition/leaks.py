@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
+SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
 SEAMS = ("mini_vllm/core/interfaces.py", "mini_vllm/core/electives.py")
 SHORTEST_SECRET = 41
 MAX_IN_A_ROW = 2

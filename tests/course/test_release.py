@@ -14,7 +14,7 @@ from classroom.student_edition.texts import ReleaseError, adapted
 from course.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path
 
-SECRETS = ("solutions/*.py", "tests/alternatives/**/*.py", "tests/mutants/**/*.diff")
+SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
 FORBIDDEN = ("solutions", "tests", ".git", ".ci", ".venv", "__pycache__", ".hypothesis", "mutants", "alternatives")
 
 

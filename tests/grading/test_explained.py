@@ -88,6 +88,16 @@ def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
     assert not OURS.search(output), output
 
 
+def test_a_starter_that_imports_the_course_is_refused_in_words(checkout: Checkout) -> None:
+    checkout.starter(5).write_text("from course.labtest.phase5 import cases\n", encoding="utf-8")
+    output = checkout.pytest(folder(checkout, 5))
+    refusal = "starter.py, line 1 imports course.labtest.phase5.cases: your answer has to be in your own file."
+    assert output.count(refusal) == 1
+    (graded,) = checkout.grade("--phase", "5", engines=False)["phases"]
+    assert refusal in graded["error"]
+    assert graded["points"] == 0
+
+
 def test_a_syntax_error_is_reported_once(checkout: Checkout) -> None:
     checkout.starter(3).write_text("x = 1\ndef broken(:\n", encoding="utf-8")
     output = checkout.pytest(folder(checkout, 3), "-q")

@@ -11,9 +11,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from classroom.judge import archives, submission
+from classroom.judge.jail import find_jail
 from classroom.judge.report import file_name, safe_cell
 from classroom.judge.starters import Starter, SubmissionError, one_per_phase, phase_of
 from classroom.judge.submission import Submission, name_submissions, read_submission
+from classroom.judge.worker import SubmissionDir
 
 
 def make_zip(path: Path, entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:
@@ -220,3 +222,11 @@ def test_names_do_no_harm() -> None:
 def test_file_names_are_short_and_tell_learners_apart() -> None:
     assert len(file_name("\u6f22" * 83).encode()) < 140
     assert len({file_name(name) for name in ("a/b", "a_b", "a:b", "\u6f22" * 83, "\u6f22" * 84)}) == 5
+
+
+def test_a_starter_that_imports_the_course_does_nothing_but_say_so() -> None:
+    with SubmissionDir({5: b"import course\n"}, find_jail()) as folder:
+        (starter,) = folder.path.glob("labs/phase5_*/starter.py")
+        text = starter.read_text(encoding="utf-8")
+    with pytest.raises(ImportError, match="line 1 imports course: your answer has to be in your own file"):
+        exec(text)
