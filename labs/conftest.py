@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from course.grading.starter_file import complaint_about_import
+from course.grading.starter_file import complaint_about_file, complaint_about_import
 from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
     pytest_collection_modifyitems,
     pytest_configure,
@@ -19,6 +19,7 @@ from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by
     pytest_timeout_cancel_timer,
     pytest_timeout_set_timer,
 )
+from course.labtest.recorded import Answers
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, lineup_from_env, parse_lineup
@@ -41,10 +42,18 @@ def phase_module(phase: int, lineup: Lineup) -> ModuleType:
 
 def import_starter(phase: int) -> ModuleType:
     """Import the learner's file. Raises `StarterNotLoadedError`, whose text is for the learner, if that fails."""
+    if complaint := complaint_about_file(starter_path(phase)):
+        raise StarterNotLoadedError(complaint)
     try:
         return import_module(f"labs.{starter_path(phase).parent.name}.starter")
     except (Exception, SystemExit, OutOfTime) as error:
         raise StarterNotLoadedError(complaint_about_import(error, starter_path(phase))) from None
+
+
+@pytest.fixture
+def answers(request: pytest.FixtureRequest) -> Answers:
+    """The reference's answers to the cases of a test."""
+    return Answers(request.node.nodeid.split("/", 2)[2])
 
 
 @pytest.fixture(scope="session")

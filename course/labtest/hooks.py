@@ -15,6 +15,7 @@ from course.grading.hints import answer_of
 from course.labtest.answers import unusable_answer
 from course.labtest.grouping import arrange, is_random
 from course.labtest.limits import LATE_TESTS_ALLOWED, SHORT_SECONDS, limited_memory, runs_a_test
+from course.labtest.recorded import Answers
 from course.labtest.reports import phase_of, retell, tell_what_is_missing
 from course.sandbox.errors import OutOfTime
 from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
@@ -118,6 +119,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             return (yield)
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        if isinstance(answers := arguments.get("answers"), Answers):
+            answers.restart()
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise

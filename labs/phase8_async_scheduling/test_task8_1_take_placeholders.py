@@ -5,8 +5,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase8.cases import check_take, request_with, scheduling_of, shown
-from course.labtest.phase8.symptoms import STAND_INS
+from course.labtest.phase8.cases import STAND_INS, check_take, request_with, scheduling_of, shown
 from course.views.text import counted
 from mini_vllm.core.request import RequestStatus
 

@@ -6,8 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase8.share_symptoms import Plan
-from course.labtest.phase8.shares import check_share
+from course.labtest.phase8.shares import Plan, check_share
 
 
 @pytest.mark.parametrize(("start", "num_known"), [(0, 3), (16, 16), (48, 2), (7, 1)])

@@ -1,22 +1,9 @@
 """Requests with steps in flight, and the checks that several tests of phase 8 use."""
 
-import random
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
-from course.labtest.phase7.identify import identified
-from course.labtest.phase8.symptoms import (
-    NOTHING_ELSE,
-    RULE_OF_FILLING,
-    Advice,
-    Taking,
-    also_changed,
-    symptom_of_fill,
-    symptom_of_placeholders,
-    symptom_of_stand_ins,
-)
-from course.labtest.phase8.take_mistakes import placeholder_mistakes, random_taking, stand_in_mistakes
 from course.labtest.support import fields_of, make_request
 from course.views.text import counted
 from mini_vllm.core.electives import AsyncScheduling
@@ -26,6 +13,10 @@ RULE_OF_TAKING = (
     "A step that samples takes one placeholder for each token that it may bring: one, and one for each draft that it "
     "verifies. A step that does not sample takes none."
 )
+STAND_INS = (
+    "A request that samples gets drafts: after such a step, spec_token_ids are num_speculative_tokens stand-ins of -1."
+)
+RULE_OF_FILLING = "A token that has arrived gives back one placeholder; those of steps still in flight stay."
 OWNER = "The scheduler owns the request: a method of yours changes what its task names, and nothing else."
 
 
@@ -81,14 +72,8 @@ def changed_besides(request: Request, before: Mapping[str, object], *allowed: st
 def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, num_speculative_tokens: int) -> None:
     """Call `take_placeholders` for a step that has just been planned, and compare."""
     before, situation = fields_of(request), facts(request)
-    taking = Taking(
-        num_prompt=request.num_prompt_tokens,
-        num_outputs=request.num_output_tokens,
-        placeholders=int(request.num_output_placeholders),
-        computed=int(request.num_computed_tokens),
-        num_drafts=num_drafts,
-        num_speculative_tokens=num_speculative_tokens,
-    )
+    places = int(request.num_output_placeholders)
+    samples = request.num_computed_tokens == request.num_tokens + places + num_drafts
     lines = [situation, f"num_speculative_tokens={num_speculative_tokens}; take_placeholders(A, {num_drafts})"]
     with explained(lines, rule=RULE_OF_TAKING):
         scheduling.take_placeholders(request, num_drafts)
@@ -98,44 +83,29 @@ def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, n
         "also changed": changed_besides(request, before, "num_output_placeholders", "spec_token_ids"),
     }
     expected = {
-        "num_output_placeholders": taking.placeholders + taking.num_brought,
-        "spec_token_ids": [-1] * num_speculative_tokens if taking.samples else shown(before["spec_token_ids"]),
+        "num_output_placeholders": places + samples * (1 + num_drafts),
+        "spec_token_ids": [-1] * num_speculative_tokens if samples else shown(before["spec_token_ids"]),
         "also changed": [],
     }
-    rule, hint = advice_on_taking(scheduling, taking, yours, expected)
+    rule, hint = (
+        RULE_OF_TAKING,
+        "which tokens are known or expected: is the last of them computed, and what may it bring?",
+    )
+    if yours["also changed"]:
+        rule, hint = OWNER, also_changed(yours["also changed"])
+    elif yours["num_output_placeholders"] == expected["num_output_placeholders"]:
+        rule, hint = STAND_INS, "how many drafts may the next step verify, and does this one sample?"
     expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
 
 
-def advice_on_taking(
-    scheduling: AsyncScheduling, taking: Taking, yours: Mapping[str, object], expected: Mapping[str, object]
-) -> Advice:
-    """Return (rule, hint) for the first wrong part: of the one mistake that does so in other steps, too, if any."""
-    if yours == expected:
-        return "", ""
-    if yours["also changed"]:
-        return NOTHING_ELSE, also_changed(yours["also changed"])
-    rng = random.Random(1)
-    others = [random_taking(rng, taking.num_speculative_tokens) for _ in range(100)]
-    if yours["num_output_placeholders"] != expected["num_output_placeholders"]:
-        found = int(str(yours["num_output_placeholders"]))
-        told = identified(taking, others, lambda one: left(scheduling, one)[0], placeholder_mistakes)
-        return told or symptom_of_placeholders(taking, found, yours["spec_token_ids"])
-    told = identified(taking, others, lambda one: left(scheduling, one)[1], stand_in_mistakes)
-    return told or symptom_of_stand_ins(taking, yours["spec_token_ids"])
-
-
-def left(scheduling: AsyncScheduling, taking: Taking) -> tuple[int, object]:
-    """Return the placeholders and the stand-ins that your `take_placeholders` leaves of another request."""
-    request = request_with(
-        taking.num_prompt, taking.num_outputs, computed=taking.computed, placeholders=taking.placeholders, name="Z"
-    )
-    scheduling.take_placeholders(request, taking.num_drafts)
-    return request.num_output_placeholders, shown(request.spec_token_ids)
+def also_changed(names: object) -> str:
+    listed = " and ".join(map(str, names)) if isinstance(names, list) else names
+    return f"your code changed {listed}, too. Which part of the engine does that, and when?"
 
 
 def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -> None:
     """Call `fill_placeholders` for tokens that have arrived, and compare."""
-    before, placeholders, status = fields_of(request), int(request.num_output_placeholders), request.status.name
+    before, placeholders = fields_of(request), int(request.num_output_placeholders)
     lines = [facts(request), f"fill_placeholders(A, {num_tokens})"]
     with explained(lines, rule=RULE_OF_FILLING):
         scheduling.fill_placeholders(request, num_tokens)
@@ -144,7 +114,12 @@ def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -
         "also changed": changed_besides(request, before, "num_output_placeholders"),
     }
     expected = {"num_output_placeholders": placeholders - num_tokens, "also changed": []}
-    rule, hint = ("", "") if yours == expected else symptom_of_fill(placeholders, num_tokens, status, yours)
+    rule, hint = (
+        RULE_OF_FILLING,
+        "how many tokens have arrived, and on what does it depend that your code gives them back?",
+    )
+    if yours["also changed"]:
+        rule, hint = OWNER, also_changed(yours["also changed"])
     expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
 
 

@@ -1,18 +1,64 @@
 """Calls of `correct_share`: what goes in and what comes out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase8.cases import changed_besides, request_with, shown
-from course.labtest.phase8.share_symptoms import FROZEN, Plan, rule_of, symptom_of_share
 from course.labtest.support import fields_of
 from course.views.text import counted
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 
+RULE = (
+    "A share that was planned ahead begins num_rejected_tokens earlier, and its stand-ins become the drafts that are "
+    "there."
+)
+BEGINS_EARLIER = (
+    "The plan took the drafts of the step before for accepted: for each one that was rejected the share begins one "
+    "token earlier."
+)
+LENGTH = (
+    "A share computes its known tokens, as many as were planned, and its drafts. Rejected ones change only the start."
+)
+FIRST_DRAFTS = (
+    "Drafts take the places of stand-ins, the first draft the first place; there are no more places than planned."
+)
+NO_STAND_IN_LEFT = "No stand-in is computed: a place for which there is no draft is left out, and the share is shorter."
+FROZEN = "correct_share returns a new share and changes nothing: the scheduler goes on with the plan as it was made."
+KEPT = "Request, block table and needs_token are those of the plan."
 Kept = tuple[Request, list[int], bool]
 """The request, the blocks and `needs_token` of a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A share as it was planned, and what has become known since."""
+
+    start: int
+    num_known: int
+    num_stand_ins: int
+    num_rejected: int
+    drafts: Sequence[int]
+
+    @property
+    def size(self) -> int:
+        return self.num_known + self.num_stand_ins
+
+    @property
+    def taken(self) -> list[int]:
+        """The drafts that have a place, one after the other."""
+        return [draft for _, draft in zip(range(self.num_stand_ins), self.drafts, strict=False)]
+
+
+def rule_of(plan: Plan) -> str:
+    """Return the rule that a call is most about."""
+    if len(plan.drafts) < plan.num_stand_ins:
+        return NO_STAND_IN_LEFT
+    if plan.num_stand_ins:
+        return FIRST_DRAFTS
+    return BEGINS_EARLIER if plan.num_rejected else RULE
 
 
 def check_share(phase8: ModuleType, plan: Plan, *, needs_token: bool = True) -> None:
@@ -77,7 +123,15 @@ def check_result(result: ScheduledRequest | None, plan: Plan, planned: Kept, lin
         "draft_token_ids": plan.taken,
         "kept": ["request", "block_ids", "needs_token"],
     }
-    rule, hint = symptom_of_share(plan, yours, expected)
+    there = f"{counted(len(plan.drafts), 'draft')} for {counted(plan.num_stand_ins, 'place')}"
+    rule, hint = LENGTH, f"{counted(plan.num_known, 'token')} before the stand-ins, and {there}: what is the sum?"
+    if yours["kept"] != expected["kept"]:
+        rule, hint = KEPT, "which line of yours sets what the share should keep of the plan?"
+    elif yours["draft_token_ids"] != expected["draft_token_ids"]:
+        rule, hint = rule_of(plan), f"{there}: which line chooses the drafts, and what does it leave out or add?"
+    elif yours["num_computed_tokens"] != expected["num_computed_tokens"]:
+        rejected = counted(plan.num_rejected, "draft")
+        rule, hint = BEGINS_EARLIER, f"planned from {plan.start} on, rejected before: {rejected}. Where does it begin?"
     expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
 
 

@@ -10,8 +10,7 @@ from types import ModuleType
 from course.labtest.phase5.reference_policy import plain_clamp
 from course.labtest.phase8.cases import scheduling_of
 from course.labtest.phase8.plain_phases import CountedDrafts, accept_up_to_the_first_wrong, plain_schedule, plain_update
-from course.labtest.phase8.share_symptoms import Plan
-from course.labtest.phase8.shares import check_result
+from course.labtest.phase8.shares import Plan, check_result
 from course.labtest.support import ClampChunks
 from course.views.text import counted
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation
