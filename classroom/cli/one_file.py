@@ -15,7 +15,7 @@ def one_file(
 ) -> None:
     """Write the reference engine as one file that runs by itself.
 
-    Phases 1 to 6, with what they need.
+    At most 1,200 lines: phases 1 to 6, and an engine around them.
     """
     path = write(folder)
     num_lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -1,1 +1,1 @@
-"""The reference engine as one file, made from the sources."""
+"""A vLLM in one file: the reference solutions, in a frame that is written for it."""

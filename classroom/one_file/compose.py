@@ -1,38 +1,28 @@
-"""Write the reference engine, phases 1 to 6 with what they need, as one Python file.
+"""Write the reference engine as one Python file: `mini_vllm.py.in` with the solutions' code in the marked places.
 
-The sources are read as text, so comments and formatting stay. Imports of the course go, the others move to the
-top once; a module's docstring becomes the heading of its part.
+A line `#> PATH` stands for the text of that file after its imports, `#> PATH without NAME ...` for all of it but these
+functions, or methods as `Class.method`.
 """
 
 import ast
+import re
 import shutil
-import textwrap
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from classroom.one_file.sections import SEAMS, SECTIONS, Section
 from mini_vllm.assembly.lineup import CHECKOUT
 
-FILE_NAME = "mini_vllm_one_file.py"
-OURS = ("mini_vllm", "solutions", "classroom")
-FUNCTIONS = Section(
-    "mini_vllm/core/interfaces.py",
-    without=(
-        *("RequestQueue", "KVCacheManager", "BlockPool", "Preemption", "PrefixCache", "HashBlock", "ChunkPolicy"),
-        *("Clamp", "ScheduleStep", "UpdateFromOutput", "ModelRunner"),
-    ),
-)
-TITLE = '''"""A vLLM in {lines:,} lines: continuous batching, paged KV cache, preemption, prefix cache, chunked prefill.
-
-The reference engine of mini-vLLM Labs, made from its sources by `mini-vllm one-file`. Its scheduling decisions
-are those of vLLM 0.13.0, block ids included. It needs torch and transformers:
-
-    python {file} "Once upon a time" "One day, a girl"
-"""
-
-from __future__ import annotations
-'''
+FILE_NAME = "mini_vllm.py"
+TEMPLATE = Path(__file__).with_name("mini_vllm.py.in")
+MARK = re.compile(r"^#> (\S+)(?: without (.+))?$", re.MULTILINE)
+# With one implementation of each part its class takes the name of the interface, which the annotations have already.
+RENAMED = {
+    "PagedKVCacheManager": "KVCacheManager",
+    "RecomputePreemption": "Preemption",
+    "HashPrefixCache": "PrefixCache",
+    "ChunkedPrefillPolicy": "ChunkPolicy",
+    "Clamp": "Callable[[int, int, int], int]",
+}
 
 
 def write(folder: Path) -> Path:
@@ -42,125 +32,43 @@ def write(folder: Path) -> Path:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} exists and is not empty: nothing was written; name a new or an empty folder")
-    text = compose()
-    shutil.copytree(CHECKOUT / "mini_vllm" / "embedded_model", folder / "embedded_model", dirs_exist_ok=True)
+    text = compose(TEMPLATE.read_text(encoding="utf-8"))
+    model = CHECKOUT / "mini_vllm" / "embedded_model"
+    shutil.copytree(model, folder / model.name, ignore=shutil.ignore_patterns("draft"), dirs_exist_ok=True)
     (folder / FILE_NAME).write_text(text, encoding="utf-8")
     return folder / FILE_NAME
 
 
-def compose() -> str:
-    """Return the text of the file. Raises `ValueError` if two parts define the same name."""
-    before = next(number for number, section in enumerate(SECTIONS) if section.path.endswith("core/scheduler.py"))
-    parts = [Part(section) for section in (*SECTIONS[:before], FUNCTIONS, *SECTIONS[before:])]
-    require_unique(parts)
-    seams = "\n".join(f"    {name} = {target}" for name, target in SEAMS.items())
-    aliases = f"if TYPE_CHECKING:  # the seams of the course: here each has one implementation\n{seams}"
-    *before_main, main = [part.text for part in parts]
-    body = "\n\n\n".join([*before_main, aliases, main])
-    text = f"{merged_imports(parts, body)}\n\n\n{body.strip()}\n"
-    lines = len(TITLE.splitlines()) + len(text.splitlines()) + 1
-    return f"{TITLE.format(lines=lines, file=FILE_NAME)}\n{text}"
+def compose(template: str) -> str:
+    """Return a template with its marks replaced, and its number of lines where it says `{lines}`."""
+    text = MARK.sub(lambda mark: definitions(CHECKOUT / mark[1], (mark[2] or "").split()), template)
+    for name, new_name in RENAMED.items():
+        text = re.sub(rf"\b{name}\b", new_name, text)
+    return text.replace("{lines}", f"{len(text.splitlines()):,}", 1)
 
 
-class Part:
-    """One source file: its own definitions as text, and the imports that it needs from elsewhere."""
+def definitions(path: Path, without: list[str]) -> str:
+    """Return a module's text after its imports, `without` some functions and methods.
 
-    def __init__(self, section: Section) -> None:
-        source = (CHECKOUT / section.path).read_text(encoding="utf-8")
-        self.path = section.path
-        self.tree = ast.parse(source)
-        self._lines = source.splitlines()
-        self._without = set(section.without)
-        self.names: list[str] = []
-        self.imports = [node for node in self.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        self.text = "\n\n\n".join([self._heading(), *self._definitions()])
-        if unknown := self._without - set(self.names):
-            raise ValueError(f"{section.path} has no {', '.join(sorted(unknown))}: mend sections.py")
+    Raises `ValueError` for a name that the module does not define.
+    """
+    source = path.read_text(encoding="utf-8")
+    body, lines = ast.parse(source).body, source.splitlines()
+    functions = dict(_functions(body))
+    if unknown := set(without) - functions.keys():
+        raise ValueError(f"{path} defines no {', '.join(sorted(unknown))}: correct {TEMPLATE.name}")
+    first = max(node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom))
+    for function in sorted((functions[name] for name in without), key=lambda node: -node.lineno):
+        start = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
+        while not lines[start - 1] or lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+        del lines[start : function.end_lineno]
+    return "\n".join(lines[first:]).strip()
 
-    def _heading(self) -> str:
-        text = ast.get_docstring(self.tree) or ""
-        wrapped = [line for paragraph in text.split("\n\n") for line in ["", *textwrap.wrap(paragraph, 116)]]
-        return "\n".join([f"# {'-' * 20} {self.path}", *(f"# {line}".rstrip() for line in wrapped[1:])])
 
-    def _definitions(self) -> Iterator[str]:
-        constants: list[str] = []
-        for index, node in enumerate(self.tree.body):
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if isinstance(node, ast.Import | ast.ImportFrom) or (is_text and index == 0):
-                continue
-            if is_text:  # the docstring of the constant before it
-                constants += self._source(node) if constants else []
-                continue
-            names = list(defined(node))
-            self.names += names
-            if set(names) & self._without:
-                continue
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.If):
-                if constants:
-                    yield "\n".join(constants)
-                    constants = []
-                yield "\n".join(self._source(node))
-            else:
-                constants += self._source(node)
-        if constants:
-            yield "\n".join(constants)
-
-    def _source(self, node: ast.stmt) -> list[str]:
-        first, last = first_line(node), node.end_lineno or 0
-        while self._lines[first - 2].startswith("#"):
-            first -= 1
-        left_out: set[int] = set()
+def _functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in body:
         if isinstance(node, ast.ClassDef):
-            for inner in node.body:
-                for name in defined(inner):
-                    self.names.append(f"{node.name}.{name}")
-                    if f"{node.name}.{name}" in self._without:
-                        left_out |= set(range(first_line(inner), (inner.end_lineno or 0) + 2))
-        return [self._lines[number - 1] for number in range(first, last + 1) if number not in left_out]
-
-
-def first_line(node: ast.stmt) -> int:
-    """Return the first line of a statement, decorators included."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def defined(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement defines."""
-    if isinstance(node, ast.ClassDef | ast.FunctionDef):
-        yield node.name
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    for target in targets:
-        yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name))
-
-
-def require_unique(parts: list[Part]) -> None:
-    """Raise `ValueError` if a name is defined twice at the top level."""
-    names: Counter[str] = Counter()
-    for part in parts:
-        tree = ast.parse(part.text)
-        names.update(name for node in tree.body for name in defined(node))
-    if twice := sorted(name for name, count in names.items() if count > 1):
-        raise ValueError(f"defined by several parts: {', '.join(twice)}")
-
-
-def merged_imports(parts: list[Part], body: str) -> str:
-    """Return the imports of other packages that `body` uses, once each, standard library first."""
-    used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
-    plain: set[str] = set()
-    chosen: dict[str, set[str]] = {"typing": {"TYPE_CHECKING"}}
-    for node in (node for part in parts for node in part.imports):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if (alias.asname or alias.name.partition(".")[0]) in used:
-                    plain.add(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
-        elif node.module and node.module.partition(".")[0] not in OURS:
-            names = {alias.name for alias in node.names if alias.name in used}
-            if names:
-                chosen.setdefault(node.module, set()).update(names)
-    froms = [f"from {module} import {', '.join(sorted(names, key=str.lower))}" for module, names in chosen.items()]
-    third_party = ("torch", "numpy", "transformers", "tokenizers")
-    groups: tuple[list[str], list[str]] = ([], [])
-    for line in [*sorted(plain), *sorted(froms)]:
-        groups[line.split()[1].startswith(third_party)].append(line)
-    return "\n\n".join("\n".join(group) for group in groups if group)
+            yield from _functions(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef):
+            yield f"{prefix}{node.name}", node

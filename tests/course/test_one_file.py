@@ -1,26 +1,39 @@
-"""The engine in one file: it decides what its sources decide, and runs without them."""
+"""The engine in one file: what it is made of, that it decides what vLLM decided, and writes what our engine writes."""
 
+import ast
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from subprocess import run
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from classroom.one_file import compose as composed
-from classroom.one_file.sections import Section
 from cli.main import app
-from course.parity import replay, scenario
+from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.core import invariants
-from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.engine import trace_recorder
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.runner.loading import load_model
 
-TRACES = sorted(scenario.PUBLIC_TRACES.glob("*.jsonl*"))
+PROMPTS = [
+    "Once upon a time",
+    "One day, a girl",
+    "Once upon a time, there was a",
+    "The",
+    "Once upon a time, there was a dog",
+]
+# Nothing of these is in the file, so nothing in it may speak of them.
+ABSENT = re.compile(
+    "phase [78]|draft|specul|async|placeholder|penal|logprob|observer|recover|roll.?back|restart|parallel"
+    "|starter|elective|absent|build.py|lineup|seam"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,72 +46,305 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def module(path: Path) -> Iterator[ModuleType]:
-    spec = spec_from_file_location("mini_vllm_one_file", path)
+    spec = spec_from_file_location("one_file", path)
     assert spec is not None
     assert spec.loader is not None
     loaded = module_from_spec(spec)
-    sys.modules["mini_vllm_one_file"] = loaded
+    sys.modules["one_file"] = loaded
     spec.loader.exec_module(loaded)
     yield loaded
-    del sys.modules["mini_vllm_one_file"]
+    del sys.modules["one_file"]
 
 
-@pytest.mark.parametrize("file", TRACES, ids=lambda file: file.name)
-def test_its_decisions_are_those_of_the_public_traces(
-    module: ModuleType, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for user in (replay, invariants, trace_recorder):
-        monkeypatch.setattr(user, "RequestStatus", module.RequestStatus)
-    monkeypatch.setattr(scenario, "Request", module.Request)
-
-    def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], None]) -> Scheduler:
-        scheduler: Scheduler = module.build_scheduler(config)
-        evict = scheduler.prefix_cache.evict
-
-        def noted(block_id: int) -> bool:
-            was_cached = evict(block_id)
-            if was_cached:
-                on_evict(block_id)
-            return was_cached
-
-        monkeypatch.setattr(scheduler.prefix_cache, "evict", noted)
-        return scheduler
-
-    monkeypatch.setattr(replay, "build_scheduler", build_scheduler)
-    compared = 0
-    for recorded in scenario.read_scenarios(file):
-        if not recorded.electives and not recorded.defects:
-            assert replay.compare(recorded, parse_lineup("solution:1-5")) is None, recorded.name
-            compared += 1
-    assert compared > 20
+def test_it_has_at_most_1200_lines_and_its_title_counts_them(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    num_lines = len(text.splitlines())
+    assert num_lines <= 1200
+    assert text.startswith(f'"""A vLLM in {num_lines:,} lines')
 
 
-def test_it_runs_alone_and_generates_what_the_engine_generates(path: Path) -> None:
-    prompts = ["Once upon a time", "One day, a girl", "Once upon a hill"]
+def test_mypy_and_ruff_find_nothing(path: Path) -> None:
+    config = f"--config={CHECKOUT / 'pyproject.toml'}"
+    cache = f"--cache-dir={CHECKOUT / '.mypy_cache' / 'one_file'}"
+    for check in (
+        ["ruff", "check", config],
+        ["ruff", "format", "--check", config],
+        ["mypy", "--strict", "--config-file=", cache],
+    ):
+        done = run([sys.executable, "-m", *check, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_name_is_defined_once_and_no_text_names_what_is_not_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for body in (tree.body, *(node.body for node in classes)):
+        names = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        assert len(names) == len(set(names))
+    assert not ABSENT.findall(text.lower())
+    used = {name for node in ast.walk(tree) for name in names_of(node)}
+    quoted = {word.rpartition(".")[2] for word in re.findall(r"`([a-zA-Z_.]+)`", text) if not word.endswith(".py")}
+    assert quoted - used <= {"save_pretrained", "continue", "hash"}
+
+
+def names_of(node: ast.AST) -> Iterator[str]:
+    for attribute in ("id", "attr", "arg", "name", "value"):
+        value = getattr(node, attribute, None)
+        if isinstance(value, str):
+            yield value
+
+
+@pytest.mark.parametrize("file", sorted(PUBLIC_TRACES.glob("*.jsonl*")), ids=lambda file: file.name)
+def test_its_decisions_are_those_of_the_public_traces(module: ModuleType, file: Path) -> None:
+    plain = [one for one in read_scenarios(file) if not one.electives and not one.defects]
+    assert len(plain) > 40
+    for scenario in plain:
+        replay(module, scenario)
+
+
+def replay(module: ModuleType, scenario: Scenario) -> None:
+    settings = dict(scenario.line["config"])
+    eos_token_ids = frozenset([settings.pop("eos_token_id")])
+    del settings["async_scheduling"], settings["spec"]
+    scheduler = module.Scheduler(module.EngineConfig(**settings))
+    evicted: list[int] = []
+
+    def evict(block_id: int) -> None:
+        evicted.extend([block_id] * scheduler.prefix_cache.evict(block_id))
+
+    scheduler.kv.block_pool.prefix_cache = SimpleNamespace(evict=evict)
+    requests: dict[str, Any] = {}
+    num_preemptions: Counter[str] = Counter()
+    num_sampled: Counter[str] = Counter()
+
+    def apply_events(number: int, before_update: bool) -> None:
+        for action, name in scenario.events(number, before_update):
+            if action == "abort":
+                scheduler.finish_request(name)
+                continue
+            of = scenario.line["requests"][name]
+            ends = {setting: of[setting] for setting in ("max_tokens", "stop_token_ids", "ignore_eos")}
+            order = {"priority": of["priority"], "arrival_time": of["arrival_time"]}
+            requests[name] = module.Request(
+                name, scenario.prompt(name), module.SamplingParams(**ends), eos_token_ids, **order
+            )
+            scheduler.add_request(requests[name])
+
+    for number, recorded in enumerate(scenario.steps):
+        at = f"{scenario.name}, step {number}"
+        apply_events(number, before_update=False)
+        evicted.clear()
+        plan = scheduler.schedule()
+        batch = scheduler.batch(plan)
+        shares = [(s.request.request_id, s.num_computed_tokens, s.num_scheduled_tokens, s.block_ids) for s in batch]
+        assert shares == [(s["id"], s["computed"], s["n"], s["blocks"]) for s in recorded["scheduled"]], at
+        assert [list(one) for one in plan.preempted] == recorded["preempted"], at
+        assert evicted == recorded["evicted"], at
+        num_preemptions.update(one.victim_id for one in plan.preempted)
+        names = [share.request.request_id for share in batch if share.needs_token]
+        sampled = {name: [scenario.output(name, num_sampled[name])] for name in names}
+        num_sampled.update(names)
+        apply_events(number, before_update=True)
+        kept = scheduler.update_from_output(plan, sampled)
+        assert [list(one) for one in kept.items()] == recorded["output"], at
+        finished = [(name, requests[name].status.value) for name in kept if requests[name].is_finished]
+        assert finished == [(name, reason) for name, reason, _ in recorded["finished"]], at
+        assert scheduler.kv.num_free_blocks == recorded["free_after_update"], at
+        running = [[one.request_id, one.num_tokens, one.num_computed_tokens, 0] for one in scheduler.running]
+        assert running == recorded["running_after"], at
+        queue = scheduler.waiting
+        waiting = queue if settings["policy"] == "fcfs" else [entry[-1] for entry in sorted(queue._heap)]
+        assert [one.request_id for one in waiting] == recorded["waiting_after"], at
+    for name, ended in scenario.line["trace"]["requests"].items():
+        request = requests[name]
+        assert (request.num_output_tokens, num_preemptions[name], request.num_cached_tokens) == (
+            ended["output_len"],
+            ended["preemptions"],
+            ended["first_hit"],
+        ), f"{scenario.name}, {name}"
+
+
+def test_it_runs_alone_and_completes_prompts_as_the_engine_does(path: Path) -> None:
     program = f"""import runpy, sys
-sys.argv = ["x", *{prompts!r}, "--max-tokens", "20"]
+sys.argv = ["x", *{PROMPTS[:3]!r}, "--max-tokens", "20"]
 runpy.run_path({str(path)!r}, run_name="__main__")
 assert not {{"mini_vllm", "solutions", "course", "cli", "labs"}} & set(sys.modules), "it imports its sources"
 """
     done = run([sys.executable, "-P", "-c", program], cwd=path.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    texts = engine_texts(PROMPTS[:3], SamplingParams(max_tokens=20))
+    assert done.stdout.splitlines()[:-1] == [prompt + text for prompt, text in zip(PROMPTS, texts, strict=False)]
+
+
+def engine_texts(prompts: list[str], params: SamplingParams) -> list[str]:
     llm = LLM(config=EngineConfig(num_gpu_blocks=64), lineup=parse_lineup("solution"))
-    outputs = llm.generate(prompts, SamplingParams(max_tokens=20))
-    expected = [prompt + output.outputs[0].text for prompt, output in zip(prompts, outputs, strict=True)]
-    assert done.stdout == "".join(f"{text}\n" for text in expected)
+    return [output.outputs[0].text for output in llm.generate(prompts, params)]
 
 
-def test_its_title_counts_its_lines(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith(f'"""A vLLM in {len(text.splitlines()):,} lines')
+def transformers_texts(prompts: list[str], max_tokens: int) -> list[str]:
+    loaded, tokenizer = load_model()
+    texts = []
+    for prompt in prompts:
+        ids = torch.tensor([tokenizer.encode(prompt)])
+        with torch.inference_mode():
+            whole = loaded.model.generate(ids, max_new_tokens=max_tokens, do_sample=False, pad_token_id=0)
+        texts.append(tokenizer.decode(whole[0].tolist())[len(prompt) :])
+    return texts
 
 
-def test_a_name_with_two_definitions_or_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = (Section("mini_vllm/core/cdiv.py"), Section("mini_vllm/core/cdiv.py"))
-    with pytest.raises(ValueError, match="defined by several parts: cdiv"):
-        composed.require_unique([composed.Part(section) for section in twice])
-    with pytest.raises(ValueError, match=r"cdiv\.py has no ceil: mend sections\.py"):
-        composed.Part(Section("mini_vllm/core/cdiv.py", without=("ceil",)))
+@pytest.mark.parametrize(
+    ("settings", "happens"),
+    [
+        ({}, lambda llm, _: llm.num_steps == 24),
+        ({"num_gpu_blocks": 8, "block_size": 8}, lambda llm, preempted: preempted),
+        ({"num_gpu_blocks": 13, "block_size": 4, "policy": "priority"}, lambda llm, _: llm.num_steps > 24),
+        ({"block_size": 4, "max_num_seqs": 2}, lambda llm, _: llm.scheduler.prefix_cache.hit_rate() > 0.1),
+        ({"max_num_batched_tokens": 6}, lambda llm, _: llm.num_steps > 24),
+        ({"long_prefill_token_threshold": 2, "block_size": 1}, lambda llm, _: llm.num_steps > 24),
+    ],
+    ids=["plain", "preemption", "priority", "prefix hits", "budget", "threshold"],
+)
+def test_its_greedy_texts_are_the_engines_and_transformers(
+    module: ModuleType, settings: dict[str, Any], happens: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preempted: list[str] = []
+    preempt = module.preempt
+
+    def noted(request: Any, *parts: object) -> None:
+        preempted.append(request.request_id)
+        preempt(request, *parts)
+
+    monkeypatch.setattr(module, "preempt", noted)
+    llm = module.LLM(**settings)
+    texts = llm.generate(PROMPTS, module.SamplingParams(max_tokens=24))
+    assert texts == engine_texts(PROMPTS, SamplingParams(max_tokens=24)) == transformers_texts(PROMPTS, 24)
+    assert happens(llm, preempted)
+    assert not llm.scheduler.requests
+    assert llm.scheduler.kv.num_free_blocks == llm.scheduler.kv.num_usable_blocks
+
+
+def test_its_sampled_texts_are_the_engines(module: ModuleType) -> None:
+    sampling = {"max_tokens": 24, "temperature": 0.9, "top_k": 30, "top_p": 0.95, "seed": 7}
+    texts = module.LLM().generate(PROMPTS, module.SamplingParams(**sampling))
+    assert texts == engine_texts(PROMPTS, SamplingParams(**sampling))  # type: ignore[arg-type]
+
+
+CHANGES = {
+    "max_num_seqs": 2,
+    "max_num_batched_tokens": 72,
+    "long_prefill_token_threshold": 4,
+    "max_model_len": 40,
+    "block_size": 8,
+    "num_gpu_blocks": 17,
+    "enable_chunked_prefill": False,
+    "enable_prefix_caching": False,
+    "admission_guard": True,
+    "policy": "priority",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_setting_changes_the_plans(module: ModuleType, name: str) -> None:
+    def plans(**changed: object) -> list[object]:
+        base = {"max_num_batched_tokens": 64, "max_model_len": 64, "block_size": 4, "num_gpu_blocks": 21}
+        scheduler = module.Scheduler(module.EngineConfig(**base | changed))
+        for number, length in enumerate((30, 25, 25, 9)):
+            params = module.SamplingParams(max_tokens=20)
+            prompt = [*range(16), *range(100 * number, 100 * number + length - 7)]
+            scheduler.add_request(module.Request(str(number), prompt, params, frozenset(), priority=-number))
+        journal: list[object] = []
+        while scheduler.requests:
+            plan = scheduler.schedule()
+            batch = scheduler.batch(plan)
+            journal.append([(one.request.request_id, *one[1:3], [*one.block_ids], one.needs_token) for one in batch])
+            scheduler.update_from_output(plan, {one.request.request_id: [5] for one in batch if one.needs_token})
+        return journal
+
+    assert plans() != plans(**{name: CHANGES[name]})
+
+
+def test_seed_and_dtype_change_the_tokens_and_the_cache(module: ModuleType) -> None:
+    params = module.SamplingParams(temperature=1.0)
+    first, again, other = (module.LLM(seed=seed).generate(PROMPTS, params) for seed in (1, 1, 2))
+    assert first == again != other
+    assert module.LLM(dtype="bfloat16").runner.key_caches.dtype is torch.bfloat16
+    assert set(module.EngineConfig.__slots__) == CHANGES.keys() | {"seed", "dtype"}
+
+
+def test_each_sampling_setting_changes_the_text(module: ModuleType) -> None:
+    llm = module.LLM()
+    [greedy] = llm.generate(PROMPTS[:1], module.SamplingParams(max_tokens=12))
+    tokens = llm.runner.tokenizer.encode(PROMPTS[0] + greedy)
+    llm.runner.eos_token_ids = frozenset(tokens[-3:-2])
+    drawn: dict[str, object] = {"max_tokens": 12, "temperature": 1.5, "seed": 3}
+    bases: dict[str, tuple[dict[str, object], object]] = {
+        "max_tokens": ({}, 3),
+        "temperature": ({"seed": 3}, 1.5),
+        "seed": (drawn, 4),
+        "top_k": (drawn, 1),
+        "top_p": (drawn, 0.1),
+        "stop_token_ids": ({"max_tokens": 12}, tuple(tokens[-6:-5])),
+        "ignore_eos": ({"max_tokens": 12}, True),
+    }
+    assert bases.keys() == set(module.SamplingParams.__slots__)
+    for name, (base, value) in bases.items():
+        texts = [
+            llm.generate(PROMPTS[:1], module.SamplingParams(**settings)) for settings in (base, {**base, name: value})
+        ]
+        assert texts[0] != texts[1], name
+
+
+def test_salt_and_adapter_keep_blocks_apart(module: ModuleType) -> None:
+    llm = module.LLM()
+    for options, num_hit in [({}, 0), ({}, 32), ({"cache_salt": "a"}, 0), ({"adapter_id": "a"}, 0)]:
+        request = llm.make_request(list(range(3, 40)), module.SamplingParams(max_tokens=1), **options)
+        llm.scheduler.add_request(request)
+        llm.step()
+        assert request.num_cached_tokens == num_hit
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"speculative_config": 4}, "speculative_config must be left out: the settings are max_num_seqs, .*, got 4"),
+        ({"max_num_seqs": 0}, "max_num_seqs must be an integer of at least 1, got 0"),
+        ({"num_gpu_blocks": "64"}, "num_gpu_blocks must be an integer of at least 2, got '64'"),
+        ({"enable_prefix_caching": "no"}, "enable_prefix_caching must be True or False, got 'no'"),
+        ({"policy": "lifo"}, "policy must be 'fcfs' or 'priority', got 'lifo'"),
+        ({"dtype": "int8"}, "dtype must be 'float32' or 'bfloat16', got 'int8'"),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 8},
+            "max_num_batched_tokens must be at least 2048",
+        ),
+        ({"max_model_len": 4096}, "max_model_len must be at most 2048 for .*, got 4096"),
+        ({"model": "/no/such/model"}, "model must be a directory or a name on the hub, got '/no/such/model'"),
+    ],
+)
+def test_unknown_and_illegal_settings_are_refused(module: ModuleType, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        module.LLM(**settings)
+
+
+def test_requests_that_could_never_be_served_are_refused_before_any_is_queued(module: ModuleType) -> None:
+    llm = module.LLM(num_gpu_blocks=4, max_model_len=64)
+    for prompt, message in [
+        ([], "length of the prompt must be 1 to 63 tokens, got 0"),
+        ([1537], "token id must be at most 1536, got 1537"),
+        ([-1], "token id must be at least 0, got -1"),
+        ([5] * 40, "blocks for prompt and max_tokens must be at most 3, got 4"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            llm.generate([PROMPTS[0], prompt])
+    assert not llm.scheduler.requests
+    for illegal in ({"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}):
+        with pytest.raises(ValueError, match=f"{next(iter(illegal))} must be .*, got {next(iter(illegal.values()))}"):
+            module.SamplingParams(**illegal)
+
+
+def test_a_name_that_a_solution_no_longer_has_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"phase4_prefix_cache\.py defines no forget: correct mini_vllm\.py\.in"):
+        composed.compose("#> solutions/phase4_prefix_cache.py without forget")
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
