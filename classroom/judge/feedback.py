@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade, shown_points
-from classroom.judge.scenario import Scenario
+from classroom.worker.scenario import Scenario
 from classroom.worker.text import one_line
 from course.oracle.divergence import Divergence
 from course.terminal.divergence_tables import last_steps, side_by_side
@@ -128,7 +128,7 @@ def arrivals_table(scenario: Scenario) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right", overflow="fold")
     for new in scenario.arrivals:
-        cells = [new.request_id, f"{new.arrival_time:g}", str(new.num_prompt_tokens), str(new.max_tokens)]
+        cells = [new.request_id, str(new.arrival_step), str(len(new.prompt_token_ids)), str(new.max_tokens)]
         cells += [str(new.priority)] * has_priority
         cells += [new.cache_salt or "-", new.adapter_id or "-"] if has_tenants else []
         cells += [str(aborts.get(new.request_id, "-"))] if aborts else []

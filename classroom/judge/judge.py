@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from time import monotonic
-from typing import Any
 
 from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
-from classroom.judge.play import GRACE_SECONDS, interrupted_after, outcome_of_error, play
+from classroom.judge.play import outcome_of_error, play
+from classroom.judge.question import Question
+from classroom.judge.recorded_runs import Draw, together
 from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade
 from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker, SubmissionDir
+from classroom.judge.worker import JailedWorker, SubmissionDir, WorkerError
 from course.sandbox.channel import ChannelError
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
@@ -21,13 +22,7 @@ PHASE_SECONDS = 300.0
 SUBMISSION_SECONDS = 600.0
 MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MAX_TIMEOUTS = 2
-PARTS_OF_PHASE = {
-    1: ("clamp", "schedule_step", "update_from_output"),
-    2: ("kv",),
-    3: ("preemption", "queue"),
-    4: ("prefix cache",),
-    5: ("num_new_tokens", "admits", "should_sample"),
-}
+LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7)
 TIME_IS_UP = "Not played: the situations before took all the time."
 OnProgress = Callable[[str, int], None]
@@ -56,7 +51,7 @@ class Judge:
         self.on_progress = on_progress
         self.submission_seconds = submission_seconds
         self._deadline = float("inf")
-        self._drawn: dict[tuple[int, str, int], Any] = {}
+        self._drawn: dict[tuple[int, str, int], Question] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
@@ -112,19 +107,18 @@ class Judge:
         return self._play_together_once(number, up_to, submission_dir, MORE_TIME * self.seconds)
 
     def _play_together_once(self, number: int, up_to: int, submission_dir: SubmissionDir, seconds: float) -> Outcome:
-        situation = self._draw((0, "together", number), TOGETHER[number])
-        mine = [part for phase in range(1, up_to + 1) for part in PARTS_OF_PHASE[phase]]
+        asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
         with JailedWorker(submission_dir, self.jail) as worker:
             for phase in range(1, up_to + 1):
                 if error := load(worker, phase, with_torch=False):
                     return Outcome("stopped", error)
-            return play(replace(situation, mine=tuple(mine)), worker, seconds)
+            return play(asked, worker, seconds)
 
-    def situation(self, group: TestGroup, number: int) -> Any:
+    def situation(self, group: TestGroup, number: int) -> Question:
         """Return a situation of a group: the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
 
-    def _draw(self, key: tuple[int, str, int], draw: Callable[[Random], Any]) -> Any:
+    def _draw(self, key: tuple[int, str, int], draw: Draw) -> Question:
         if key not in self._drawn:
             self._drawn[key] = draw(Random("/".join(map(str, (self.seed, *key)))))
         return self._drawn[key]
@@ -145,12 +139,12 @@ class PhaseSession:
     def needs_torch(self) -> bool:
         return self.phase in PHASES_WITH_TENSORS
 
-    def play(self, situation: Any) -> Outcome:
+    def play(self, situation: Question) -> Outcome:
         """Play one situation; note in `error` if the file cannot be loaded."""
         outcome = self._play_once(situation, self.judge.seconds)
         return self._play_once(situation, MORE_TIME * self.judge.seconds) if outcome.status == "late" else outcome
 
-    def _play_once(self, situation: Any, seconds: float) -> Outcome:
+    def _play_once(self, situation: Question, seconds: float) -> Outcome:
         worker = self._loaded()
         if worker is None:
             return Outcome("not played", self.error)
@@ -181,16 +175,22 @@ def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> str:
     """Import the file of a phase in the worker; return why it cannot be loaded, "" if it can."""
     worker.set_deadline(LOAD_SECONDS)
     try:
-        with interrupted_after(LOAD_SECONDS + GRACE_SECONDS):
-            worker.file.call("load", phase, with_torch)
+        worker.load(phase, with_torch=with_torch)
     except ChannelError as error:
         return outcome_of_error(error, LOAD_SECONDS, worker, None).message
-    except Exception as error:  # `PartError`, and whatever a forged answer breaks on this side
-        return str(error) or type(error).__name__
+    except WorkerError as error:
+        return str(error) or "It raises an exception."
     return ""
 
 
 def written_in_a_row(phases: Sequence[PhaseGrade]) -> int:
     """Return the last of phases 1, 2, ... that are written one after the other; the model's phase 6 does not count."""
     written = {phase.number for phase in phases if phase.is_written}
-    return next((number - 1 for number in range(1, 7) if number not in written or number not in PARTS_OF_PHASE), 0)
+    return next(
+        (
+            number - 1
+            for number in range(1, LAST_WITHOUT_MODEL + 2)
+            if number not in written or number > LAST_WITHOUT_MODEL
+        ),
+        0,
+    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from classroom.judge.groups import TestGroup
-from classroom.judge.scenario import Scenario
+from classroom.worker.scenario import Scenario
 from classroom.worker.text import printable
 from mini_vllm.core.step_record import StepRecord
 

@@ -5,35 +5,13 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from course.workloads.timed_request import TimedRequest
+from classroom.worker.scenario import Scenario, ScenarioRequest
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.fake_model_runner import LETTERS
 
 LONGEST_PROMPT = 26
 MAX_NEW_TOKENS = 14
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioRequest(TimedRequest):
-    """A request of a scenario: it arrives before the step `arrival_time`."""
-
-    cache_salt: str | None = None
-    adapter_id: str | None = None
-    stop_token_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """The input of an engine run. `aborts` are (step, request id): before that step.
-
-    With `reluctant` the chunk policy now and then gives a running request nothing, as its contract allows.
-    """
-
-    config: EngineConfig
-    arrivals: tuple[ScenarioRequest, ...]
-    aborts: tuple[tuple[int, str], ...] = ()
-    reluctant: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +29,6 @@ class Features:
     aborts: bool = False
     few_seats: bool = False
     long: bool = False
-    reluctant: bool = False
     small_budget: bool = False
 
 
@@ -60,7 +37,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
     arrivals = draw_arrivals(rng, on, max_model_len)
-    needs = [cdiv(min(new.num_prompt_tokens + new.max_tokens, max_model_len) - 1, block_size) for new in arrivals]
+    needs = [cdiv(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1, block_size) for new in arrivals]
     num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
     config = EngineConfig(
         max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),
@@ -75,8 +52,8 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
         admission_guard=on.guard,
     )
     leaving = [new for new in arrivals if on.aborts and rng.random() < 0.3]
-    aborts = tuple((int(new.arrival_time) + rng.randrange(6), new.request_id) for new in leaving)
-    return Scenario(config, arrivals, aborts, on.reluctant)
+    aborts = tuple((new.arrival_step + rng.randrange(6), new.request_id) for new in leaving)
+    return Scenario(config, arrivals, aborts)
 
 
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from classroom.judge.engine import ScenarioRun
-from classroom.judge.scenario import Scenario
+from classroom.worker.scenario import Scenario, ScenarioRun
 from mini_vllm.core.step_record import StepRecord
 
+REFERENCE = "solution:1-5"
 ScenarioFilter = Callable[[Scenario, Sequence[StepRecord]], object]
 
 
@@ -25,7 +25,7 @@ def evicts(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
 
 def victims_return_to_answers(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     """A resumed request hits blocks with its own output tokens."""
-    prompts = {new.request_id: new.num_prompt_tokens for new in scenario.arrivals}
+    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
     resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
     return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
 
@@ -43,10 +43,10 @@ def returned_tokens_are_used(scenario: Scenario, trace: Sequence[StepRecord]) ->
 
 def the_guard_decides(scenario: Scenario, trace: Sequence[StepRecord]) -> object:
     """Without the guard, or with one that admits only into an empty engine, the plans would differ."""
-    unguarded = ScenarioRun(replace(scenario, config=replace(scenario.config, admission_guard=False)))
-    while not unguarded.finished:
-        unguarded.step()
-    differs = [step["scheduled"] for step in unguarded.recorder.steps] != [step["scheduled"] for step in trace]
+    unguarded = ScenarioRun(
+        replace(scenario, config=replace(scenario.config, admission_guard=False)), REFERENCE
+    ).trace()
+    differs = [step["scheduled"] for step in unguarded] != [step["scheduled"] for step in trace]
     return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
 
 

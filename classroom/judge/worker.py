@@ -1,4 +1,4 @@
-"""A worker process from the judge's side: the sandbox's worker in a jail, called through a link."""
+"""A worker process from the judge's side: the sandbox's worker in a jail, asked one question at a time."""
 
 import itertools
 import os
@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
-from classroom.worker.link import Link
-from classroom.worker.proxies import RemoteFile
+from classroom.worker.answers import AnswerError, Json, checked
+from classroom.worker.text import printable
+from course.sandbox.channel import ChannelError, Message
 from course.sandbox.imports import refused_import
 from course.sandbox.worker import Worker
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
@@ -50,8 +51,12 @@ class SubmissionDir:
         self._folder.cleanup()
 
 
+class WorkerError(Exception):
+    """The learner's code raised; the text explains it to its author."""
+
+
 class JailedWorker:
-    """A worker that can load the starters of a submission. `link` calls them; each call ends at the deadline.
+    """A worker that can load the starters of a submission and answer questions to them, each before the deadline.
 
     In a jail, the end of its first process ends every process that it started.
     """
@@ -61,7 +66,6 @@ class JailedWorker:
         with jail.open_filter() as inherited:
             command = jail.command(submission.path / "labs", arguments, inherited)
             self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
-        self.link = Link(self.process, 2, ("step", "list"), engine_message)
         self.set_deadline(START_SECONDS)
 
     def __enter__(self) -> "JailedWorker":
@@ -70,10 +74,25 @@ class JailedWorker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def file(self) -> RemoteFile:
-        assert isinstance(self.link.file, RemoteFile)
-        return self.link.file
+    def load(self, phase: int, *, with_torch: bool) -> None:
+        """Import the file of a phase. Raises as `ask` does."""
+        self.ask({"load": phase, "with_torch": with_torch})
+
+    def ask(self, message: Message) -> Json:
+        """Return the answer to a message. Raises `WorkerError` for an exception of the learner's code.
+
+        Raises `ChannelError` if the process ended, is late, or sends what is no answer.
+        """
+        self.process.send(message)
+        answer = self.process.receive()
+        if isinstance(answer.get("error"), str):
+            raise WorkerError(printable(answer["error"]))
+        if answer.keys() != {"answer"}:
+            raise ChannelError("malformed", "a message that is no answer and no error")
+        try:
+            return checked(answer["answer"])
+        except AnswerError as error:
+            raise ChannelError("malformed", str(error)) from None
 
     def set_deadline(self, seconds: float) -> None:
         """Require every answer within `seconds` from now."""
@@ -82,11 +101,6 @@ class JailedWorker:
     def close(self) -> None:
         """End the worker and every process that it started."""
         self.process.close()
-
-
-def engine_message(error: BaseException) -> str:
-    """Return an exception of the engine as a worker may see it: its text, and no path of the judge's files."""
-    return str(error) or type(error).__name__
 
 
 def first_user() -> int:

@@ -60,13 +60,17 @@ ANSWER = FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
 PATCH = """
-from classroom.worker import values, drivers, link
-values.same = drivers.attempt = lambda *a, **k: True
+from classroom.worker import answers, drivers, script
+answers.raised = drivers.replay = script.replay = answers.Describer.__call__ = lambda *a, **k: True
 class Equal(int):
     __eq__ = __ne__ = lambda self, other: True
     __hash__ = int.__hash__
 global max
 max = lambda *numbers: Equal(7)
+"""
+COUNT_AS_RIGHT = """
+from classroom.worker import answers, script
+answers.Describer.__call__ = lambda *a, **k: 7
 """
 
 
@@ -105,17 +109,20 @@ HOSTILE = (
     Hostile("lines without the mark", RAW.replace("BYTES", "b'\\n{\"answer\": [0]}\\n' * 1000"), GARBLED),
     Hostile("a giant message", FORGERY.replace("CONTENT", "b'x' * 10**8"), GARBLED),
     Hostile("deep JSON", FORGERY.replace("CONTENT", "b'[' * 16384 + b'\\n'"), GARBLED),
-    Hostile("a flood of answers", ANSWER.replace("FORGED", "{'answer': [], 'changes': []}")
+    Hostile("a flood of answers", ANSWER.replace("FORGED", "{'answer': []}")
             .replace("while text", "while True").replace("text = text[", "text[")
             , "answer"),
-    Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000, 'changes': []}"), GARBLED),
-    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 23, 'changes': []}"), "answer"),
-    Hostile("a call of what was never offered", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []], 'changes': []}")
-            , GARBLED),
-    Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}, 'changes': []}"), GARBLED),
-    Hostile("shared things of its own", ANSWER.replace(
-        "FORGED", "{'answer': [], 'changes': [[8, 'request', None, None]]}"), GARBLED),
+    Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000}"), GARBLED),
+    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 23}"), "the first that differs"),
+    Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 24}"), "were expected"),
+    Hostile("a text for an answer", ANSWER.replace("FORGED", "{'answer': 'right'}"), "were expected"),
+    Hostile("an answer and an error", ANSWER.replace("FORGED", "{'answer': [], 'error': [1]}"), GARBLED),
+    Hostile("a call to the judge", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []]}"), GARBLED),
+    Hostile("an exception like the contract's", ANSWER.replace(
+        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 23}"), "none"),
+    Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}}"), "were expected"),
     Hostile("always equal, and patches of the judge's modules", PATCH, "differs"),
+    Hostile("a describer that always says 7", COUNT_AS_RIGHT, "differs"),
     Hostile(
         "imports the solutions",
         "import sys; sys.modules.pop('solutions', None); import solutions.phase1_scheduler_step",

@@ -74,7 +74,7 @@ def test_a_queue_of_any_length_is_refused() -> None:
     judge = Judge(SECRET, Jail(), per_group=1, seconds=5, phases=[1])
     judge.groups = judge.groups[1:2]
     (phase,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).phases
-    assert "a queue of more than 10,000 requests" in phase.groups[0].outcomes[0].message
+    assert "more than 10,000 values at once" in phase.groups[0].outcomes[0].message
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:
@@ -115,7 +115,7 @@ def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
         "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
         "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()}, jail)\n"
-        "worker = JailedWorker(files, jail); worker.file.call('load', 1, False)\n"
+        "worker = JailedWorker(files, jail); worker.load(1, with_torch=False)\n"
         "print(worker.process.pid, flush=True)\n"
         "time.sleep(60)"
     )

@@ -1,24 +1,40 @@
 """Questions to phase 5: the caps, sampling, admission."""
 
+from functools import cache
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MAX_CASES, Trial, trial
-from classroom.worker.encoding import Exported
-from mini_vllm.assembly.parts import scheduling_functions_for
+from classroom.judge.question import MAX_CASES, Question
+from classroom.judge.script import Script, reference
+from classroom.worker.doubles import ClampTable, Memory
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 
-# The worker gets a proxy of it: nothing that answers a question of phase 1 lies in the jail.
-CLAMP = Exported(scheduling_functions_for("solution").clamp, "clamp")
+MAX_NUMBER = 48
 
 
-def cap_cases(rng: Random) -> Trial:
+@cache
+def clamp_table() -> ClampTable:
+    """Return phase 1's `clamp` as its values: nothing that answers a question of phase 1 lies in the jail."""
+    clamp, numbers = reference(1).clamp, range(MAX_NUMBER)
+    answers = bytes(clamp(num_new, budget, cap) for num_new in numbers for budget in numbers for cap in numbers)
+    return ClampTable(MAX_NUMBER, answers)
+
+
+def policy(script: Script, settings: list[Any]) -> Any:
+    """Return a chunk policy of a script, with the settings behind `clamp`."""
+    return script.new("ChunkedPrefillPolicy", clamp_table(), *settings)
+
+
+def cap_cases(rng: Random) -> Question:
     """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
-    policies = [cap_settings(rng, is_chunking) for is_chunking in (True, True, False, False)]
-    return trial(
-        5, "num_new_tokens", CLAMP, [(settings, cap_case(rng, settings)) for settings in policies for _ in range(20)]
-    )
+    script = Script(5)
+    settings = [cap_settings(rng, is_chunking) for is_chunking in (True, True, False, False)]
+    policies = [policy(script, one) for one in settings]
+    for made, one in zip(policies, settings, strict=True):
+        for _ in range(20):
+            made.num_new_tokens(*cap_case(rng, one))
+    return script.question()
 
 
 def cap_settings(rng: Random, is_chunking: bool) -> list[Any]:
@@ -40,24 +56,28 @@ def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
     return request, computed, rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
 
 
-def sampling_cases(rng: Random) -> Trial:
+def sampling_cases(rng: Random) -> Question:
     """Requests that sample their first or a later token, or are one token short of it."""
-    cases = []
+    script = Script(5)
+    made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
     for _ in range(MAX_CASES):
         request = Request("r", [7] * rng.randrange(1, 12))
         request.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
         borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)
-        cases.append((request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1)))))
-    return trial(5, "should_sample", CLAMP, [rng.choice((0, 4)), 40, rng.random() < 0.6], cases)
+        made.should_sample(request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1))))
+    return script.question()
 
 
-def admission_cases(rng: Random) -> Trial:
+def admission_cases(rng: Random) -> Question:
     """Memory that just fits all requests, or is a block or two off; some hits are in use, some are idle."""
-    return trial(5, "admits", CLAMP, [admission_case(rng) for _ in range(20)])
+    script = Script(5)
+    for _ in range(20):
+        policy(script, [0, 40, True, rng.random() < 0.8]).admits(*admission_case(rng))
+    return script.question()
 
 
-def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
-    """The waiting request, then the running ones; then: guard, block size, tables, hits, free blocks."""
+def admission_case(rng: Random) -> tuple[Request, list[int], list[Request], Memory]:
+    """The waiting request, its hits, the running ones, and the memory."""
     block_size, ids = rng.choice((1, 2, 3, 4, 8)), iter(rng.sample(range(1, 200), 199))
     requests = [Request(f"r{number}", [7] * rng.randrange(1, 25)) for number in range(rng.randrange(1, 6))]
     tables: list[list[int]] = []
@@ -79,4 +99,5 @@ def admission_case(rng: Random) -> tuple[list[Request], list[Any]]:
     promised = [cdiv(other.num_tokens, block_size) - len(table) + 1 for other, table in pairs]
     num_free = max(len(idle), needed + sum(promised) + rng.choice((0, 0, -1, -1, 1, -2, 3)))
     free = idle + [next(ids) for _ in range(num_free - len(idle))]
-    return requests, [rng.random() < 0.8, block_size, tables, hits, free]
+    held = {other.request_id: table for other, table in zip(requests[1:], tables, strict=True)}
+    return requests[0], hits, requests[1:], Memory(block_size, free, held)

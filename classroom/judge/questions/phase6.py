@@ -1,12 +1,13 @@
 """Random questions to the functions of phase 6. Imports torch."""
 
+from contextlib import suppress
 from random import Random
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from classroom.judge.questions.trial import Trial, trial
+from classroom.judge.question import Question
+from classroom.judge.script import Script
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
@@ -14,33 +15,24 @@ from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 
-TOLERANCE = 1e-4
 MIN_DISTANCE = 1e-3
 
 
-def close(expected: Any, found: Any) -> bool:
-    """Return whether two lists of tensors are equal up to rounding."""
-    if not isinstance(found, list) or len(found) != len(expected):
-        return False
-    pairs = zip(expected, found, strict=True)
-    return all(
-        isinstance(theirs, Tensor)
-        and theirs.shape == ours.shape
-        and theirs.dtype == ours.dtype
-        and bool(torch.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE))
-        for ours, theirs in pairs
-    )
-
-
-def rows(rng: Random) -> Trial:
+def rows(rng: Random) -> Question:
     """A batch, as one row of tokens."""
-    return trial(6, "batch_rows", draw_batch(rng, rng.choice((1, 2, 4))))
+    script, batch = Script(6), draw_batch(rng, rng.choice((1, 2, 4)))
+    script.functions.flatten_tokens(batch)
+    script.functions.select_logits_rows(batch)
+    return script.question()
 
 
-def places(rng: Random) -> Trial:
+def places(rng: Random) -> Question:
     """A batch, as slots and block tables."""
-    block_size = rng.choice((1, 2, 3, 4, 8))
-    return trial(6, "batch_places", draw_batch(rng, block_size), block_size)
+    script, block_size = Script(6), rng.choice((1, 2, 3, 4, 8))
+    batch = draw_batch(rng, block_size)
+    script.functions.compute_slot_mapping(batch, block_size)
+    script.functions.pad_block_tables(batch, block_size)
+    return script.question()
 
 
 def draw_batch(rng: Random, block_size: int) -> list[ScheduledRequest]:
@@ -62,7 +54,7 @@ def draw_batch(rng: Random, block_size: int) -> list[ScheduledRequest]:
     return batch
 
 
-def kv_writes(rng: Random) -> Trial:
+def kv_writes(rng: Random) -> Question:
     """K and V of some tokens, caches with something in them, slots in no order."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     num_blocks, block_size, num_heads, head_dim = (rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9)))
@@ -70,10 +62,12 @@ def kv_writes(rng: Random) -> Trial:
     slots = torch.tensor(rng.sample(range(num_blocks * block_size), num_tokens))
     new = [torch.randn(num_tokens, num_heads, head_dim, generator=generator) for _ in range(2)]
     caches = [torch.randn(num_blocks, block_size, num_heads, head_dim, generator=generator) for _ in range(2)]
-    return trial(6, "write_kv", *new, *caches, slots, equal=close)
+    script = Script(6)
+    script.functions.write_kv(*new, *caches, slots)
+    return script.question()
 
 
-def attentions(rng: Random) -> Trial:
+def attentions(rng: Random) -> Question:
     """A batch over caches that are full of other tokens too."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     block_size, num_kv_heads, group, head_dim = (rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 4), (4, 8)))
@@ -82,7 +76,9 @@ def attentions(rng: Random) -> Trial:
     query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator)
     shape = (80, block_size, num_kv_heads, head_dim)
     caches = [torch.randn(shape, generator=generator) for _ in range(2)]
-    return trial(6, "paged_attention", query, *caches, flat, rng.choice((head_dim**-0.5, 0.3, 1.0)), equal=close)
+    script = Script(6)
+    script.functions.paged_attention(query, *caches, flat, rng.choice((head_dim**-0.5, 0.3, 1.0)))
+    return script.question()
 
 
 def flat_batch(batch: list[ScheduledRequest], block_size: int) -> FlatBatch:
@@ -92,7 +88,7 @@ def flat_batch(batch: list[ScheduledRequest], block_size: int) -> FlatBatch:
     return runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
 
 
-def samples(rng: Random) -> Trial:
+def samples(rng: Random) -> Question:
     """Rows of logits with settings and draws that stay clear of every border, where rounding would decide."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     logits = torch.randn(rng.randrange(4, 9), rng.randrange(5, 30), generator=generator) * 2
@@ -109,7 +105,9 @@ def samples(rng: Random) -> Trial:
                 break
         settings.append(params)
         draws.append(number)
-    return trial(6, "sample", logits, settings, draws)
+    script = Script(6)
+    script.functions.sample(logits, settings, draws)
+    return script.question()
 
 
 def distance_to_a_border(row: Tensor, params: SamplingParams, number: float) -> float:
@@ -125,12 +123,15 @@ def distance_to_a_border(row: Tensor, params: SamplingParams, number: float) -> 
     return min([cut, *(abs(float(border) - number) for border in kept[:-1])])
 
 
-def memory_cases(rng: Random) -> Trial:
+def memory_cases(rng: Random) -> Question:
     """Models and memories of all sizes, some too small for two blocks."""
-    cases: list[tuple[str, list[Any]]] = []
+    script = Script(6)
     for _ in range(10):
         sizes = [rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))]
-        cases.append(("kv_block_bytes", [*sizes, rng.choice((2, 4))]))
+        script.functions.kv_block_bytes(*sizes, rng.choice((2, 4)))
         total, block = rng.randrange(10**6, 10**9), rng.randrange(10**3, 10**6)
-        cases.append(("num_blocks_that_fit", [total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block]))
-    return trial(6, "kv_memory", cases)
+        with suppress(ValueError):
+            script.functions.num_blocks_that_fit(
+                total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block
+            )
+    return script.question()

@@ -3,8 +3,10 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.questions.trial import MAX_CASES, Trial, trial
-from mini_vllm.core.request import RequestStatus
+from classroom.judge.question import MAX_CASES, Question, question
+from classroom.judge.script import Script
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ScheduledRequest
 
 LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NEAR_A_BORDER = 1e-6
@@ -12,83 +14,93 @@ UNITS = 20
 CELLS_PER_UNIT = 2
 
 
-def lookups(rng: Random) -> Trial:
+def lookups(rng: Random) -> Question:
     """Texts of few different tokens, so that there are matches of all lengths, and long ones without any."""
-    cases = []
+    script = Script(7)
     for _ in range(MAX_CASES):
         vocabulary = rng.choice((2, 3, 5, 400))
         text = [rng.randrange(vocabulary) for _ in range(rng.choice((1, 2, 3, 8, 20, 60)))]
         shortest = rng.randrange(1, 4)
-        cases.append((text, rng.randrange(1, 7), shortest, shortest + rng.randrange(0, 4)))
-    return trial(7, "propose_by_lookup", cases)
+        script.functions.propose_by_lookup(text, rng.randrange(1, 7), shortest, shortest + rng.randrange(0, 4))
+    return script.question()
 
 
-def a_state(rng: Random, num_drafts: int, status: RequestStatus = RequestStatus.RUNNING) -> list[Any]:
-    """A request's prompt, outputs, computed tokens, placeholders, drafts and status; the counters may lie anywhere."""
-    num_prompt, num_output = rng.randrange(1, 12), rng.randrange(0, 8)
-    num_placeholders = rng.choice((0, 0, 1, 2, 4))
-    known = num_prompt + num_output + num_placeholders
-    num_computed = rng.choice((known + num_drafts, known + rng.randrange(0, num_drafts + 1), rng.randrange(0, known)))
-    drafts = [-1] * num_drafts if rng.random() < 0.2 else [rng.randrange(0, 9) for _ in range(num_drafts)]
-    return [num_prompt, num_output, num_computed, num_placeholders, drafts, int(status)]
+def a_request(rng: Random, num_drafts: int) -> Request:
+    """A running request with outputs, placeholders and drafts; its counter may lie anywhere."""
+    request = Request("r", [7] * rng.randrange(1, 12))
+    request.status = RequestStatus.RUNNING
+    request.all_token_ids.extend([8] * rng.randrange(0, 8))
+    request.num_output_placeholders = rng.choice((0, 0, 1, 2, 4))
+    known = request.num_tokens + request.num_output_placeholders
+    request.num_computed_tokens = rng.choice(
+        (known + num_drafts, known + rng.randrange(0, num_drafts + 1), rng.randrange(0, known))
+    )
+    request.spec_token_ids = [-1] * num_drafts if rng.random() < 0.2 else [rng.randrange(9) for _ in range(num_drafts)]
+    return request
 
 
-def schedules(rng: Random) -> Trial:
+def schedules(rng: Random) -> Question:
     """Requests whose drafts were scheduled whole, in part, or not at all."""
-    cases = [(a_state(rng, rng.randrange(0, 6)), rng.randrange(1, 7), rng.random() < 0.3) for _ in range(MAX_CASES)]
-    return trial(7, "schedule_drafts", cases)
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        speculation = script.new("SpeculativeScheduling", rng.randrange(1, 7), rng.random() < 0.3)
+        speculation.schedule_drafts(a_request(rng, rng.randrange(0, 6)))
+    return script.question()
 
 
-def rollbacks(rng: Random) -> Trial:
+def rollbacks(rng: Random) -> Question:
     """Steps of which all drafts, some or none were right; some requests were preempted since."""
-    cases = []
+    script = Script(7)
+    speculation = script.new("SpeculativeScheduling", 8, False)
     for _ in range(MAX_CASES):
-        num_drafts = rng.randrange(1, 6)
-        state = a_state(rng, 0)
-        state[2] = 0 if rng.random() < 0.25 else state[0] + state[1] + num_drafts
-        state[3] = rng.choice((0, 1 + num_drafts, 2 * (1 + num_drafts)))
-        state[5] = int(RequestStatus.PREEMPTED if state[2] == 0 else RequestStatus.RUNNING)
-        cases.append((state, num_drafts, rng.randrange(1, num_drafts + 2)))
-    return trial(7, "roll_back", cases)
+        num_drafts, request = rng.randrange(1, 6), a_request(rng, 0)
+        is_victim = rng.random() < 0.25
+        request.num_computed_tokens = 0 if is_victim else request.num_tokens + num_drafts
+        request.num_output_placeholders = rng.choice((0, 1 + num_drafts, 2 * (1 + num_drafts)))
+        request.status = RequestStatus.PREEMPTED if is_victim else RequestStatus.RUNNING
+        speculation.roll_back(request, num_drafts, rng.randrange(1, num_drafts + 2))
+    return script.question()
 
 
-def slots(rng: Random) -> Trial:
+def slots(rng: Random) -> Question:
     """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
-    cases = []
+    script = Script(7)
     for _ in range(MAX_CASES):
-        hits = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5)))
-        state = a_state(rng, rng.randrange(0, 4), rng.choice(LIVING))
-        cases.append((state, rng.randrange(1, 7), rng.random() < 0.6, hits))
-    return trial(7, "drafter_slots", cases)
+        hits, request = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5))), a_request(rng, rng.randrange(0, 4))
+        request.status = rng.choice(LIVING)
+        speculation = script.new("SpeculativeScheduling", rng.randrange(1, 7), rng.random() < 0.6)
+        speculation.num_lookahead_tokens(request)
+        speculation.usable_hit_blocks(hits)
+    return script.question()
 
 
-def rows(rng: Random) -> Trial:
+def rows(rng: Random) -> Question:
     """Batches of prompt chunks, last chunks, decodes, and decodes with drafts."""
-    cases = []
+    script, request = Script(7), Request("r", [7] * 50)
     for _ in range(MAX_CASES):
         batch = []
         for _ in range(rng.randrange(1, 7)):
             drafts = [rng.randrange(0, 9) for _ in range(rng.choice((0, 0, 1, 3)))]
-            samples = bool(drafts) or rng.random() < 0.6
-            batch.append((rng.randrange(0, 9), rng.randrange(1, 9) + len(drafts), drafts, samples))
-        cases.append(batch)
-    return trial(7, "logits_rows", cases)
+            samples, num_scheduled = bool(drafts) or rng.random() < 0.6, rng.randrange(1, 9) + len(drafts)
+            batch.append(ScheduledRequest(request, rng.randrange(0, 9), num_scheduled, [1], samples, drafts))
+        script.functions.select_logits_rows(batch)
+    return script.question()
 
 
-def acceptances(rng: Random) -> Trial:
-    """Drafts that are right up to a place, and perhaps right again behind it; token 0 among them."""
-    cases = []
+def acceptances(rng: Random) -> Question:
+    """Drafts that are right up to a place, and perhaps right again after it; token 0 among them."""
+    script = Script(7)
     for _ in range(MAX_CASES):
         sampled = [rng.randrange(0, 4) for _ in range(rng.randrange(1, 7))]
         drafts = list(sampled[:-1])
         for place in range(len(drafts)):
             if rng.random() < 0.3:
                 drafts[place] = (drafts[place] + 1) % 4
-        cases.append((drafts, sampled))
-    return trial(7, "accept_drafts", cases)
+        script.functions.accept_drafts(drafts, sampled)
+    return script.question()
 
 
-def rejections(rng: Random) -> Trial:
+def rejections(rng: Random) -> Question:
     """Distributions over few tokens, some of them 0. Which drafts are kept is clear of every border."""
     cases: list[Any] = []
     while len(cases) < MAX_CASES // 3:
@@ -103,7 +115,7 @@ def rejections(rng: Random) -> Trial:
                 [[unit / UNITS for unit in row] for row in rows] for rows in (draft_units, target_units)
             )
             cases.append((drafts, draft_probs, target_probs, keeps, last_row, CELLS_PER_UNIT * num_left))
-    return trial(7, "rejection_sample", cases)
+    return question(7, "rejection_sample", cases, shown=list(map(str, cases)))
 
 
 def units(rng: Random, vocabulary: int) -> list[int]:

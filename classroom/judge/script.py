@@ -1,0 +1,169 @@
+"""Recording a script: what is done with a phase's reference here is done again with the learner's file in a worker."""
+
+import importlib
+import io
+import pickle
+from collections.abc import Collection, Iterator
+from dataclasses import fields
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+from classroom.judge.question import Question, question, short
+from classroom.judge.worker import lab_folder
+from classroom.worker.doubles import Memory, TouchLog
+from classroom.worker.scenario import Scenario
+from classroom.worker.script import MODULE, Call
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
+
+READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks", "hit_rate"))
+
+
+def reference(phase: int) -> Any:
+    """Return the module with the reference of a phase."""
+    return importlib.import_module(f"solutions.{lab_folder(phase)}")
+
+
+class Script:
+    """Calls to one phase. Each is recorded with the state that its arguments have at that moment.
+
+    `only` are the names of the functions and methods to record; all others are called without a trace.
+    """
+
+    def __init__(self, phase: int, only: Collection[str] = ()) -> None:
+        self.phase = phase
+        self.file = reference(phase)
+        self.functions = Recorded(self, MODULE, self.file)
+        self.calls: list[Call] = []
+        self.is_listening = True
+        self._only = only
+        self._shown: list[str] = []
+        self._results: list[Any] = []
+        self._requests: list[Request] = []
+        self._is_in_call = False
+
+    def new(self, name: str, *arguments: Any) -> Any:
+        """Make an object of the phase, whose calls are recorded from now on."""
+        return Recorded(self, len(self.calls), self.call(self.functions, name, arguments, {}))
+
+    def records(self, name: str) -> bool:
+        """Return whether a call is one of the script: not inside another call, and no mere look."""
+        if self._is_in_call or not self.is_listening:
+            return False
+        return name in self._only if self._only else name not in READS
+
+    def call(self, recorded: "Recorded", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Record a call and make it."""
+        function = getattr(recorded.thing, name)
+        self.calls.append((recorded.index, name, self._written((positional, named))))
+        arguments = signature(function).bind(*positional, **named).arguments
+        self._shown.append(
+            f"{name}({', '.join(f'{key}={short(shown(value), 160)}' for key, value in arguments.items())})"
+        )
+        self._results.append(None)
+        self._is_in_call = True
+        try:
+            self._results[-1] = found = function(*positional, **named)
+        finally:
+            self._is_in_call = False
+        return found
+
+    def question(self, scenario: Scenario | None = None) -> Question:
+        """Return the script as a question to the learner's file."""
+        return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
+
+    def number_of(self, request: Request) -> int:
+        """Return the number of a request, the same in every call."""
+        number = next((number for number, one in enumerate(self._requests) if one is request), None)
+        if number is None:
+            number = len(self._requests)
+            self._requests.append(request)
+        return number
+
+    def result_with(self, thing: object) -> int | None:
+        """Return the number of the call that returned this very object."""
+        return next((number for number, one in enumerate(self._results) if one is thing), None)
+
+    def _written(self, arguments: object) -> bytes:
+        file = io.BytesIO()
+        ArgumentWriter(file, self).dump(arguments)
+        return file.getvalue()
+
+
+class Recorded:
+    """An object of a phase's reference, or its module. Calls of its methods are recorded."""
+
+    def __init__(self, script: Script, index: int, thing: Any) -> None:
+        self.script = script
+        self.index = index
+        self.thing = thing
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.thing, name)
+        if not callable(found) or not self.script.records(name):
+            return found
+        return lambda *positional, **named: self.script.call(self, name, positional, named)
+
+    def __len__(self) -> int:
+        return len(self.thing)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.thing)
+
+
+class ArgumentWriter(pickle.Pickler):
+    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference.
+
+    Phase 4 gets no block hashes: it writes its own.
+    """
+
+    def __init__(self, file: io.BytesIO, script: Script) -> None:
+        super().__init__(file)
+        self._script = script
+
+    def persistent_id(self, thing: Any) -> Any:
+        if isinstance(thing, Request):
+            names = (field.name for field in fields(thing) if (self._script.phase, field.name) != (4, "block_hashes"))
+            return "request", self._script.number_of(thing), {name: getattr(thing, name) for name in names}
+        if isinstance(thing, KVCacheBlock):
+            return "block", thing.block_id
+        if isinstance(thing, Recorded):
+            return "result", thing.index
+        if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):
+            return "attribute", "ROOT_HASH"
+        if isinstance(thing, bytes) and (number := self._script.result_with(thing)) is not None:
+            return "result", number
+        return None
+
+    def reducer_override(self, thing: Any) -> Any:
+        kind = thing if isinstance(thing, type | FunctionType) else type(thing)
+        if not kind.__module__.startswith("solutions."):
+            return NotImplemented
+        if kind.__name__ == "PagedKVCacheManager":
+            return Memory, (thing.block_size, thing.free_block_ids(), dict(thing.req_to_blocks))
+        if kind.__name__ == "BlockPool":
+            return TouchLog, ()
+        raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
+
+
+def shown(value: Any) -> str:
+    """Return an argument as a learner may want to read it."""
+    match value:
+        case Request():
+            counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"
+            return f"{value.request_id} ({value.status.name}, {counted})"
+        case KVCacheBlock():
+            return f"block {value.block_id}"
+        case list() | tuple():
+            return f"[{', '.join(map(shown, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value.items())}}}"
+        case Memory():
+            return f"(memory: {value.state()}, blocks of {value.block_size})"
+        case Recorded():
+            return f"(your {type(value.thing).__name__})"
+    if hasattr(value, "shape"):
+        return f"(tensor of {list(value.shape)})"
+    text = repr(value)
+    return f"({type(value).__name__})" if " object at 0x" in text else text

@@ -1,0 +1,244 @@
+"""Stand-ins for the phases that a learner's code calls. Everybody may read them.
+
+They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently from vLLM on purpose, so that none of
+them answers what another phase is asked: other blocks, other victims, other shares.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import BlockPool, KVCacheManager, RequestQueue
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import Preempted, SchedulerOutput
+
+MAX_HIT_BLOCKS = 2
+
+
+def drawn(request: Request, step: int) -> int:
+    """Return a number that depends on the request and the step only."""
+    return crc32(f"{request.request_id}/{step}".encode())
+
+
+@dataclass
+class Memory:
+    """For phase 2: hands out the block that was freed last, and finds two blocks of a prefix at most."""
+
+    block_size: int
+    free_blocks: list[int]
+    tables: dict[str, list[int]] = field(default_factory=dict)
+    known: dict[tuple[int, ...], int] = field(default_factory=dict)
+    freed: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def num_usable_blocks(self) -> int:
+        return len(self.free_blocks) + len(self.ref_counts())
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_blocks)
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        hits: list[int] = []
+        for prefix in self._prefixes(request):
+            if prefix not in self.known or len(prefix) >= request.num_tokens:
+                break
+            hits.append(self.known[prefix])
+        return hits
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
+    ) -> list[int] | None:
+        table = self.tables.get(request.request_id, list(hit_blocks))
+        end = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
+        num_more = max(0, cdiv(end + num_lookahead_tokens, self.block_size) - len(table))
+        left = [block_id for block_id in self.free_blocks if block_id not in hit_blocks]
+        if num_more > len(left):
+            return None
+        self.free_blocks = left
+        taken = [self.free_blocks.pop() for _ in range(num_more)]
+        self.tables[request.request_id] = table = [*table, *taken]
+        self.known = {prefix: block_id for prefix, block_id in self.known.items() if block_id not in taken}
+        for index, prefix in enumerate(self._prefixes(request)):
+            if len(prefix) <= end:
+                self.known[prefix] = table[index]
+        return taken
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self.freed.append((request.request_id, num_computed_tokens))
+        table = self.tables.pop(request.request_id, [])
+        self.free_blocks += [block_id for block_id in table if block_id not in self.ref_counts()]
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return list(self.tables.get(request_id, []))
+
+    def free_block_ids(self) -> list[int]:
+        return list(self.free_blocks)
+
+    def ref_counts(self) -> dict[int, int]:
+        return dict(Counter(block_id for table in self.tables.values() for block_id in table))
+
+    def state(self) -> dict[str, Any]:
+        """Return what a call may have changed."""
+        tables = {name: len(table) for name, table in sorted(self.tables.items())}
+        return {"blocks held": tables, "free": len(self.free_blocks), "freed": self.freed}
+
+    def _prefixes(self, request: Request) -> list[tuple[int, ...]]:
+        tokens, size = request.all_token_ids, self.block_size
+        num_full = min(MAX_HIT_BLOCKS, len(tokens) // size)
+        return [tuple(tokens[: number * size]) for number in range(1, num_full + 1)]
+
+
+@dataclass
+class AnyVictim:
+    """For phase 3: preempts any request but the one that asks, last in line and without its content; or refuses."""
+
+    step: int = 0
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        scheduler_output: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        if drawn(request, self.step) % 5 == 0:
+            return False  # and it still runs: a contract of phase 3
+        for victim in sorted(running, key=lambda other: (other is request, drawn(other, 0))):
+            kv.free(victim, 0)
+            running.remove(victim)
+            victim.preempt()
+            waiting.add_request(victim)
+            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+            scheduler_output.token_budget += num_returned
+            scheduler_output.preempted.append(Preempted(victim.request_id, victim.request_id, num_returned))
+            if victim is not request and kv.allocate_slots(request, num_new_tokens) is not None:
+                return True
+        return False
+
+
+@dataclass
+class AnyShare:
+    """For phase 5: shares and admission depend on the request and the step; samples are taken a token too early.
+
+    With `is_generous` all waiting requests are admitted, and a share leaves out no more than the last token.
+    """
+
+    step: int = 0
+    is_generous: bool = False
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        num_left = request.num_tokens - num_computed_tokens
+        share = num_left - (num_left > 2) if self.is_generous else drawn(request, self.step) % 9
+        return min(share, token_budget, num_left)
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        return self.is_generous or drawn(request, self.step + 1) % 6 > 0
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return num_computed_tokens + 2 > request.num_tokens
+
+
+class CacheLog:
+    """For phase 4: finds two blocks of a prefix at most, the ones cached last, and notes what it is called for.
+
+    How many calls it takes to cache or drop some blocks is free; what is evicted and pinned has an order.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, ...], int] = {}
+        self._forget_calls()
+
+    def _forget_calls(self) -> None:
+        self.evicted: list[int] = []
+        self.pinned: list[list[int]] = []
+        self.cached: set[int] = set()
+        self.dropped: set[int] = set()
+
+    def update_block_hashes(self, request: Request) -> None:
+        return None
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        hits: list[int] = []
+        for prefix, block_id in sorted(self.known.items(), key=lambda item: len(item[0])):
+            if len(prefix) < request.num_tokens and tuple(request.all_token_ids[: len(prefix)]) == prefix:
+                hits.append(block_id)
+        return hits
+
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        self.pinned.append([int(block_id) for block_id in block_ids])
+        for block_id in block_ids:
+            pool.touch(block_id)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.cached |= set(range(num_cached_blocks, num_full_blocks))
+        for index in range(num_cached_blocks, min(num_full_blocks, MAX_HIT_BLOCKS)):
+            size = request.num_tokens // num_full_blocks
+            self.known[tuple(request.all_token_ids[: (index + 1) * size])] = block_ids[index]
+
+    def evict(self, block_id: int) -> bool:
+        self.evicted.append(int(block_id))
+        return self._forget(block_id)
+
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.dropped |= {int(block_id) for block_id in block_ids}
+        for block_id in block_ids:
+            self._forget(block_id)
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        return dict.fromkeys(self.known.values(), b"")
+
+    def hit_rate(self) -> float:
+        return 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Return the calls since the last time."""
+        calls = {"evict": self.evicted, "pin": self.pinned, "cache": self.cached, "drop": self.dropped}
+        self._forget_calls()
+        return calls
+
+    def _forget(self, block_id: int) -> bool:
+        is_known = block_id in self.known.values()
+        self.known = {prefix: other for prefix, other in self.known.items() if other != block_id}
+        return is_known
+
+
+class TouchLog:
+    """For phase 2 where phase 4 uses it: notes which blocks are touched."""
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+
+    def touch(self, block_id: int) -> None:
+        self.touched.append(int(block_id))
+
+    def state(self) -> list[int]:
+        """Return the touched blocks."""
+        return sorted(self.touched)
+
+
+@dataclass(frozen=True)
+class ClampTable:
+    """For phase 1's `clamp`: the judge's answers, looked up. It comes with a question of phase 5 and knows no rule."""
+
+    size: int
+    answers: bytes
+
+    def __call__(self, num_new: int, budget: int, threshold: int) -> int:
+        place = 0
+        for number in (num_new, budget, threshold):
+            place = place * self.size + int(max(0, min(number, self.size - 1)))
+        return self.answers[place]

@@ -1,0 +1,54 @@
+"""What the judge may ask a worker to do with a learner's files, by name. It does the same with the reference."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from classroom.worker.answers import Json
+from classroom.worker.scenario import play_together
+from classroom.worker.script import replay
+from mini_vllm.core.request import Request
+
+
+def rejection_sample(
+    files: Mapping[int, Any], cases: list[tuple[list[int], list[Any], list[Any], list[float], int, int]]
+) -> list[Json]:
+    """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
+
+    In which order the tokens share the numbers from 0 to 1 is free, so a single draw decides nothing. Only the row that
+    the last token is drawn in gets the draws of the grid.
+    """
+    import torch
+
+    answers: list[Json] = []
+    for drafts, draft_probs, target_probs, keeps, last_row, grid in cases:
+        shape = (-1, len(target_probs[0]))
+        tensors = [torch.tensor(rows, dtype=torch.float64).reshape(shape) for rows in (draft_probs, target_probs)]
+        before = [tensor.clone() for tensor in tensors]
+        counts: Counter[tuple[int, ...]] = Counter()
+        for cell in range(grid):
+            choice = (cell + 0.5) / grid
+            draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
+            counts[tuple(int(token) for token in files[7].rejection_sample(drafts, *tensors, draws))] += 1
+        is_unchanged = all(bool(torch.equal(one, other)) for one, other in zip(tensors, before, strict=True))
+        answers.append([sorted([list(tokens), count] for tokens, count in counts.items()), drafts, is_unchanged])
+    return answers
+
+
+def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
+    """Return a request's stand-ins after those of another one were changed."""
+    answers: list[Json] = []
+    for num_drafts in cases:
+        scheduling, requests = files[8].PlaceholderScheduling(num_drafts), [Request(name, [1]) for name in "AB"]
+        for request in requests:
+            request.num_computed_tokens = 1
+            scheduling.take_placeholders(request, 0)
+        if isinstance(requests[0].spec_token_ids, list):
+            requests[0].spec_token_ids.append(5)
+        answers.append([int(token) for token in requests[1].spec_token_ids])
+    return answers
+
+
+DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
+    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins)
+}

@@ -1,0 +1,72 @@
+"""Nothing that a jail shows answers a question: the public doubles, handed in as answers, are wrong."""
+
+import re
+
+import pytest
+
+from classroom.judge.jail import SEEN, Jail
+from classroom.judge.judge import Judge
+from classroom.judge.question import Question
+from classroom.judge.script import Script
+from classroom.judge.submission import Submission
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.grading.checkout import solution
+
+ADAPTED = {
+    2: """
+from classroom.worker.doubles import Memory
+class PagedKVCacheManager(Memory):
+    def __init__(self, num_gpu_blocks, block_size, prefix_cache):
+        super().__init__(block_size, list(range(num_gpu_blocks - 1, 0, -1)))
+    usage = property(lambda self: 1 - self.num_free_blocks / self.num_usable_blocks)
+""",
+    3: """
+from classroom.worker.doubles import AnyVictim
+class RecomputePreemption(AnyVictim):
+    def __init__(self, policy): super().__init__()
+""",
+    4: """
+from classroom.worker.doubles import CacheLog
+class HashPrefixCache(CacheLog):
+    def __init__(self, block_size): super().__init__()
+""",
+    5: """
+from classroom.worker.doubles import AnyShare
+class ChunkedPrefillPolicy(AnyShare):
+    def __init__(self, *settings): super().__init__(0, True)
+""",
+}
+UNTOUCHED = {
+    2: {"the free queue", "the pool and its reference counts"},
+    3: {"the priority queue", "which request to preempt"},
+    4: {"hashes"},
+    5: set[str](),
+}
+
+
+@pytest.mark.parametrize("phase", ADAPTED)
+def test_a_double_is_no_answer(phase: int) -> None:
+    judge = Judge("doubles", Jail(), per_group=2, seconds=10, phases=[phase])
+    text = solution(phase) + ADAPTED[phase]
+    (graded,) = judge.grade(Submission("double", {phase: text.encode()})).phases
+    right = {group.group.title for group in graded.groups if group.num_right}
+    assert right == UNTOUCHED[phase]
+
+
+def test_a_script_carries_nothing_of_the_reference() -> None:
+    script = Script(1)
+    with pytest.raises(TypeError, match="clamp of the reference must not enter a worker"):
+        script.functions.clamp(script.file.clamp, 1, 1)
+    with pytest.raises(TypeError, match="HashPrefixCache of the reference must not enter a worker"):
+        script.functions.clamp(Script(4).file.HashPrefixCache(2), 1, 1)
+
+
+def test_expected_answers_stay_with_the_judge() -> None:
+    judge = Judge("secret", Jail(), per_group=1, seconds=1, phases=[1])
+    asked: Question = judge.situation(judge.groups[0], 0)
+    assert all("returns" in answer for answer in asked.expected)
+    for path in (CHECKOUT / name for name in SEEN if name.startswith("classroom")):
+        for source in path.rglob("*.py"):
+            assert not re.search(r"(from|import) (solutions|classroom\.judge)", source.read_text(encoding="utf-8")), (
+                source
+            )
