@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -54,12 +56,33 @@ def test_ci_run_calls_what_make_has() -> None:
 
 def test_hooks_run_on_any_system_what_lint_runs() -> None:
     (repo,) = loaded(ROOT / ".pre-commit-config.yaml")["repos"]
-    entries = [shlex.split(hook["entry"]) for hook in repo["hooks"]]
+    entries = [shlex.split(hook["entry"]) for hook in repo["hooks"] if hook["language"] == "system"]
     assert [words[:3] for words in entries if words[0] == "python"] == [
         ["python", "-m", "ruff"], ["python", "-m", "ruff"], ["python", "-m", "mypy"]
     ]  # fmt: skip
     assert entries[-1] == ["lint-imports"]
     assert not any("bin/" in word or "\\" in word for words in entries for word in words), "a path of one system"
+
+
+@pytest.mark.parametrize(
+    ("message", "is_refused"),
+    [
+        ("x" * 72, False),
+        ("x" * 73, True),
+        ("é" * 72, False),  # two bytes each
+        ("é" * 73, True),
+        ("Name what is different now\n\n" + "The body may have longer lines. " * 9, False),
+        ("x" * 73 + "\n\nThe body says why.", True),
+    ],
+    ids=["72", "73", "72 in UTF-8", "73 in UTF-8", "a body", "a body below 73"],
+)
+def test_git_refuses_a_subject_of_more_than_72_characters(message: str, is_refused: bool, tmp_path: Path) -> None:
+    config = loaded(ROOT / ".pre-commit-config.yaml")
+    assert config["default_install_hook_types"] == ["pre-commit", "commit-msg"]
+    (hook,) = [hook for hook in config["repos"][0]["hooks"] if hook.get("stages") == ["commit-msg"]]
+    (tmp_path / "COMMIT_EDITMSG").write_text(message, encoding="utf-8")
+    pygrep = [sys.executable, "-m", f"pre_commit.languages.{hook['language']}", *hook["args"], hook["entry"]]
+    assert run([*pygrep, str(tmp_path / "COMMIT_EDITMSG")], capture_output=True, check=False).returncode == is_refused
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml")), ids=lambda path: path.stem)
