@@ -23,7 +23,7 @@ class Answers:
         self._left = iter(recorded(int(self.test.removeprefix("test_task")[0])).get(self.test, ()))
 
     def __call__(self, yours: object) -> Any:
-        """Return the right answer to the next case, which the code under test has just answered with `yours`."""
+        """Return the right answer to the next case. `yours` is what is recorded: an answer, or a function that asks."""
         for answer in self._left:
             return answer
         raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")

@@ -5,7 +5,8 @@ from types import ModuleType
 import pytest
 
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, check_caps, compare_random_caps
-from course.labtest.phase5.reference_policy import request_in
+from course.labtest.phase5.memories import request_in
+from course.labtest.recorded import Answers
 from mini_vllm.core.request import RequestStatus
 
 each_status = pytest.mark.parametrize("status", [WAITING, RUNNING, PREEMPTED], ids=lambda status: status.name.lower())
@@ -104,5 +105,5 @@ def test_last_position_caps_running_requests_only(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_caps_against_the_naive_count(phase5: ModuleType, seed: int) -> None:
-    compare_random_caps(phase5, seed, chunking=True)
+def test_random_caps_against_the_naive_count(phase5: ModuleType, answers: Answers, seed: int) -> None:
+    compare_random_caps(phase5, answers, seed, chunking=True)

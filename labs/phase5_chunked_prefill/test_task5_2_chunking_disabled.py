@@ -5,7 +5,8 @@ from types import ModuleType
 import pytest
 
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, check_caps, compare_random_caps
-from course.labtest.phase5.reference_policy import request_in
+from course.labtest.phase5.memories import request_in
+from course.labtest.recorded import Answers
 from mini_vllm.core.request import RequestStatus
 
 
@@ -60,5 +61,5 @@ def test_without_chunking_a_running_request_still_gets_a_part(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_caps_without_chunking(phase5: ModuleType, seed: int) -> None:
-    compare_random_caps(phase5, seed, chunking=False)
+def test_random_caps_without_chunking(phase5: ModuleType, answers: Answers, seed: int) -> None:
+    compare_random_caps(phase5, answers, seed, chunking=False)

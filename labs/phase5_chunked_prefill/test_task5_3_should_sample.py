@@ -6,7 +6,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase5.cases import RUNNING, WAITING, expect_unchanged, policy_of
-from course.labtest.phase5.reference_policy import request_in
+from course.labtest.phase5.memories import request_in
 from course.labtest.support import fields_of
 
 

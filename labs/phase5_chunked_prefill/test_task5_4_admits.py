@@ -8,7 +8,8 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_unchanged, policy_of
-from course.labtest.phase5.reference_policy import FrozenKV, naive_admits, random_memory, request_in
+from course.labtest.phase5.memories import FrozenKV, account_of, blocks_counted, random_memory, request_in
+from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
 from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request
@@ -21,18 +22,21 @@ RULE_OF_GUARD = (
 
 def check_guard(
     phase5: ModuleType,
+    answers: Answers,
     request: Request,
     hit_blocks: Sequence[int],
     running: Sequence[Request],
     kv: FrozenKV,
     used_before: ChunkPolicy | None = None,
 ) -> bool:
-    expected, account = naive_admits(request, hit_blocks, running, kv)
     policies = {
         "plain": used_before or policy_of(phase5, guard=True),
         "with a threshold of 3": policy_of(phase5, guard=True, threshold=3),
         "chunking off": policy_of(phase5, guard=True, chunking=False),
     }
+    needed, promised = answers(lambda: blocks_counted(policies["plain"], request, hit_blocks, running, kv))
+    expected = bool(needed + promised <= kv.num_free_blocks)
+    account = account_of(request, hit_blocks, running, kv, needed, promised)
     if used_before:
         account += "\nthe plain policy has answered for requests and memories with the same names before"
     before = {one.request_id: fields_of(one) for one in (request, *running)}
@@ -86,62 +90,66 @@ def test_without_the_guard_every_request_is_admitted(phase5: ModuleType) -> None
 
 @pytest.mark.parametrize("num_tokens", [1, 4, 5, 8, 9])
 @pytest.mark.parametrize("num_free", [1, 2, 3])
-def test_guard_counts_all_tokens_not_the_first_chunk(phase5: ModuleType, num_tokens: int, num_free: int) -> None:
-    check_guard(phase5, request_in(WAITING, "W", num_tokens), [], [], FrozenKV(4, num_free, {}))
+def test_guard_counts_all_tokens_not_the_first_chunk(
+    phase5: ModuleType, answers: Answers, num_tokens: int, num_free: int
+) -> None:
+    check_guard(phase5, answers, request_in(WAITING, "W", num_tokens), [], [], FrozenKV(4, num_free, {}))
 
 
-def test_guard_counts_the_generated_tokens_of_a_victim(phase5: ModuleType) -> None:
+def test_guard_counts_the_generated_tokens_of_a_victim(phase5: ModuleType, answers: Answers) -> None:
     victim = request_in(PREEMPTED, "W", 8, num_outputs=5)
-    assert not check_guard(phase5, victim, [], [], FrozenKV(4, 3, {}))
-    assert check_guard(phase5, victim, [], [], FrozenKV(4, 4, {}))
+    assert not check_guard(phase5, answers, victim, [], [], FrozenKV(4, 3, {}))
+    assert check_guard(phase5, answers, victim, [], [], FrozenKV(4, 4, {}))
 
 
 @pytest.mark.parametrize("num_blocks", range(4, 10))
-def test_guard_counts_free_hit_blocks_as_taken(phase5: ModuleType, num_blocks: int) -> None:
+def test_guard_counts_free_hit_blocks_as_taken(phase5: ModuleType, answers: Answers, num_blocks: int) -> None:
     # A holds blocks 1 and 2, which have room for its 8 tokens. W's 17 tokens need 5 blocks; the first may be hits.
     running = [request_in(RUNNING, "A", 8, computed=7)]
     kv = FrozenKV(4, num_blocks, {"A": [1, 2]})
     for hit_blocks in ([], [1], [1, 2], [4], [4, 3], [1, 2, 3], [1, 2, 4, 3]):
-        check_guard(phase5, request_in(WAITING, "W", 17), hit_blocks, running, kv)
+        check_guard(phase5, answers, request_in(WAITING, "W", 17), hit_blocks, running, kv)
 
 
 @pytest.mark.parametrize("num_blocks", range(5, 14))
-def test_guard_keeps_the_blocks_promised_to_running_requests(phase5: ModuleType, num_blocks: int) -> None:
+def test_guard_keeps_the_blocks_promised_to_running_requests(
+    phase5: ModuleType, answers: Answers, num_blocks: int
+) -> None:
     # B is resumed: 11 prompt and 5 generated tokens need 4 blocks. It was served earlier in this step and holds 2
     # already, though only 4 of its tokens are computed. A decodes, with room left in its 2 blocks.
     prefills = request_in(RUNNING, "B", 11, num_outputs=5, computed=4)
     decodes = request_in(RUNNING, "A", 5, num_outputs=2, computed=6)
     kv = FrozenKV(4, num_blocks, {"A": [1, 2], "B": [3, 4]})
     request = request_in(WAITING, "W", 6)
-    check_guard(phase5, request, [], [prefills, decodes], kv)
-    check_guard(phase5, request, [], [decodes], FrozenKV(4, num_blocks, {"A": [1, 2]}))
-    check_guard(phase5, request, [], [prefills], FrozenKV(4, num_blocks, {"B": [3, 4]}))
+    check_guard(phase5, answers, request, [], [prefills, decodes], kv)
+    check_guard(phase5, answers, request, [], [decodes], FrozenKV(4, num_blocks, {"A": [1, 2]}))
+    check_guard(phase5, answers, request, [], [prefills], FrozenKV(4, num_blocks, {"B": [3, 4]}))
 
 
 @pytest.mark.parametrize("num_free", [60, 61, 100])
-def test_guard_counts_every_one_of_many_running_requests(phase5: ModuleType, num_free: int) -> None:
+def test_guard_counts_every_one_of_many_running_requests(phase5: ModuleType, answers: Answers, num_free: int) -> None:
     tables = {f"R{index}": [index] for index in range(1, 41)}
     running = [request_in(RUNNING, name, 16, computed=15) for name in tables]
-    check_guard(phase5, request_in(WAITING, "W", 336), [], running, FrozenKV(16, 40 + num_free, tables))
+    check_guard(phase5, answers, request_in(WAITING, "W", 336), [], running, FrozenKV(16, 40 + num_free, tables))
 
 
-def test_guard_answers_follow_the_state_of_the_moment(phase5: ModuleType) -> None:
+def test_guard_answers_follow_the_state_of_the_moment(phase5: ModuleType, answers: Answers) -> None:
     policy = policy_of(phase5, guard=True)
     request, other = request_in(WAITING, "W", 9), request_in(RUNNING, "A", 4, computed=3)
-    assert check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
+    assert check_guard(phase5, answers, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
     other.all_token_ids.append(7)  # A has generated a token, and needs a second block for it
-    assert not check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
-    assert check_guard(phase5, request, [], [other], FrozenKV(4, 6, {"A": [1, 2]}), policy)
-    assert not check_guard(phase5, request, [], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
-    assert check_guard(phase5, request, [1], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
-    assert check_guard(phase5, request, [], [], FrozenKV(4, 5, {}), policy)
+    assert not check_guard(phase5, answers, request, [], [other], FrozenKV(4, 5, {"A": [1]}), policy)
+    assert check_guard(phase5, answers, request, [], [other], FrozenKV(4, 6, {"A": [1, 2]}), policy)
+    assert not check_guard(phase5, answers, request, [], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
+    assert check_guard(phase5, answers, request, [1], [other], FrozenKV(4, 5, {"A": [1, 2]}), policy)
+    assert check_guard(phase5, answers, request, [], [], FrozenKV(4, 5, {}), policy)
     request.all_token_ids += range(12)
-    assert not check_guard(phase5, request, [], [], FrozenKV(4, 5, {}), policy)
+    assert not check_guard(phase5, answers, request, [], [], FrozenKV(4, 5, {}), policy)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_memories_against_the_naive_count(phase5: ModuleType, seed: int) -> None:
+def test_random_memories_against_the_naive_count(phase5: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
     policy = policy_of(phase5, guard=True)
-    answers = [check_guard(phase5, *random_memory(rng), policy) for _ in range(200)]
-    assert 40 < sum(answers) < 170, "the random memories are too easy: nearly all have the same answer"
+    admitted = [check_guard(phase5, answers, *random_memory(rng), policy) for _ in range(200)]
+    assert 40 < sum(admitted) < 170, "the random memories are too easy: nearly all have the same answer"

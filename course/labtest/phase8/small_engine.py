@@ -5,20 +5,22 @@ large: a request is preempted where the test says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from itertools import takewhile
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
-from course.labtest.phase5.reference_policy import plain_clamp
 from course.labtest.phase8.cases import scheduling_of
-from course.labtest.phase8.plain_phases import CountedDrafts, accept_up_to_the_first_wrong, plain_schedule, plain_update
 from course.labtest.phase8.shares import Plan, check_result
 from course.labtest.support import ClampChunks
 from course.views.text import counted
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation
-from mini_vllm.core.interfaces import SchedulingFunctions
+from mini_vllm.core.electives import Speculation
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue, SchedulingFunctions
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.stopping import check_stop
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
@@ -37,15 +39,30 @@ class SmallEngine:
         self.num_drafts = num_drafts
         self.guess = guess or (lambda request_id, num_outputs: [])
         ahead = TokensAhead(
-            CountedDrafts() if num_drafts else None, scheduling_of(phase8, num_drafts), MAX_MODEL_LEN, num_drafts
+            self._counted_drafts() if num_drafts else None, scheduling_of(phase8, num_drafts), MAX_MODEL_LEN, num_drafts
         )
+
+        def clamp(num_new: int, budget: int, threshold: int) -> int:
+            return max(0, min(num_new, budget))
+
+        def schedule(running: list[Request], waiting: RequestQueue, **given: Any) -> SchedulerOutput:
+            return self._plan(running, waiting, given["kv"], given["chunks"])
+
+        def update(
+            scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]], *_: Any, **given: Any
+        ) -> dict[str, list[int]]:
+            return {name: kept for name, tokens in sampled_token_ids.items() if (kept := self._append(name, tokens))}
+
+        def accept(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
+            pairs = zip([*draft_token_ids, None], sampled_token_ids, strict=True)
+            return list(sampled_token_ids[: 1 + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))])
 
         def make_parts() -> SchedulerParts:
             return SchedulerParts(
                 kv=SlotReservation(NUM_SLOTS, MAX_MODEL_LEN),
                 prefix_cache=NoPrefixCache(),
                 preemption=NoPreemption(),
-                chunks=ahead.chunks(ClampChunks(plain_clamp)),
+                chunks=ahead.chunks(ClampChunks(clamp)),
                 waiting=FCFSRequestQueue(),
             )
 
@@ -53,11 +70,11 @@ class SmallEngine:
             max_num_seqs=8,
             max_num_batched_tokens=budget,
             max_model_len=MAX_MODEL_LEN,
-            functions=SchedulingFunctions(plain_clamp, plain_schedule, plain_update),
+            functions=SchedulingFunctions(clamp, schedule, update),
             make_parts=make_parts,
             ahead=ahead,
         )
-        self.runner = FakeModelRunner(NUM_SLOTS + 1, 1, answers=ANSWERS, accept_drafts=accept_up_to_the_first_wrong)
+        self.runner = FakeModelRunner(NUM_SLOTS + 1, 1, answers=ANSWERS, accept_drafts=accept)
         self.requests: dict[str, Request] = {}
         self.drafts: dict[str, list[int]] = {}
         self.plans: list[dict[str, int]] = []
@@ -85,6 +102,59 @@ class SmallEngine:
             living = [one for one in batch if one.request.request_id in self.scheduler.requests]
             self.num_wasted_tokens += sum(one.num_scheduled_tokens for one in batch if one not in living)
             in_flight = (plan, self._compute(living, rejected))
+
+    def _plan(
+        self, running: list[Request], waiting: RequestQueue, kv: KVCacheManager, chunks: ChunkPolicy
+    ) -> SchedulerOutput:
+        """Give tokens to the requests that run, in order, then to those that wait. Memory is never short."""
+        plan = SchedulerOutput(self.scheduler.max_num_batched_tokens)
+        served = 0
+        while plan.token_budget > 0 and (served < len(running) or waiting):
+            if served == len(running):
+                running.append(waiting.pop_request())
+            request = running[served]
+            served += 1
+            num_new = chunks.num_new_tokens(request, request.num_computed_tokens, plan.token_budget)
+            if num_new > 0:
+                kv.allocate_slots(request, num_new)
+                request.admit(request.num_computed_tokens)
+                plan.num_scheduled_tokens[request.request_id] = num_new
+                plan.token_budget -= num_new
+        return plan
+
+    def _append(self, name: str, token_ids: Sequence[int]) -> list[int]:
+        """Append what was sampled for a request up to a stop, and return it."""
+        request = self.scheduler.requests.get(name)
+        for number, token_id in enumerate(token_ids if request else (), start=1):
+            assert request is not None
+            request.all_token_ids.append(token_id)
+            if check_stop(request, MAX_MODEL_LEN):
+                self.scheduler.kv.free(request, request.num_computed_tokens)
+                self.scheduler.running[:] = [other for other in self.scheduler.running if other is not request]
+                return list(token_ids[:number])
+        return list(token_ids) if request else []
+
+    def _counted_drafts(self) -> Speculation:
+        """Return drafts in the request's counters, for a drafter without a KV cache."""
+
+        def schedule_drafts(request: Request) -> list[int]:
+            known = request.num_tokens + request.num_output_placeholders
+            drafts = list(request.spec_token_ids)[: max(0, request.num_computed_tokens - known)]
+            request.spec_token_ids = []
+            return drafts
+
+        def roll_back(request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
+            for _ in range(1 + num_draft_tokens - num_sampled_tokens):
+                request.num_computed_tokens -= request.num_computed_tokens > 0
+                request.num_output_placeholders -= request.num_output_placeholders > 0
+
+        drafts: Any = SimpleNamespace(
+            num_lookahead_tokens=lambda request: 0,
+            usable_hit_blocks=lambda hit_blocks: hit_blocks,
+            schedule_drafts=schedule_drafts,
+            roll_back=roll_back,
+        )
+        return cast(Speculation, drafts)
 
     def outputs(self) -> dict[str, list[int]]:
         return {name: request.output_token_ids for name, request in self.requests.items()}

@@ -6,7 +6,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from course.labtest.phase5.reference_policy import FrozenKV, request_in
+from course.labtest.phase5.memories import FrozenKV, request_in
 from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios

@@ -1,24 +1,15 @@
-"""The caps and the guard, counted one token and one block at a time, and a KV memory that may only be read.
-
-Slow and obviously right: tokens are positions in a list, blocks are taken from a set.
-"""
+"""Requests and memories for the tests of phase 5."""
 
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import pytest
 
 from course.labtest.support import make_request
-from mini_vllm.core.interfaces import KVCacheManager
+from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request, RequestStatus
-
-
-def plain_clamp(num_new: int, budget: int, threshold: int) -> int:
-    """The `clamp` of phase 1."""
-    if threshold > 0:
-        num_new = min(num_new, threshold)
-    return max(0, min(num_new, budget))
 
 
 def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: int = 0, computed: int = 0) -> Request:
@@ -27,22 +18,6 @@ def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: i
     request.status = status
     request.num_computed_tokens = computed if status is RequestStatus.RUNNING else 0
     return request
-
-
-def naive_num_new_tokens(
-    request: Request, num_computed_tokens: int, token_budget: int, *, threshold: int, max_model_len: int, chunking: bool
-) -> int:
-    """List the positions to compute and strike out those that a cap forbids."""
-    positions = list(range(num_computed_tokens, request.num_tokens))
-    if threshold > 0:
-        positions = positions[:threshold]
-    runs = request.status is RequestStatus.RUNNING
-    if not runs and not chunking and len(positions) > token_budget:
-        return 0
-    positions = positions[:token_budget]
-    if runs:
-        positions = [position for position in positions if position <= max_model_len - 2]
-    return len(positions)
 
 
 class FrozenKV:
@@ -94,30 +69,36 @@ class FrozenKV:
         pytest.fail("admits only returns whether to admit; it must not free anything", pytrace=False)
 
 
-def naive_admits(
-    request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
-) -> tuple[bool, str]:
-    """Hand out the blocks that all requests will need, one at a time; return whether they suffice, and the sum."""
-    free = set(kv.free_block_ids())
+def blocks_counted(
+    policy: ChunkPolicy, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: FrozenKV
+) -> tuple[int, int]:
+    """Return the blocks that a policy wants for the request, and those that it keeps for the running ones."""
+
+    def fewest_free(others: Sequence[Request]) -> int:
+        memory = copy(kv)
+        memory.free_queue = []
+        while not policy.admits(request, hit_blocks, others, memory):
+            memory.free_queue.append(0)
+        return len(memory.free_queue)
+
+    needed = fewest_free([])
+    return needed, fewest_free(running) - needed
+
+
+def account_of(
+    request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: FrozenKV, needed: int, promised: int
+) -> str:
+    """Return the situation as lines, with the sum that decides."""
+    free = kv.free_block_ids()
     lines = [f"blocks of {kv.block_size} tokens"]
-    num_promised = 0
     for other in running:
-        table = kv.block_ids(other.request_id)
-        num_missing = 0
-        while (len(table) + num_missing) * kv.block_size < other.num_tokens:
-            num_missing += 1
-        num_promised += num_missing + 1
-        lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {len(table)} blocks held")
-    table = list(hit_blocks)
-    num_needed = len([block_id for block_id in table if block_id in free])
-    while len(table) * kv.block_size < request.num_tokens:
-        table.append(-1)
-        num_needed += 1
+        num_held = len(kv.block_ids(other.request_id))
+        lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {num_held} blocks held")
     where = [f"{block_id} ({'free' if block_id in free else 'held by a running request'})" for block_id in hit_blocks]
     num_tokens = f"{request.num_tokens} token{'s' * (request.num_tokens > 1)}"
     lines.append(f"{request.request_id} asks: {num_tokens}, hit blocks: {', '.join(where) or 'none'}")
-    lines.append(f"blocks needed {num_needed}, promised {num_promised}, free {len(free)}")
-    return num_needed + num_promised <= len(free), "\n".join(lines)
+    lines.append(f"blocks needed {needed}, promised {promised}, free {len(free)}")
+    return "\n".join(lines)
 
 
 def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request], FrozenKV]:
