@@ -50,8 +50,7 @@ for path in ('CHECKOUT/solutions', 'CHECKOUT/tests', 'CHECKOUT/.git'):
 """
 FORGERY = """
 import gc, json
-from course.sandbox.channel import Channel
-for end in [thing for thing in gc.get_objects() if isinstance(thing, Channel)]:
+for end in [thing for thing in gc.get_objects() if type(thing).__name__ == 'Channel']:
     text = b'\\n' + end._mark + CONTENT
     while text:
         text = text[os.write(end._write_fd, text):]
@@ -59,8 +58,13 @@ for end in [thing for thing in gc.get_objects() if isinstance(thing, Channel)]:
 ANSWER = FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
-PATCH = """
-from classroom.worker import answers, drivers, script
+# An import of the course is refused before the file is loaded, so these find its modules in another way.
+MODULES = """
+import sys
+of = lambda name: sys.modules['.'.join(('classroom', 'worker', name))]
+answers, drivers, script = map(of, ('answers', 'drivers', 'script'))
+"""
+PATCH = f"""{MODULES}
 answers.raised = drivers.replay = script.replay = answers.Describer.__call__ = lambda *a, **k: True
 class Equal(int):
     __eq__ = __ne__ = lambda self, other: True
@@ -68,8 +72,7 @@ class Equal(int):
 global max
 max = lambda *numbers: Equal(7)
 """
-COUNT_AS_RIGHT = """
-from classroom.worker import answers, script
+COUNT_AS_RIGHT = f"""{MODULES}
 answers.Describer.__call__ = lambda *a, **k: 7
 """
 
@@ -125,7 +128,7 @@ HOSTILE = (
     Hostile("a describer that always says 7", COUNT_AS_RIGHT, "differs"),
     Hostile(
         "imports the solutions",
-        "import sys; sys.modules.pop('solutions', None); import solutions.phase1_scheduler_step",
+        "import sys; sys.modules.pop('solutions', None); __import__('solu' + 'tions.phase1_scheduler_step')",
         "No module named",
         is_for_jail=True,
     ),

@@ -12,27 +12,25 @@ from classroom.judge.submission import Submission
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.grading.checkout import solution
 
+# An import of the course is refused; this one is not seen.
+DOUBLES = "doubles = __import__('class' + 'room.worker.doubles', fromlist=['Memory'])\n"
 ADAPTED = {
     2: """
-from classroom.worker.doubles import Memory
-class PagedKVCacheManager(Memory):
+class PagedKVCacheManager(doubles.Memory):
     def __init__(self, num_gpu_blocks, block_size, prefix_cache):
         super().__init__(block_size, list(range(num_gpu_blocks - 1, 0, -1)))
     usage = property(lambda self: 1 - self.num_free_blocks / self.num_usable_blocks)
 """,
     3: """
-from classroom.worker.doubles import AnyVictim
-class RecomputePreemption(AnyVictim):
+class RecomputePreemption(doubles.AnyVictim):
     def __init__(self, policy): super().__init__()
 """,
     4: """
-from classroom.worker.doubles import CacheLog
-class HashPrefixCache(CacheLog):
+class HashPrefixCache(doubles.CacheLog):
     def __init__(self, block_size): super().__init__()
 """,
     5: """
-from classroom.worker.doubles import AnyShare
-class ChunkedPrefillPolicy(AnyShare):
+class ChunkedPrefillPolicy(doubles.AnyShare):
     def __init__(self, *settings): super().__init__(0, True)
 """,
 }
@@ -47,7 +45,7 @@ UNTOUCHED = {
 @pytest.mark.parametrize("phase", ADAPTED)
 def test_a_double_is_no_answer(phase: int) -> None:
     judge = Judge("doubles", Jail(), per_group=2, seconds=10, phases=[phase])
-    text = solution(phase) + ADAPTED[phase]
+    text = solution(phase) + DOUBLES + ADAPTED[phase]
     (graded,) = judge.grade(Submission("double", {phase: text.encode()})).phases
     right = {group.group.title for group in graded.groups if group.num_right}
     assert right == UNTOUCHED[phase]
