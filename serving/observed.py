@@ -10,7 +10,7 @@ Observer = TypeVar("Observer", bound=StepObserver)
 
 def observer_of(engine: LLMEngine, kind: type[Observer]) -> Observer:
     """Return the engine's observer of a kind. Raises `ValueError` if it has none."""
-    for observer in engine.observers.observers:
+    for observer in engine.observers:
         if isinstance(observer, kind):
             return observer
     raise ValueError(f"nothing of the kind {kind.__name__} watches this engine")
@@ -18,4 +18,4 @@ def observer_of(engine: LLMEngine, kind: type[Observer]) -> Observer:
 
 def is_observed(engine: LLMEngine, kind: type[StepObserver]) -> bool:
     """Return whether an engine has an observer of a kind."""
-    return any(isinstance(observer, kind) for observer in engine.observers.observers)
+    return any(isinstance(observer, kind) for observer in engine.observers)

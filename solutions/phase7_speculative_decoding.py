@@ -75,7 +75,7 @@ class SpeculativeScheduling:
         num_rejected = num_draft_tokens - (num_sampled_tokens - 1)
         # A request that was preempted since has nothing computed any more.
         if request.num_computed_tokens > 0:
-            request.num_computed_tokens -= num_rejected
+            request.take_back(num_rejected)
         if request.num_output_placeholders > 0:
             request.num_output_placeholders -= num_rejected
 

@@ -11,6 +11,7 @@ from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import TraceRecorder
 
 COMPARED = (
@@ -72,7 +73,7 @@ class Replay:
         step = self.scheduler.schedule()
         self.recorder.after_schedule(step)
         check_step(self.scheduler, step)
-        sampled = self.model.execute_model(self.scheduler.batch(step))
+        sampled = self.model.execute_model(self.scheduler.start_step(step))
         self._apply_events(number, before_update=True)
         self._in_flight.append((step, sampled))
         kept: dict[str, list[int]] = {}
@@ -81,7 +82,7 @@ class Replay:
             kept = self.scheduler.update_from_output(*self._in_flight.pop(0))
         ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
         drafts = {} if self.config.async_scheduling else self._give_drafts(number, step)
-        self.recorder.after_update(sampled, kept, ended, drafts)
+        self.recorder.after_update(StepResult(step, sampled, kept, ended, drafts))
         record = self.recorder.steps[-1]
         record["update_of"] = update_of if update_of >= 0 else None
         check_state(self.scheduler, self.config.policy)

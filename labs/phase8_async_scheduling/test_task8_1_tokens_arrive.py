@@ -55,7 +55,7 @@ def test_steps_with_drafts_take_and_give_back_in_turns(phase8: ModuleType) -> No
         request.num_computed_tokens += 3
         check_take(scheduling, request, 2, 2)
         num_rejected = num_drafts_in_flight - min(num_right, num_drafts_in_flight)
-        request.num_computed_tokens -= num_rejected  # phase 7 takes these back
+        request.take_back(num_rejected)  # phase 7 does it
         request.num_output_placeholders -= num_rejected
         num_tokens = 1 + num_drafts_in_flight - num_rejected
         request.all_token_ids += range(num_tokens)

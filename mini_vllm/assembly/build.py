@@ -6,6 +6,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_drafts import with_drafts
 from mini_vllm.assembly.open_runner import open_runner
 from mini_vllm.assembly.parts import (
+    Impl,
     async_functions_for,
     chunk_policy_for,
     kv_cache_manager_for,
@@ -16,12 +17,12 @@ from mini_vllm.assembly.parts import (
     speculation_functions_for,
 )
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.electives import AsyncScheduling, Speculation
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import InvariantChecker, StepObserver
+from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.engine.trace_recorder import TraceRecorder
@@ -36,8 +37,8 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
     """
     if config.max_model_len is None or config.num_gpu_blocks is None:
         raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
-    functions = scheduling_functions_for(lineup.scheduler)
-    ahead = tokens_ahead_for(config, lineup, config.max_model_len)
+    functions, max_model_len = scheduling_functions_for(lineup.scheduler), config.max_model_len
+    num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
 
     def make_parts() -> SchedulerParts:
         prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
@@ -45,41 +46,46 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
             prefix_cache = ObservedPrefixCache(prefix_cache, on_evict)
         kv = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache)
         chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
-        if ahead is not None:
-            chunks = ahead.chunks(chunks)
-            kv = kv if lineup.kv_cache == "absent" else ahead.kv_cache(kv, prefix_cache)
+        speculation = speculation_for(lineup.speculation, config)
+        async_scheduling = async_scheduling_for(lineup.async_scheduling, config)
+        ahead = None
+        if speculation is not None or async_scheduling is not None:
+            ahead = TokensAhead(
+                speculation, async_scheduling, max_model_len, chunks=chunks, kv=kv, prefix_cache=prefix_cache
+            )
         return SchedulerParts(
-            kv=kv,
+            kv=ahead.kv if ahead else kv,
             prefix_cache=prefix_cache,
             preemption=preemption_for(lineup.preemption, config),
-            chunks=chunks,
+            chunks=ahead.chunks if ahead else chunks,
             waiting=request_queue_for(lineup.preemption, config),
+            ahead=ahead,
         )
 
     return Scheduler(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
-        max_model_len=config.max_model_len,
+        max_model_len=max_model_len,
         functions=functions,
         make_parts=make_parts,
-        ahead=ahead,
+        # Slots of rejected drafts and those for the drafter's next ones stay; without phase 2 all are reserved at once.
+        num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else 2 * num_drafts,
     )
 
 
-def tokens_ahead_for(config: EngineConfig, lineup: Lineup, max_model_len: int) -> TokensAhead | None:
-    """Return what phases 7 and 8 add to a scheduler; None if the config asks for neither."""
-    functions, speculative = speculation_functions_for(lineup.speculation, config), config.speculative_config
-    async_functions = async_functions_for(lineup.async_scheduling, config)
-    if functions is None and async_functions is None:
+def speculation_for(impl: Impl, config: EngineConfig) -> Speculation | None:
+    """Return phase 7's part of the scheduler; None without drafts."""
+    functions, speculative = speculation_functions_for(impl, config), config.speculative_config
+    if functions is None or speculative is None:
         return None
+    return functions.make_scheduling(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
+
+
+def async_scheduling_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
+    """Return phase 8's part of the scheduler; None without asynchronous scheduling."""
+    functions, speculative = async_functions_for(impl, config), config.speculative_config
     num_drafts = speculative.num_speculative_tokens if speculative else 0
-    has_kv_cache = speculative is not None and speculative.drafter_has_kv_cache
-    return TokensAhead(
-        None if functions is None else functions.make_scheduling(num_drafts, has_kv_cache),
-        None if async_functions is None else async_functions.make_scheduling(num_drafts),
-        max_model_len,
-        num_drafts,
-    )
+    return None if functions is None else functions.make_scheduling(num_drafts)
 
 
 def build_engine(
@@ -97,15 +103,15 @@ def build_engine(
     scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = opened.with_cache(*cache_size)
-    speculation, statistics = speculation_functions_for(lineup.speculation, config), None
+    observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
+    speculation = speculation_functions_for(lineup.speculation, config)
     if speculation is not None and config.speculative_config is not None:
         runner = with_drafts(runner, config, speculation, opened.draft_model_with_cache, *cache_size)
-        statistics = DraftStatistics(config.speculative_config.num_speculative_tokens)
-    observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
+        observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
-    parts = (config, scheduler, runner, opened.tokenizer, observers, statistics)
+    parts = (config, scheduler, runner, opened.tokenizer, observers)
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
         return LLMEngine(*parts)
-    return OverlappingEngine(*parts, runner_thread=RunnerThread(async_functions.correct_share))
+    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share))

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from mini_vllm.core.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 
 
@@ -113,7 +113,9 @@ class WholePrompts:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_wanted = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_wanted, token_budget, 0)
-        return num_granted if num_granted == num_wanted else 0
+        # What a running request gets behind its prompt are drafts, and some are better than none.
+        is_whole = num_granted == num_wanted or request.status is RequestStatus.RUNNING
+        return num_granted if is_whole else 0
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager

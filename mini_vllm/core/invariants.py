@@ -4,7 +4,6 @@ from collections import Counter
 from itertools import pairwise
 
 from mini_vllm.config import Policy
-from mini_vllm.core.absent import SlotReservation
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
@@ -83,17 +82,12 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(num_held == 0, f"{name} waits but holds {num_held} blocks")
         return
-    if isinstance(kv, SlotReservation):
-        # Stand-ins for drafts may be planned behind the last possible token; there is never a draft there.
-        computed = min(computed, request.max_total_tokens(scheduler.max_model_len) - 1)
-    num_needed = cdiv(computed, kv.block_size)
+    # Stand-ins for drafts may be planned behind the last possible token; there is never a draft there.
+    num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
-    if not isinstance(kv, SlotReservation):
-        # Slots of rejected drafts, and those for the drafter's next ones, are kept for the tokens to come.
-        num_spare_tokens = scheduler.ahead.num_spare_tokens if scheduler.ahead else 0
-        num_kept = cdiv(min(computed + num_spare_tokens, scheduler.max_model_len), kv.block_size)
-        num_kept = max(num_needed, num_kept)
-        require(num_held <= num_kept, f"{name} holds {num_held} blocks but needs only {num_kept}")
+    num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
+    num_allowed = max(num_needed, num_allowed)
+    require(num_held <= num_allowed, f"{name} holds {num_held} blocks but needs only {num_allowed}")
 
 
 def check_pool(scheduler: Scheduler) -> None:

@@ -6,6 +6,8 @@ prefill mode and no decode mode: a prompt is a request that is far behind, a dec
 """
 
 import enum
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from mini_vllm.sampling_params import SamplingParams
@@ -38,9 +40,9 @@ class Request:
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned
     step has run; only the methods below change it. `num_cached_tokens` is the prefix hit of the first
     admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
-    request. `num_output_placeholders` counts the output tokens that steps in flight will bring. `cache_salt` and
-    `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of the request's
-    random draws.
+    request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 keep
+    it. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of the
+    request's random draws.
     """
 
     request_id: str
@@ -107,6 +109,10 @@ class Request:
             self.num_cached_tokens = self.num_computed_tokens
         self.num_computed_tokens += num_new_tokens
 
+    def take_back(self, num_tokens: int) -> None:
+        """Count computed tokens as not computed: rejected drafts, whose K and V the next tokens overwrite."""
+        self.num_computed_tokens -= num_tokens
+
     def preempt(self) -> None:
         """RUNNING to PREEMPTED: the tokens stay, their K and V and the drafts are lost."""
         self.status = RequestStatus.PREEMPTED
@@ -126,6 +132,12 @@ class Request:
         """Any status to a final one. `stop_reason` is the stop token or string that ended the request."""
         self.status = status
         self.stop_reason = stop_reason
+
+    def followed_by(self, token_ids: Sequence[int]) -> "Request":
+        """Return a copy with these tokens at its end, as if they had been sampled."""
+        request = copy(self)
+        request.all_token_ids = [*self.all_token_ids, *token_ids]
+        return request
 
     def max_total_tokens(self, max_model_len: int) -> int:
         """The most tokens, prompt included, that the request can ever have."""

@@ -1,6 +1,5 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,21 +18,25 @@ from mini_vllm.core.tokens_ahead import TokensAhead
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """The waiting queue and phases 2 to 5: everything that keeps state from step to step besides `running`."""
+    """The waiting queue and phases 2 to 5: everything that keeps state from step to step besides `running`.
+
+    `ahead` are phases 7 and 8 around two of them, None without.
+    """
 
     kv: KVCacheManager
     prefix_cache: PrefixCache
     preemption: Preemption
     chunks: ChunkPolicy
     waiting: RequestQueue
+    ahead: TokensAhead | None = None
 
 
 class Scheduler:
     """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
     `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
-    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`. `ahead` are
-    phases 7 and 8, None without them.
+    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`. A request may hold
+    slots for `num_spare_tokens` tokens that are not computed: what is kept of rejected drafts, or reserved.
     """
 
     def __init__(
@@ -44,17 +47,17 @@ class Scheduler:
         max_model_len: int,
         functions: SchedulingFunctions,
         make_parts: Callable[[], SchedulerParts],
-        ahead: TokensAhead | None = None,
+        num_spare_tokens: int = 0,
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_model_len = max_model_len
         self.functions = functions
-        self.ahead = ahead
+        self.num_spare_tokens = num_spare_tokens
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
-        self._in_flight: deque[list[ScheduledRequest]] = deque()
+        self._to_roll_back: list[ScheduledRequest] | None = None
         self._half_updated: dict[str, int] = {}
         self._make_parts = make_parts
         self._use(make_parts())
@@ -86,19 +89,20 @@ class Scheduler:
             self.ahead.after_schedule(scheduler_output, self.requests)
         return scheduler_output
 
-    def batch(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
-        """Return the plan as the runner takes it: each request's new tokens and the blocks they go to."""
+    def start_step(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
+        """Return the plan as the runner takes it: each request's new tokens and the blocks they go to.
+
+        From here to `update_from_output` nothing but the forward pass can fail, and `recover` rolls this step back.
+        """
         batch: list[ScheduledRequest] = []
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
             request = self.requests[request_id]
             end = request.num_computed_tokens
             drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
-            # A step that samples has taken its placeholders: one, and one for each draft.
-            num_unknown = max(len(drafts), request.num_output_placeholders - 1)
-            needs_token = self.chunks.should_sample(request, end - num_unknown)
+            needs_token = self.chunks.should_sample(request, end)
             table = self.kv.block_ids(request_id)
             batch.append(ScheduledRequest(request, end - num_tokens, num_tokens, table, needs_token, drafts))
-        self._in_flight.append(batch)
+        self._to_roll_back = batch
         return batch
 
     def update_from_output(
@@ -107,20 +111,11 @@ class Scheduler:
         """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id."""
         requests = self.requests
         self._half_updated = {name: requests[name].num_tokens for name in sampled_token_ids if name in requests}
-        if self._in_flight:
-            self._in_flight.popleft()
-        if self.ahead is not None:
-            self.ahead.before_update(scheduler_output, sampled_token_ids, self.requests)
-        kept = self.functions.update_from_output(
-            scheduler_output,
-            sampled_token_ids,
-            self.requests,
-            self.running,
-            max_model_len=self.max_model_len,
-            kv=self.kv,
-        )
-        if self.ahead is not None:
-            self.ahead.after_update(kept, self.requests, self.waiting)
+        self._to_roll_back = None
+        if self.ahead is None:
+            kept = self._apply(scheduler_output, sampled_token_ids)
+        else:
+            kept = self.ahead.update(scheduler_output, sampled_token_ids, requests, self.waiting, self._apply)
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
@@ -154,10 +149,11 @@ class Scheduler:
 
     def recover(self) -> None:
         """Undo a step that raised: gently if only the forward pass failed, else by a restart."""
-        if self._in_flight:
-            self._roll_back(self._in_flight.pop())
-        else:
+        if self._to_roll_back is None:
             self.restart()
+        else:
+            self._roll_back(self._to_roll_back)
+            self._to_roll_back = None
 
     def restart(self) -> None:
         """Send every unfinished request back to wait, in order of arrival, over new and empty parts.
@@ -166,7 +162,7 @@ class Scheduler:
         has to be right, and computing a request again from its first token always gives the right text. Tokens of
         a half-applied update are dropped, too: their requests sample them again.
         """
-        self._in_flight.clear()
+        self._to_roll_back = None
         for request_id, num_tokens in self._half_updated.items():
             if request_id in self.requests:
                 del self.requests[request_id].all_token_ids[num_tokens:]
@@ -178,6 +174,18 @@ class Scheduler:
             request.block_hashes.clear()
             self.prefix_cache.update_block_hashes(request)
             self.waiting.add_request(request)
+
+    def _apply(
+        self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
+    ) -> dict[str, list[int]]:
+        return self.functions.update_from_output(
+            scheduler_output,
+            sampled_token_ids,
+            self.requests,
+            self.running,
+            max_model_len=self.max_model_len,
+            kv=self.kv,
+        )
 
     def _roll_back(self, batch: list[ScheduledRequest]) -> None:
         """Send the requests of a batch that was never computed back to wait, the first one at the front.
@@ -201,7 +209,8 @@ class Scheduler:
 
     def _use(self, parts: SchedulerParts) -> None:
         self.kv, self.prefix_cache = parts.kv, parts.prefix_cache
-        self.preemption, self.chunks, self.waiting = parts.preemption, parts.chunks, parts.waiting
+        self.preemption, self.chunks = parts.preemption, parts.chunks
+        self.waiting, self.ahead = parts.waiting, parts.ahead
 
     def _forget(self, request_id: str) -> None:
         del self.requests[request_id]

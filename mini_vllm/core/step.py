@@ -1,7 +1,6 @@
 """What is passed around in one step: the plan, each request's share of it, and the runner's output."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,9 +56,7 @@ class ScheduledRequest:
         """Return the share with its drafts in `request.all_token_ids`, those of a copy: what a forward pass reads."""
         if not self.draft_token_ids:
             return self
-        request = copy(self.request)
-        request.all_token_ids = [*request.all_token_ids, *self.draft_token_ids]
-        return replace(self, request=request)
+        return replace(self, request=self.request.followed_by(self.draft_token_ids))
 
 
 @dataclass(slots=True)

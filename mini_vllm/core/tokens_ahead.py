@@ -1,40 +1,160 @@
-"""What phases 7 and 8 add to a step of the scheduler: drafts, and placeholders for the results of steps in flight."""
+"""Tokens ahead: drafts, and the results of steps in flight. They are planned before anyone knows them.
 
-from collections.abc import Mapping, Sequence
+What a learner wrote for phases 1, 2 and 5 counts known tokens. It serves phases 7 and 8 unchanged, because here
 
-from mini_vllm.core.ahead import ChunksAhead, KVCacheAhead
+    phase 5 is asked about the request as it will be when the tokens ahead are known    `ChunksAhead`
+    phase 2 gives them slots; their blocks are cached as soon as they are known         `KVCacheAhead`
+    phase 1 applies the results one request after the other, with 7 and 8 around it     `TokensAhead`
+
+An engine without phases 7 and 8 has none of this.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
 from mini_vllm.core.electives import AsyncScheduling, Speculation
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 
+UNKNOWN = -1
+Sampled = dict[str, list[int]]
+
+
+class ChunksAhead:
+    """A `ChunkPolicy` that also grants the tokens ahead of a running request."""
+
+    def __init__(self, inner: ChunkPolicy, max_model_len: int, async_scheduling: AsyncScheduling | None) -> None:
+        self.inner = inner
+        self.max_model_len = max_model_len
+        self.async_scheduling = async_scheduling
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        if request.status is RequestStatus.RUNNING:
+            if self.async_scheduling is not None and self.async_scheduling.is_surely_over(request):
+                return 0
+            # No step computes the token at the model's last position, or one behind it.
+            num_ahead = min(request.num_tokens_ahead, self.max_model_len - 1 - request.num_tokens)
+            if num_ahead > 0:
+                request = request.followed_by([UNKNOWN] * num_ahead)
+        return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        return self.inner.admits(request, hit_blocks, running, kv)
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        # A step that computes tokens ahead has computed all known ones.
+        return self.inner.should_sample(request, min(num_computed_tokens, request.num_tokens))
+
+
+class KVCacheAhead:
+    """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks when they are known.
+
+    Phase 2 caches what a step fills when it allocates that step's slots. Blocks that accepted drafts or late results
+    fill come after that, so here is noted how many blocks of a request are cached. (vLLM: `num_cached_block` and
+    `cache_blocks` in `v1/core/single_type_kv_cache_manager.py`.)
+    """
+
+    def __init__(
+        self,
+        inner: KVCacheManager,
+        prefix_cache: PrefixCache,
+        max_model_len: int,
+        speculation: Speculation | None,
+        *,
+        results_are_late: bool,
+    ) -> None:
+        self.inner = inner
+        self.prefix_cache = prefix_cache
+        self.max_model_len = max_model_len
+        self.speculation = speculation
+        self.results_are_late = results_are_late
+        self.block_size = inner.block_size
+        self.num_usable_blocks = inner.num_usable_blocks
+        self._num_cached_blocks: dict[str, int] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self.inner.num_free_blocks
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        hit_blocks = self.inner.get_computed_blocks(request)
+        return hit_blocks if self.speculation is None else self.speculation.usable_hit_blocks(hit_blocks)
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
+    ) -> list[int] | None:
+        num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
+        end = num_computed_tokens + num_new_tokens
+        if self.speculation is not None:
+            num_lookahead_tokens += self.speculation.num_lookahead_tokens(request)
+        num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - end)
+        new_blocks = self.inner.allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        if new_blocks is not None:
+            self._num_cached_blocks.setdefault(request.request_id, len(hit_blocks))
+            self.cache_blocks(request, min(num_computed_tokens, request.num_tokens))
+            # Phase 2 has cached what comes behind that itself.
+            num_full_blocks = min(end, request.num_tokens) // self.block_size
+            num_cached_blocks = self._num_cached_blocks[request.request_id]
+            self._num_cached_blocks[request.request_id] = max(num_cached_blocks, num_full_blocks)
+        return new_blocks
+
+    def cache_blocks(self, request: Request, num_tokens: int) -> None:
+        """Cache the blocks that the first `num_tokens` tokens fill, if the request holds them and they are not yet."""
+        num_cached_blocks = self._num_cached_blocks.get(request.request_id)
+        num_full_blocks = num_tokens // self.block_size
+        if num_cached_blocks is not None and num_full_blocks > num_cached_blocks:
+            table = self.inner.block_ids(request.request_id)
+            self.prefix_cache.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
+            self._num_cached_blocks[request.request_id] = num_full_blocks
+
+    def cache_late_blocks(self, request: Request) -> None:
+        """Cache what late results have filled. The newest token is not computed yet."""
+        if self.results_are_late:
+            self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        # The tokens that end a request may have filled blocks, and phase 1 frees it before anyone else sees them.
+        self.cache_late_blocks(request)
+        self._num_cached_blocks.pop(request.request_id, None)
+        self.inner.free(request, num_computed_tokens)
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return self.inner.block_ids(request_id)
+
+    def free_block_ids(self) -> list[int]:
+        return self.inner.free_block_ids()
+
+    def ref_counts(self) -> dict[int, int]:
+        return self.inner.ref_counts()
+
 
 class TokensAhead:
-    """Counts the tokens that are scheduled before they are known. One of the two phases may be None."""
+    """Phases 7 and 8 around the others' plan and update. One of the two may be None.
+
+    `chunks` and `kv` are phases 5 and 2 as the scheduler is to use them.
+    """
 
     def __init__(
         self,
         speculation: Speculation | None,
         async_scheduling: AsyncScheduling | None,
         max_model_len: int,
-        num_speculative_tokens: int,
+        *,
+        chunks: ChunkPolicy,
+        kv: KVCacheManager,
+        prefix_cache: PrefixCache,
     ) -> None:
         self.speculation = speculation
         self.async_scheduling = async_scheduling
-        self.max_model_len = max_model_len
-        # Rejected drafts of one step, and the drafter's slots for the next ones.
-        self.num_spare_tokens = 2 * num_speculative_tokens
-        self._kv: KVCacheAhead | None = None
-        self._arriving_while_waiting: list[Request] = []
-
-    def chunks(self, inner: ChunkPolicy) -> ChunksAhead:
-        """Return phase 5's policy for tokens ahead."""
-        return ChunksAhead(inner, self.max_model_len, self.async_scheduling)
-
-    def kv_cache(self, inner: KVCacheManager, prefix_cache: PrefixCache) -> KVCacheAhead:
-        """Return phase 2's manager for tokens ahead; the one that was returned before is forgotten."""
-        self._kv = KVCacheAhead(inner, prefix_cache, self.max_model_len, self.speculation)
-        return self._kv
+        self.chunks = ChunksAhead(chunks, max_model_len, async_scheduling)
+        is_late = async_scheduling is not None
+        self.kv = KVCacheAhead(kv, prefix_cache, max_model_len, speculation, results_are_late=is_late)
 
     def after_schedule(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Take the drafts of the requests that were scheduled, and placeholders for what they will sample."""
@@ -48,36 +168,31 @@ class TokensAhead:
             if self.async_scheduling is not None:
                 self.async_scheduling.take_placeholders(request, num_drafts)
 
-    def before_update(
+    def update(
         self,
         scheduler_output: SchedulerOutput,
-        sampled_token_ids: Mapping[str, Sequence[int]],
+        sampled_token_ids: Sampled,
         requests: Mapping[str, Request],
-    ) -> None:
-        """Take rejected drafts back, so that the counters are right when the tokens are appended."""
-        if self.speculation is not None:
-            for request_id, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
-                if request_id in requests and request_id in sampled_token_ids:
-                    num_sampled = len(sampled_token_ids[request_id])
-                    self.speculation.roll_back(requests[request_id], len(drafts), num_sampled)
-        if self.async_scheduling is not None:
-            order = (requests[i] for i in scheduler_output.num_scheduled_tokens if i in requests)
-            arriving = [request for request in order if sampled_token_ids.get(request.request_id)]
-            if self._kv is not None:
-                self._kv.expect_late(one for one in arriving if one.status is RequestStatus.RUNNING)
-            self._arriving_while_waiting = [one for one in arriving if one.status is not RequestStatus.RUNNING]
+        waiting: RequestQueue,
+        apply: Callable[[SchedulerOutput, Sampled], Sampled],
+    ) -> Sampled:
+        """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update.
 
-    def after_update(
-        self, kept: Mapping[str, Sequence[int]], requests: Mapping[str, Request], waiting: RequestQueue
-    ) -> None:
-        """Give back the placeholders of what has arrived. A request preempted in flight may end while it waits."""
-        if self.async_scheduling is None:
-            return
-        for request_id, token_ids in kept.items():
-            self.async_scheduling.fill_placeholders(requests[request_id], len(token_ids))
-        if self._kv is not None:
-            self._kv.cache_late_blocks()
-        for request in self._arriving_while_waiting:
-            if request.is_finished:
+        One request after the other, as in vLLM: of equal blocks the first one that is cached counts.
+        """
+        kept: Sampled = {}
+        for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
+            request, token_ids = requests.get(request_id), sampled_token_ids.get(request_id)
+            if request is None or not token_ids:
+                continue
+            drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id)
+            if self.speculation is not None and drafts:
+                self.speculation.roll_back(request, len(drafts), len(token_ids))
+            was_running = request.status is RequestStatus.RUNNING
+            kept |= apply(SchedulerOutput(0, {request_id: num_tokens}), {request_id: token_ids})
+            if self.async_scheduling is not None:
+                self.async_scheduling.fill_placeholders(request, len(kept.get(request_id, ())))
+            self.kv.cache_late_blocks(request)
+            if request.is_finished and not was_running:  # it was preempted in flight, and ends while it waits
                 waiting.remove_request(request)
-        self._arriving_while_waiting = []
+        return kept

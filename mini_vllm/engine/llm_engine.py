@@ -2,24 +2,27 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.core.step import ModelRunnerOutput, SchedulerOutput
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.admission import require_place, require_servable
-from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
-from mini_vllm.engine.observers import Observers, StepObserver
+from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_answer import require_answer
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
+
+Value = TypeVar("Value")
 
 
 class LLMEngine:
@@ -32,15 +35,13 @@ class LLMEngine:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver] = (),
-        draft_statistics: DraftStatistics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
         self.runner = runner
-        self.draft_statistics = draft_statistics
         self.tokenizer = tokenizer
-        self.observers = Observers(observers)
+        self.observers = list(observers)
         self.clock = clock
         self.processor = OutputProcessor(tokenizer)
         self._random = random.Random(config.seed)
@@ -49,14 +50,19 @@ class LLMEngine:
     @property
     def recorder(self) -> TraceRecorder:
         """The trace of every step. Raises `ValueError` if the engine was built without `record=True`."""
-        for observer in self.observers.observers:
+        for observer in self.observers:
             if isinstance(observer, TraceRecorder):
                 return observer
         raise ValueError("this engine records no steps: build it with record=True")
 
+    @property
+    def draft_statistics(self) -> DraftStatistics | None:
+        """What became of the drafts; None without them."""
+        return next((one for one in self.observers if isinstance(one, DraftStatistics)), None)
+
     def add_observer(self, observer: StepObserver) -> None:
         """Let an observer see every step from now on."""
-        self.observers = Observers([*self.observers.observers, observer])
+        self.observers.append(observer)
 
     def add_request(
         self,
@@ -92,14 +98,11 @@ class LLMEngine:
         )
         require_servable(request, self.scheduler.max_model_len, self.runner.vocab_size, self.scheduler.kv)
         require_place(self.config.max_num_waiting, len(self.scheduler.waiting))
-        try:
-            with self._undoing(self._restart):
-                self.scheduler.add_request(request)
-                self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
-                self.observers.request_added(request_id)
-        except BaseException:
-            self._discard(request_id)
-            raise
+        with self._undoing(partial(self._discard, request_id)):
+            self.scheduler.add_request(request)
+            self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
+            for observer in self.observers:
+                observer.request_added(request_id)
 
     def abort_request(self, request_id: str, error: str | None = None) -> RequestOutput | None:
         """End a request early, because of `error` if there is one; return its last output.
@@ -107,14 +110,15 @@ class LLMEngine:
         None if no request with this id still has one to come.
         """
         status = RequestStatus.FINISHED_ABORTED if error is None else RequestStatus.FINISHED_ERROR
-        with self._undoing(self._restart):
+        with self._undoing(self._start_over):
             if request_id not in self.processor.states:
                 return None
             if self.scheduler.finish_request(request_id, status) is not None:
-                self.observers.request_aborted(request_id)
+                for observer in self.observers:
+                    observer.request_aborted(request_id)
             now = self.clock()
             # An interrupted step may have left a stop string unseen, or the end of the request without an output.
-            self._take_new_tokens(request_id, now)
+            self._detokenize(request_id, now)
             return self.processor.output(request_id, now, error)
 
     def requests_in_failed_step(self) -> list[str]:
@@ -122,7 +126,7 @@ class LLMEngine:
         return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)
 
     def has_unfinished_requests(self) -> bool:
-        return self.scheduler.has_unfinished_requests() or self.processor.is_behind
+        return self.scheduler.has_unfinished_requests() or self.processor.is_behind or self._awaits_results()
 
     def step(self) -> list[RequestOutput]:
         """Plan one batch, run it, apply its tokens; return the output of every request that got some.
@@ -133,85 +137,90 @@ class LLMEngine:
         """
         with self._undoing(self.scheduler.recover):
             scheduler_output = self._plan()
-            runner_output = self._run(scheduler_output)
+            runner_output = self._run(self._start(scheduler_output))
             kept = self.scheduler.update_from_output(scheduler_output, runner_output.sampled_token_ids)
             return self._answer(kept, runner_output, scheduler_output)
 
     def _plan(self) -> SchedulerOutput:
         self._in_step = []
-        self.observers.before_schedule()
+        for observer in self.observers:
+            observer.before_schedule()
         scheduler_output = self.scheduler.schedule()
         self._in_step = list(scheduler_output.num_scheduled_tokens)
-        self.observers.after_schedule(scheduler_output)
+        for observer in self.observers:
+            observer.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
-        if idle and self._is_stalled():
+        if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
             # The blocks that these hold are what all others wait for.
             self._in_step = [request.request_id for request in self.scheduler.running]
             raise StalledError.of(self.scheduler)
         return scheduler_output
 
-    def _run(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput:
+    def _start(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())
-        batch = self.scheduler.batch(scheduler_output)
+        return self.scheduler.start_step(scheduler_output)
+
+    def _run(self, batch: list[ScheduledRequest]) -> ModelRunnerOutput:
         runner_output = self.runner.execute_model(batch) if batch else ModelRunnerOutput({})
         require_answer(batch, runner_output, self.runner.vocab_size)
         return runner_output
 
+    def _awaits_results(self) -> bool:
+        """Return whether a step was started whose results are still to be applied."""
+        return False
+
     def _answer(
         self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
     ) -> list[RequestOutput]:
-        now, processor = self.clock(), self.processor
-        errors = {i: error for i, error in runner_output.errors.items() if i in self.scheduler.requests}
-        changed = {request_id: processor.states[request_id].request for request_id in [*kept, *errors]}
-        changed |= processor.behind()
-        processor.note_logprobs(kept, runner_output.logprobs)
-        for request_id, request in changed.items():
-            num_tokens = request.num_tokens
-            self._take_new_tokens(request_id, now)
-            if request_id in kept and request.num_tokens < num_tokens:
-                kept[request_id] = kept[request_id][: request.num_tokens - num_tokens]
+        """Turn the tokens that a step has brought into outputs, for requests that an earlier step left without, too."""
+        now = self.clock()
+        errors = self._living(runner_output.errors)
+        changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
+        self.processor.note_logprobs(kept, runner_output.logprobs)
+        num_cut = {request_id: self._detokenize(request_id, now) for request_id in changed}
+        kept = {request_id: tokens[: len(tokens) - num_cut[request_id]] for request_id, tokens in kept.items()}
         for request_id in errors:
             # None of its K and V count as computed: they may be as unusable as its logits.
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
         ended = [request for request in changed.values() if request.is_finished]
-        if self.draft_statistics is not None:
-            verified = scheduler_output.scheduled_spec_decode_tokens
-            self.draft_statistics.observe(verified, runner_output.sampled_token_ids)
-        drafts = {i: tokens for i, tokens in runner_output.draft_token_ids.items() if i in self.scheduler.requests}
+        drafts = self._living(runner_output.draft_token_ids)
         self.scheduler.update_draft_token_ids(drafts)
-        self.observers.after_update(runner_output.sampled_token_ids, kept, ended, drafts)
-        return [processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
+        result = StepResult(scheduler_output, runner_output.sampled_token_ids, kept, ended, drafts)
+        for observer in self.observers:
+            observer.after_update(result)
+        return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
-    def _take_new_tokens(self, request_id: str, now: float) -> None:
-        """Turn new tokens into text; end the request if they complete a stop string."""
-        stop = self.processor.take_new_tokens(request_id, now)
+    def _living(self, by_request: Mapping[str, Value]) -> dict[str, Value]:
+        """Leave out what belongs to requests that have ended."""
+        return {name: value for name, value in by_request.items() if name in self.scheduler.requests}
+
+    def _detokenize(self, request_id: str, now: float) -> int:
+        """Turn new tokens into text; return how many of them come behind a stop string, which ends the request."""
+        stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None:
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED)
             self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
+        return num_cut
 
     @contextmanager
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:
         try:
             yield
-            self._in_step = []
             # Last: an interrupt behind it would lose the outputs that it calls delivered.
             self.processor.note_delivered()
-        except StalledError:
-            self.observers.step_undone()
-            raise
-        except BaseException:
-            undo()
-            self.processor.fall_behind()
-            self.observers.step_undone()
+        except BaseException as error:
+            if not isinstance(error, StalledError):
+                undo()
+                self.processor.fall_behind()
+            for observer in self.observers:
+                observer.step_undone()
             raise
 
     def _discard(self, request_id: str) -> None:
+        """Forget a request that was not added completely."""
         self.processor.states.pop(request_id, None)
-        if self.scheduler.requests.pop(request_id, None) is not None:
-            self._restart()
+        self.scheduler.requests.pop(request_id, None)
+        self._start_over()
 
-    def _is_stalled(self) -> bool:
-        return self.scheduler.has_unfinished_requests()
-
-    def _restart(self) -> None:
+    def _start_over(self) -> None:
         self.scheduler.restart()

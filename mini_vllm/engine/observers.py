@@ -1,12 +1,28 @@
 """Observers of an engine: called at fixed points of a step, they change nothing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mini_vllm.config import Policy
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What the results of a step have led to.
+
+    `scheduler_output` was its plan. Of `sampled_token_ids` the requests keep `kept`: nothing behind a stop token or
+    string. `ended` are the requests that it finished, `drafts` those that requests got for their next step.
+    """
+
+    scheduler_output: SchedulerOutput
+    sampled_token_ids: Mapping[str, list[int]]
+    kept: Mapping[str, list[int]]
+    ended: Sequence[Request]
+    drafts: Mapping[str, list[int]]
 
 
 class StepObserver:
@@ -27,61 +43,36 @@ class StepObserver:
     def step_started(self) -> None:
         """The step is being computed, and there is no step before it whose tokens could be applied."""
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
-        """The tokens of the oldest step in flight were applied, stop strings included.
-
-        `ended` are the requests that it finished, `drafts` those that the requests got for their next step.
-        """
+    def after_update(self, result: StepResult) -> None:
+        """The tokens of the oldest step in flight were applied, stop strings included."""
 
     def step_undone(self) -> None:
         """The step raised, or nothing could be scheduled: it counts as not taken."""
 
 
-class Observers(StepObserver):
-    """Forwards every call to several observers, in order."""
+class DraftStatistics(StepObserver):
+    """What became of the drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
 
-    def __init__(self, observers: Sequence[StepObserver]) -> None:
-        self.observers = tuple(observers)
+    `num_drafts` counts requests with drafts in a step, `num_draft_tokens` their drafts. (vLLM: `SpecDecodingStats` in
+    `v1/spec_decode/metrics.py`.)
+    """
 
-    def request_added(self, request_id: str) -> None:
-        for observer in self.observers:
-            observer.request_added(request_id)
+    def __init__(self, num_speculative_tokens: int) -> None:
+        self.num_drafts = 0
+        self.num_draft_tokens = 0
+        self.num_accepted_tokens_per_pos = [0] * num_speculative_tokens
 
-    def request_aborted(self, request_id: str) -> None:
-        for observer in self.observers:
-            observer.request_aborted(request_id)
+    @property
+    def num_accepted_tokens(self) -> int:
+        return sum(self.num_accepted_tokens_per_pos)
 
-    def before_schedule(self) -> None:
-        for observer in self.observers:
-            observer.before_schedule()
-
-    def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        for observer in self.observers:
-            observer.after_schedule(scheduler_output)
-
-    def step_started(self) -> None:
-        for observer in self.observers:
-            observer.step_started()
-
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
-        for observer in self.observers:
-            observer.after_update(sampled_token_ids, kept, ended, drafts)
-
-    def step_undone(self) -> None:
-        for observer in self.observers:
-            observer.step_undone()
+    def after_update(self, result: StepResult) -> None:
+        for request_id, draft_token_ids in result.scheduler_output.scheduled_spec_decode_tokens.items():
+            if request_id in result.sampled_token_ids:
+                self.num_drafts += 1
+                self.num_draft_tokens += len(draft_token_ids)
+                for position in range(len(result.sampled_token_ids[request_id]) - 1):
+                    self.num_accepted_tokens_per_pos[position] += 1
 
 
 class InvariantChecker(StepObserver):
@@ -94,13 +85,7 @@ class InvariantChecker(StepObserver):
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         check_step(self.scheduler, scheduler_output)
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
+    def after_update(self, result: StepResult) -> None:
         check_state(self.scheduler, self.policy)
         if not self.scheduler.has_unfinished_requests():
             check_drained(self.scheduler)

@@ -60,13 +60,17 @@ class OutputProcessor:
             gap = [None] * (first - len(state.logprobs))
             state.logprobs[first:] = [*gap, *logprobs[request_id][:num_new_tokens]]
 
-    def take_new_tokens(self, request_id: str, now: float) -> str | None:
+    def requests(self, request_ids: Iterable[str]) -> dict[str, Request]:
+        """Return the requests with these ids."""
+        return {request_id: self.states[request_id].request for request_id in request_ids}
+
+    def take_new_tokens(self, request_id: str, now: float) -> tuple[str | None, int]:
         """Turn a request's new tokens into text; return the stop string that they complete, if any.
 
-        Tokens behind it leave the request: with drafts a step may bring some, and without them it never would.
+        Tokens behind it leave the request, and are counted: with drafts a step may bring some.
         """
         state = self.states[request_id]
-        request, stop = state.request, None
+        request, stop, num_tokens = state.request, None, state.request.num_tokens
         first = request.num_prompt_tokens + state.num_tokens_taken
         for place, token_id in enumerate(self._visible(request, request.all_token_ids[first:]), start=first):
             stop = state.detokenizer.add([token_id])
@@ -77,7 +81,7 @@ class OutputProcessor:
             stop = state.detokenizer.finish()
         state.num_tokens_taken = request.num_output_tokens
         state.metrics.tokens_arrived(now, state.num_tokens_taken)
-        return stop
+        return stop, num_tokens - request.num_tokens
 
     def output(self, request_id: str, now: float, error: str | None = None) -> RequestOutput:
         """Return the request's output so far; a finished request is forgotten with it."""

@@ -7,12 +7,17 @@ vLLM: `step_with_batch_queue` in `v1/engine/core.py`.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import ModelRunner
+from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.observers import StepObserver
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.outputs import RequestOutput
 
@@ -29,13 +34,18 @@ class StepInFlight:
 class OverlappingEngine(LLMEngine):
     """An `LLMEngine` that is one step ahead of its runner. Needs phase 8."""
 
-    def __init__(self, *parts: Any, runner_thread: RunnerThread, **options: Any) -> None:
-        super().__init__(*parts, **options)
+    def __init__(
+        self,
+        config: EngineConfig,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        observers: Sequence[StepObserver],
+        runner_thread: RunnerThread,
+    ) -> None:
+        super().__init__(config, scheduler, runner, tokenizer, observers)
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()
-
-    def has_unfinished_requests(self) -> bool:
-        return super().has_unfinished_requests() or any(step.batch for step in self._in_flight)
 
     def step(self) -> list[RequestOutput]:
         """Plan a step and start it, then apply the step before; return the outputs of that one.
@@ -43,21 +53,17 @@ class OverlappingEngine(LLMEngine):
         So the first call returns none. Raises what the runner raised in the step that is applied, and then no step
         in flight counts as taken.
         """
-        with self._undoing(self._restart):
-            self._start()
+        with self._undoing(self._start_over):
+            scheduler_output = self._plan()
+            batch = self._start(scheduler_output)
+            self._in_flight.append(StepInFlight(scheduler_output, batch, self.runner_thread.start(self.runner, batch)))
             if len(self._in_flight) > 1:
-                return self._finish()
-            self.observers.step_started()
+                return self._finish(self._in_flight[0])
+            for observer in self.observers:
+                observer.step_started()
             return []
 
-    def _start(self) -> None:
-        scheduler_output = self._plan()
-        self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())
-        batch = self.scheduler.batch(scheduler_output)
-        self._in_flight.append(StepInFlight(scheduler_output, batch, self.runner_thread.start(self.runner, batch)))
-
-    def _finish(self) -> list[RequestOutput]:
-        step = self._in_flight[0]
+    def _finish(self, step: StepInFlight) -> list[RequestOutput]:
         self._in_step = list(step.scheduler_output.num_scheduled_tokens)
         result = step.result.result()
         # Others have ended since the step was planned, and perhaps begun again under the same name.
@@ -77,12 +83,12 @@ class OverlappingEngine(LLMEngine):
         self._in_flight.popleft()
         return outputs
 
-    def _is_stalled(self) -> bool:
-        return super()._is_stalled() and not any(step.batch for step in self._in_flight)
+    def _awaits_results(self) -> bool:
+        return any(step.batch for step in self._in_flight)
 
-    def _restart(self) -> None:
+    def _start_over(self) -> None:
         for step in self._in_flight:
             step.result.cancel()
         self._in_flight.clear()
         self.runner_thread.forget()
-        super()._restart()
+        super()._start_over()

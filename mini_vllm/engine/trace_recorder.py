@@ -1,13 +1,12 @@
 """Records what an engine decides, step by step."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
 
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
-from mini_vllm.engine.observers import StepObserver
+from mini_vllm.engine.observers import StepObserver, StepResult
 
 
 class TraceRecorder(StepObserver):
@@ -85,19 +84,13 @@ class TraceRecorder(StepObserver):
     def step_started(self) -> None:
         self._end_step()
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
+    def after_update(self, result: StepResult) -> None:
         applied, record = self._in_flight.popleft(), self.steps[-1]
-        applied["sampled"] = dict(sampled_token_ids)
+        applied["sampled"] = dict(result.sampled_token_ids)
         record["update_of"] = applied["step"]
-        record["output"] = list(kept.items())
-        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in ended]
-        record["drafts_given"] = dict(drafts)
+        record["output"] = list(result.kept.items())
+        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in result.ended]
+        record["drafts_given"] = dict(result.drafts)
         self._end_step()
 
     def _end_step(self) -> None:

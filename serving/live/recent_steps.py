@@ -2,17 +2,16 @@
 
 import pickle
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import StepObserver
+from mini_vllm.engine.observers import StepObserver, StepResult
 from serving.live.bills import Bills
 from serving.live.chunks import Chunks
 from serving.live.packed import PackedStep, Totals, keyframe_of, pool_of
@@ -40,7 +39,7 @@ class RecentSteps(StepObserver):
         self._num_blocks: dict[str, int] = {}
         self._plan: StepRecord | None = None
         self._lengths: dict[str, int] = {}
-        self._in_flight: deque[tuple[int, Mapping[str, list[int]]]] = deque()
+        self._in_flight: deque[int] = deque()
 
     @property
     def num_arrived(self) -> int:
@@ -92,7 +91,7 @@ class RecentSteps(StepObserver):
             detail={},
         )
         self._aborted = []
-        self._in_flight.append((self.chunks.num_steps, drafts))
+        self._in_flight.append(self.chunks.num_steps)
 
     def step_started(self) -> None:
         self._end_step({})
@@ -102,25 +101,20 @@ class RecentSteps(StepObserver):
         self._plan, self._is_broken = None, True
         self._in_flight.clear()
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
+    def after_update(self, result: StepResult) -> None:
         record, totals = self._plan, self._totals
         assert record is not None
-        record["update_of"], verified = self._in_flight.popleft()
-        record["output"] = list(kept.items())
-        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in ended]
-        totals.ended += len(ended)
-        for request_id in verified.keys() & sampled_token_ids.keys():
+        record["update_of"] = self._in_flight.popleft()
+        record["output"] = list(result.kept.items())
+        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in result.ended]
+        totals.ended += len(result.ended)
+        verified, sampled = result.scheduler_output.scheduled_spec_decode_tokens, result.sampled_token_ids
+        for request_id in verified.keys() & sampled.keys():
             totals.drafts += len(verified[request_id])
-            totals.accepted += max(0, len(sampled_token_ids[request_id]) - 1)
-        for request in ended:
+            totals.accepted += max(0, len(sampled[request_id]) - 1)
+        for request in result.ended:
             self.bills.close(request.request_id, self.chunks.num_steps)
-        self._end_step(sampled_token_ids)
+        self._end_step(dict(sampled))
 
     def _share(self, request_id: str, num_tokens: int, drafts: Mapping[str, list[int]]) -> ScheduledRecord:
         """Return a request's share: with its whole block table if it joins, else with its new blocks alone."""

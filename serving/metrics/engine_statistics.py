@@ -1,16 +1,15 @@
 """What an engine has done so far, counted on its thread. (vLLM: `v1/metrics/stats.py` and `loggers.py`.)"""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
 from mini_vllm.core.request import FINISH_REASONS, Request
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.engine.draft_statistics import DraftStatistics
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import StepObserver
+from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from serving.observed import is_observed, observer_of
 
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -103,17 +102,11 @@ class EngineStatistics(StepObserver):
         if scheduler_output.total_num_scheduled_tokens:
             self.counts.step_tokens.observe(scheduler_output.total_num_scheduled_tokens)
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
-        for request_id, token_ids in kept.items():
+    def after_update(self, result: StepResult) -> None:
+        for request_id, token_ids in result.kept.items():
             if token_ids:
                 self._count_tokens(request_id, len(token_ids))
-        for request in ended:
+        for request in result.ended:
             self._count_times(request.request_id)
             self._count_finished(request)
         self._note_queues()

@@ -1,16 +1,14 @@
 """What the notebook wants to know of an engine beyond its trace: the times of each request, and when to pause."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from course.notebook.record_codec import to_json
 from course.traces.recording import Recording
-from mini_vllm.core.request import Request
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import StepObserver
+from mini_vllm.engine.observers import StepObserver, StepResult
 from mini_vllm.outputs import RequestMetrics
 from serving.notebook.exchange import Exchange
 
@@ -37,13 +35,7 @@ class Watched(StepObserver):
     def request_added(self, request_id: str) -> None:
         self.metrics[request_id] = self.engine.processor.states[request_id].metrics
 
-    def after_update(
-        self,
-        sampled_token_ids: dict[str, list[int]],
-        kept: dict[str, list[int]],
-        ended: Sequence[Request],
-        drafts: Mapping[str, list[int]],
-    ) -> None:
+    def after_update(self, result: StepResult) -> None:
         if self._steps_to_pause:
             self._steps_to_pause -= 1
             if not self._steps_to_pause and self._llm:

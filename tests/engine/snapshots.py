@@ -24,7 +24,7 @@ def snapshot(engine: LLMEngine) -> dict[str, Any]:
         "cached": dict(scheduler.prefix_cache.cached_blocks()),
         "hit_rate": scheduler.prefix_cache.hit_rate(),
         "texts": {request_id: state.detokenizer.text for request_id, state in engine.processor.states.items()},
-        "recorded": sum(len(o.steps) for o in engine.observers.observers if isinstance(o, TraceRecorder)),
+        "recorded": sum(len(o.steps) for o in engine.observers if isinstance(o, TraceRecorder)),
     }
 
 

@@ -1,6 +1,6 @@
 """One request between scheduler and runner: what the engine does around your methods. Nothing here is to be filled in.
 
-`core/tokens_ahead.py` and `core/ahead.py` are the engine's own; this is the same for one request without memory.
+`core/tokens_ahead.py` is the engine's own; this is the same for one request without memory.
 """
 
 from collections import deque
@@ -57,7 +57,7 @@ class Pipeline:
             return 0
         num_rejected = step.num_drafts - num_accepted
         if request.num_computed_tokens > 0:
-            request.num_computed_tokens -= num_rejected
+            request.take_back(num_rejected)
         if request.num_output_placeholders > 0:
             request.num_output_placeholders -= num_rejected
         for _ in range(num_accepted + 1):

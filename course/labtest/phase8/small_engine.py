@@ -38,9 +38,7 @@ class SmallEngine:
         self.correct_share = phase8.correct_share
         self.num_drafts = num_drafts
         self.guess = guess or (lambda request_id, num_outputs: [])
-        ahead = TokensAhead(
-            self._counted_drafts() if num_drafts else None, scheduling_of(phase8, num_drafts), MAX_MODEL_LEN, num_drafts
-        )
+        scheduling = scheduling_of(phase8, num_drafts)
 
         def clamp(num_new: int, budget: int, threshold: int) -> int:
             return max(0, min(num_new, budget))
@@ -58,13 +56,16 @@ class SmallEngine:
             return list(sampled_token_ids[: 1 + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))])
 
         def make_parts() -> SchedulerParts:
-            return SchedulerParts(
+            prefix_cache = NoPrefixCache()
+            ahead = TokensAhead(
+                self._counted_drafts() if num_drafts else None,
+                scheduling,
+                MAX_MODEL_LEN,
+                chunks=ClampChunks(clamp),
                 kv=SlotReservation(NUM_SLOTS, MAX_MODEL_LEN),
-                prefix_cache=NoPrefixCache(),
-                preemption=NoPreemption(),
-                chunks=ahead.chunks(ClampChunks(clamp)),
-                waiting=FCFSRequestQueue(),
+                prefix_cache=prefix_cache,
             )
+            return SchedulerParts(ahead.kv, prefix_cache, NoPreemption(), ahead.chunks, FCFSRequestQueue(), ahead)
 
         self.scheduler = Scheduler(
             max_num_seqs=8,
@@ -72,7 +73,6 @@ class SmallEngine:
             max_model_len=MAX_MODEL_LEN,
             functions=SchedulingFunctions(clamp, schedule, update),
             make_parts=make_parts,
-            ahead=ahead,
         )
         self.runner = FakeModelRunner(NUM_SLOTS + 1, 1, answers=ANSWERS, accept_drafts=accept)
         self.requests: dict[str, Request] = {}
@@ -94,7 +94,7 @@ class SmallEngine:
             plan = self.scheduler.schedule()
             if victim is not None:  # no request is admitted in the step of a preemption
                 self.scheduler.waiting.prepend_request(victim)
-            batch = self.scheduler.batch(plan)
+            batch = self.scheduler.start_step(plan)
             self.plans.append(dict(plan.num_scheduled_tokens))
             rejected: dict[str, int] = {}
             if in_flight is not None:

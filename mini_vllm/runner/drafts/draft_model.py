@@ -70,8 +70,7 @@ class DraftModel:
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
         """Return what this model has to compute of a request, up to the sampled token or as far as the target."""
-        request = self.own_copy(scheduled.request)
-        request.all_token_ids = [*request.all_token_ids, *sampled]
+        request = self.own_copy(scheduled.request.followed_by(sampled))
         # Behind the target after a pause, before it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
         first = min(scheduled.num_computed_tokens, known)
