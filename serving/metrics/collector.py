@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from mini_vllm.engine.draft_statistics import DraftStatistics
+from mini_vllm.engine.observers import DraftStatistics
 from serving.metrics.engine_statistics import Counts, Histogram
 
 LABELS = ("model_name", "engine")
