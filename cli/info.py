@@ -1,14 +1,169 @@
-"""`mini-vllm info`: whether this machine is ready, and how to fix it if not."""
+"""`mini-vllm info`: whether this machine is ready. Each check returns what it found and how to fix it."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
 
 import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from cli.checks import Check, all_checks
+from course.starter_status import unwritten_tasks, written_lineup
 from course.terminal.console import friendly, make_console
+from mini_vllm.assembly.lineup import PHASE_NAMES, default_lineup_text, parse_lineup
+from mini_vllm.assembly.parts import solutions_exist
 
+Status = Literal["OK", "warn", "missing", "wrong"]
+
+MINIMUM_PYTHON = (3, 11)
+ROOT = Path(__file__).parents[1]
+EMBEDDED_MODEL = ROOT / "mini_vllm" / "embedded_model"
+REQUIRED = ("torch", "transformers", "numpy", "psutil", "rich", "typer")
+FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold red"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report. `missing` and `wrong` mean that the course does not work."""
+
+    what: str
+    status: Status
+    found: str
+    fix: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        return self.status in ("missing", "wrong")
+
+
+def all_checks() -> list[Check]:
+    """Return all checks, in the order in which to fix problems."""
+    pinned = read_constraints(ROOT / "constraints.txt")
+    return [
+        check_python(),
+        *(check_package(name, pinned, required=True) for name in REQUIRED),
+        *(check_package(name, pinned, required=False) for name in FOR_NOTEBOOKS),
+        *check_torch(),
+        check_triton(),
+        check_model(EMBEDDED_MODEL),
+        check_solutions(),
+        *check_lineup(),
+    ]
+
+
+def read_constraints(path: Path) -> dict[str, str]:
+    """Return package name to pinned version; empty if the file is not there (an installed package)."""
+    if not path.exists():
+        return {}
+    lines = (line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return {name.lower(): version for name, _, version in (line.partition("==") for line in lines) if version}
+
+
+def check_python() -> Check:
+    """Python must be 3.11 or newer."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < MINIMUM_PYTHON:
+        return Check("Python", "wrong", version, "install Python 3.11 or newer and make the environment with it")
+    return Check("Python", "OK", version)
+
+
+def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Check:
+    """A package must be installed, and should have the version of `constraints.txt`."""
+    install = "pip install -c constraints.txt -e ."
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        why = "" if required else " (only the notebooks need it)"
+        return Check(name, "missing" if required else "warn", "not installed", install + why)
+    wanted = pinned.get(name)
+    if wanted is not None and found.partition("+")[0] != wanted:
+        return Check(name, "warn", f"{found}, tested with {wanted}", install)
+    return Check(name, "OK", found)
+
+
+def check_torch() -> Iterator[Check]:
+    """Which device torch computes on, and on how many threads."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        yield Check("device", "OK", f"CUDA: {torch.cuda.get_device_name()}")
+    else:
+        yield Check("device", "OK", "CPU (no CUDA device; the course needs none)")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = torch.get_num_threads()
+    found = f"{threads} for torch, {usable} CPUs"
+    if threads > usable:
+        yield Check("threads", "warn", found, f"set OMP_NUM_THREADS={usable}: more threads than CPUs are very slow")
+    else:
+        yield Check("threads", "OK", found)
+
+
+def check_triton() -> Check:
+    """Triton is optional."""
+    if importlib.util.find_spec("triton") is None:
+        return Check("triton", "OK", "not installed (optional)")
+    return Check("triton", "OK", metadata.version("triton"))
+
+
+def check_model(folder: Path) -> Check:
+    """The embedded model must be complete and match the SHA-256 in its README."""
+    fetch = "git checkout -- mini_vllm/embedded_model"
+    absent = [name for name in MODEL_FILES if not (folder / name).exists()]
+    if absent:
+        return Check("embedded model", "missing", f"no {', '.join(absent)}", fetch)
+    readme = folder / "README.md"
+    wanted = re.search(r"\b[0-9a-f]{64}\b", readme.read_text(encoding="utf-8")) if readme.exists() else None
+    if wanted is None:
+        return Check("embedded model", "warn", "its README names no SHA-256", fetch)
+    found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    if found != wanted[0]:
+        return Check("embedded model", "wrong", f"SHA-256 {found[:12]}..., README has {wanted[0][:12]}...", fetch)
+    return Check("embedded model", "OK", f"SHA-256 {found[:12]}... as in its README")
+
+
+def check_solutions() -> Check:
+    """A student edition has no reference solutions and needs none."""
+    if solutions_exist():
+        return Check("solutions/", "OK", "there")
+    return Check("solutions/", "OK", "not there: a student edition")
+
+
+def check_lineup() -> Iterator[Check]:
+    """`LAB_IMPL` must be a lineup; what it means for each phase."""
+    text = os.environ.get("LAB_IMPL")
+    if not text and not solutions_exist():
+        yield from check_written()
+        return
+    try:
+        lineup = parse_lineup(text or default_lineup_text())
+    except ValueError as error:
+        yield Check("LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3")
+        return
+    yield Check("LAB_IMPL", "OK", text or f"not set, so {lineup}")
+    for item in lineup.describe().split(", "):
+        phase, _, whose = item.partition(": ")
+        yield Check(f"  {phase}", "OK", whose)
+
+
+def check_written() -> Iterator[Check]:
+    """In a student edition without `LAB_IMPL`: which phases are written."""
+    lineup = written_lineup()
+    yield Check("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
+    for phase, name in enumerate(PHASE_NAMES, start=1):
+        tasks = unwritten_tasks(phase)
+        yield Check(f"  {phase} {name}", "OK", f"next is {tasks[0]}" if tasks else "written")
 
 
 @friendly

@@ -9,7 +9,7 @@ from course.oracle.divergence import find_culprit, search, settings_for
 from course.sandbox.explain import explain
 from course.starter_status import written_phases
 from course.terminal.console import fail, friendly, make_console
-from course.terminal.divergence_tables import last_steps, side_by_side
+from course.terminal.differences import last_steps, side_by_side
 from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported

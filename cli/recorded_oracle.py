@@ -10,8 +10,7 @@ from course.parity.verdict import Verdict
 from course.sandbox.explain import explain
 from course.starter_status import written_phases
 from course.terminal.console import fail
-from course.terminal.differences import show_failure
-from course.terminal.divergence_tables import last_steps
+from course.terminal.differences import last_steps, show_failure
 from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported

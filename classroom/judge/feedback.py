@@ -11,7 +11,7 @@ from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionG
 from classroom.worker.scenario import Scenario
 from classroom.worker.text import one_line
 from course.oracle.divergence import Divergence
-from course.terminal.divergence_tables import last_steps, side_by_side
+from course.terminal.differences import last_steps, side_by_side
 from mini_vllm.assembly.lineup import ALL_NAMES
 
 WIDTH = 100

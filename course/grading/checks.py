@@ -4,7 +4,7 @@ import threading
 import time
 from dataclasses import replace
 
-from course.grading.events import receive_events
+from course.grading.events import Checked, receive_events
 from course.grading.results import NOT_CHECKED, Check
 from course.grading.worker import GradingWorker
 from course.oracle.divergence import with_phase
@@ -75,8 +75,8 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
     patience, found = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING), None
     with GradingWorker(["-m", "course.grading.job"], order) as worker:
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
-            if event["event"] == "done":
-                found = Check(event["status"], event["message"], steps=event["steps"])
+            if isinstance(event, Checked):
+                found = Check(event.status, event.message, steps=event.steps)
         if found is not None:
             return found
         status = None if worker.is_running else worker.status

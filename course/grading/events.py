@@ -1,37 +1,102 @@
-"""What a grading worker sends: events such as the start and the result of a test."""
+"""What a grading worker sends: events such as the start and the result of a test, a line of JSON each."""
 
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from course.sandbox.channel import Channel, ChannelError
+from course.grading.results import Outcome
+from course.sandbox.channel import Channel, ChannelError, Message
 from course.sandbox.worker import Worker
 
 MAX_CHARACTERS = 12_000
 TICK_SECONDS = 0.05
-Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Importing:
+    """The learner's file is about to be imported."""
+
+
+@dataclass(frozen=True)
+class NotGradable:
+    """Nothing can be graded: the file cannot be imported, or the tests cannot be collected."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The learner's file is imported: where it was found, and a sentence for each name that it lacks."""
+
+    file: str
+    sha256: str
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class TestStarted:
+    """A test is about to run."""
+
+    test: str
+
+
+@dataclass(frozen=True)
+class TestEnded:
+    """A test has its result. `module` is the file that it tested, None if it tested none."""
+
+    test: str
+    outcome: Outcome
+    message: str
+    seconds: float
+    answer: str
+    module: str | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check of a whole engine has its result."""
+
+    status: Literal["passed", "failed", "not yet"]
+    message: str
+    steps: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class End:
+    """The worker has done all of its order."""
+
+
+Event = Importing | NotGradable | Loaded | TestStarted | TestEnded | Checked | End
+KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
 class StoppedError(Exception):
     """The grader's `stop` event was set."""
 
 
-def send_event(channel: Channel, event: str, **content: Any) -> None:
+def send_event(channel: Channel, event: Event) -> None:
     """Send one event, long texts shortened."""
-    cut = {key: shorten(value) if isinstance(value, str) else value for key, value in content.items()}
-    channel.send({"event": event} | cut)
+    cut = {key: shorten(value) if isinstance(value, str) else value for key, value in vars(event).items()}
+    channel.send({"event": type(event).__name__} | cut)
+
+
+def event_of(message: Message) -> Event:
+    """Return the event that was sent as a message."""
+    event: Event = KINDS[message.pop("event")](**message)
+    return event
 
 
 def receive_events(worker: Worker, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
-    """Yield events up to "end", or until the worker has ended, sends nothing for `silence` seconds, or is late.
+    """Yield events up to `End`, or until the worker has ended, sends nothing for `silence` seconds, or is late.
 
     Lines that are no messages are ignored: they cost the learner nothing. Raises `StoppedError`.
     """
     last = time.monotonic()
     while not stop.is_set():
         try:
-            event = worker.receive(TICK_SECONDS)
+            event = event_of(worker.receive(TICK_SECONDS))
         except ChannelError as error:
             now = time.monotonic()
             if error.reason == "closed" or now - last > silence or now > deadline:
@@ -39,7 +104,7 @@ def receive_events(worker: Worker, silence: float, deadline: float, stop: thread
             continue
         last = time.monotonic()
         yield event
-        if event["event"] == "end" or last > deadline:
+        if isinstance(event, End) or last > deadline:
             return
     raise StoppedError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from course.grading.engine_checks import Failure, model_failure, oracle_failure, stack_failure
-from course.grading.events import send_event
+from course.grading.events import Checked, End, send_event
 from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
 from course.grading.worker import LIMITS
@@ -17,7 +17,7 @@ from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 
 
 def main() -> None:
-    """Run the check of the order and send "done" with status and message."""
+    """Run the check of the order and send what was found."""
     channel = take_stdio()
     order = channel.receive()
     limit_resources(LIMITS)
@@ -26,13 +26,12 @@ def main() -> None:
     try:
         failure = do(order)
     except BaseException as error:
-        status = "not yet" if is_not_written(error) else "failed"
-        send_event(channel, "done", status=status, message=explain(error, {}), steps=None)
+        found = Checked("not yet" if is_not_written(error) else "failed", explain(error, {}), None)
     else:
-        message, steps = ("", None) if failure is None else (failure.message, failure.steps)
-        send_event(channel, "done", status="failed" if failure else "passed", message=message, steps=steps)
+        found = Checked("failed", failure.message, failure.steps) if failure else Checked("passed", "", None)
+    send_event(channel, found)
     watch.stop()
-    send_event(channel, "end")
+    send_event(channel, End())
 
 
 def do(order: dict[str, Any]) -> Failure | None:

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course.grading.starter_file import sha256
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
+
+if TYPE_CHECKING:
+    import pytest
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10
@@ -121,7 +124,7 @@ def collect() -> dict[str, list[str]]:
         target = Path(folder) / "tests.json"
         command = [sys.executable, "-m", "pytest", "labs", "--collect-only", "-q", "-p", "no:cacheprovider"]
         done = subprocess.run(
-            [*command, "-p", "course.grading.collector"],
+            [*command, "-p", "course.grading.plan"],
             cwd=CHECKOUT,
             env=environment | {"LAB_IMPL": "solution", "MINI_VLLM_COLLECT": str(target)},
             capture_output=True,
@@ -132,6 +135,12 @@ def collect() -> dict[str, list[str]]:
             raise ValueError(f"the graded tests cannot be collected:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
         tests: dict[str, list[str]] = json.loads(target.read_text(encoding="utf-8"))
     return tests
+
+
+def pytest_collection_finish(session: "pytest.Session") -> None:
+    """As a plugin of pytest's: write the ids of the collected tests, with their markers, to a file."""
+    tests = {item.nodeid: sorted({marker.name for marker in item.iter_markers()}) for item in session.items}
+    Path(os.environ["MINI_VLLM_COLLECT"]).write_text(json.dumps(tests), encoding="utf-8")
 
 
 def public_names(folder: str) -> dict[str, str]:

@@ -16,20 +16,23 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from course.grading.children import NO_PROCESS, fork_patiently, wait
-from course.grading.events import send_event
+from course.grading.events import End, Importing, Loaded, NotGradable, TestEnded, TestStarted, send_event
 from course.grading.hints import answer_of
+from course.grading.results import Outcome
 from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
 from course.grading.worker import LIMITS
 from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
 from course.sandbox.limits import limit_resources
-from course.sandbox.watch import Watch
+from course.sandbox.watch import Watch, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0
 SENT = 73
-Failure = tuple[str, str]
+GRACE_SECONDS = 2.0
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25
+NO_PROCESS = "Not run: this system lets no further process start. Do others still run? The limit is `ulimit -u`."
+Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
 module_key = pytest.StashKey[str | None]()
 answer_key = pytest.StashKey[str]()
@@ -69,12 +72,12 @@ class GradingPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
-            send_event(self.channel, "broken", message="the graded tests cannot be collected")
+            send_event(self.channel, NotGradable("the graded tests cannot be collected"))
         elif (module := self.load()) is not None:
             gc.freeze()  # a forked process then copies less memory
             for number, item in enumerate(session.items):
                 self.run(item, session.items[number + 1] if number + 1 < len(session.items) else None, module)
-        send_event(self.channel, "end")
+        send_event(self.channel, End())
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -91,26 +94,24 @@ class GradingPlugin:
 
     def load(self) -> ModuleType | None:
         """Import the learner's file and send its path; return None if it cannot be imported."""
-        send_event(self.channel, "importing")
+        send_event(self.channel, Importing())
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
             module = import_starter(self.module_name)
         except BaseException as error:
-            send_event(self.channel, "import failed", message=complaint_about_import(error, self.starter))
+            send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))
             return None
         finally:
             self.watch.stop()
         file = Path(module.__file__ or "")
         missing = missing_names(module, list(self.names))
-        send_event(
-            self.channel, "loaded", file=str(file), sha256=sha256(file) if file.is_file() else "", missing=missing
-        )
+        send_event(self.channel, Loaded(str(file), sha256(file) if file.is_file() else "", missing))
         return module
 
     def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
         """Run one test and send its result."""
-        send_event(self.channel, "start", test=self.tests[item.nodeid])
+        send_event(self.channel, TestStarted(self.tests[item.nodeid]))
         start = time.monotonic()
         seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
         self.watch.clear()
@@ -145,7 +146,8 @@ class GradingPlugin:
 
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
         """Run one test in this process and send its result."""
-        outcome, message = "passed", ""
+        outcome: Outcome = "passed"
+        message = ""
         try:
             reports = runtestprotocol(item, log=False, nextitem=next_item)
         except BaseException as error:  # which pytest does not catch: KeyboardInterrupt, pytest.exit
@@ -155,11 +157,11 @@ class GradingPlugin:
                 outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a message."))
         self.send_result(item, outcome, message, start)
 
-    def send_result(self, item: pytest.Item, outcome: str, message: str, start: float) -> None:
+    def send_result(self, item: pytest.Item, outcome: Outcome, message: str, start: float) -> None:
         seconds = round(time.monotonic() - start, 3)
         test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
-        told = {"outcome": outcome, "message": message, "answer": item.stash.get(answer_key, "")}
-        send_event(self.channel, "result", test=test, seconds=seconds, module=module, **told)
+        answer = item.stash.get(answer_key, "")
+        send_event(self.channel, TestEnded(test, outcome, message, seconds, answer, module))
 
     def failure(self, error: BaseException) -> Failure:
         """Return outcome and message for an exception that ended a test."""
@@ -167,5 +169,33 @@ class GradingPlugin:
             return "not run", f"skipped: {error.msg}"
         if isinstance(error, pytest.fail.Exception):
             return "failed", str(error.msg)
-        outcome = "not started" if is_not_written(error) else "failed"
+        outcome: Outcome = "not started" if is_not_written(error) else "failed"
         return outcome, explain(error, self.names)
+
+
+def fork_patiently() -> int | None:
+    """Fork, again and again for some seconds while the system lets no further process start; None if it never does."""
+    for _ in range(NUM_TRIES):
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(PAUSE_SECONDS)
+    return None
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed.
+
+    A child that switches off its own limit of `seconds` is killed a little later, by the same two clocks.
+    """
+    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
+    deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
+    while time.monotonic() < deadline and time.clock_gettime(cpu_clock) < seconds + GRACE_SECONDS:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        pause = min(0.01, pause * 1.3)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None

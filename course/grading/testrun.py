@@ -8,7 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course.grading.events import Event, receive_events
+from course.grading.events import (
+    End,
+    Event,
+    Importing,
+    Loaded,
+    NotGradable,
+    TestEnded,
+    TestStarted,
+    receive_events,
+)
 from course.grading.plan import PlannedPhase
 from course.grading.results import TestResult
 from course.grading.starter_file import complaint_about_file, sha256
@@ -105,7 +114,7 @@ def run_worker(
         for event in receive_events(worker, SILENCE_SECONDS, deadline, stop):
             take(run, event)
             on_progress(len(run.results))
-            ended = ended or event["event"] == "end"
+            ended = isinstance(event, End)
         if ended:
             return True
         if time.monotonic() > deadline:
@@ -126,26 +135,24 @@ def run_worker(
 
 def take(run: TestRun, event: Event) -> None:
     """Apply one event of the worker."""
-    match event["event"]:
-        case "importing":
+    match event:
+        case Importing():
             run.importing = True
-        case "import failed" | "broken":
-            run.error = event["message"]
-        case "loaded":
-            run.importing = False
-            run.missing = event["missing"]
-            require_starter(run, event["file"])
-            if event["sha256"] != run.sha256:
+        case NotGradable(message):
+            run.error = message
+        case Loaded(file, file_sha256, missing):
+            run.importing, run.missing = False, missing
+            require_starter(run, file)
+            if file_sha256 != run.sha256:
                 run.error = f"{shown_path(run.starter)} was changed while it was graded. Grade again."
-        case "start":
+        case TestStarted(test):
             charge_silent(run)
-            run.running = event["test"]
-        case "result":
-            if event["outcome"] == "passed" and event["module"] is not None:
-                require_starter(run, event["module"])
-            names = ("test", "outcome", "message", "seconds", "answer")
-            finish(run, TestResult(*(event[name] for name in names)))
-        case "end":
+            run.running = test
+        case TestEnded(test, outcome, message, seconds, answer, module):
+            if outcome == "passed" and module is not None:
+                require_starter(run, module)
+            finish(run, TestResult(test, outcome, message, seconds, answer))
+        case End():
             charge_silent(run)
 
 

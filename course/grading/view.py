@@ -13,7 +13,7 @@ from course.grading.alike import alike_line
 from course.grading.next_step import beside_next_step, next_step, test_command
 from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
 from course.oracle.divergence import Divergence
-from course.terminal.divergence_tables import last_steps, side_by_side
+from course.terminal.differences import last_steps, side_by_side
 from mini_vllm.core.step_record import StepRecord
 
 MAX_LINES = 25

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError, out_of_time_after
 from course.sandbox.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
@@ -125,7 +126,7 @@ def place_in(error: BaseException) -> str:
     return place_of(*frames[-1]) if frames else ""
 
 
-def explain_death(status: int | None, trace: str, seconds: float) -> tuple[str, str]:
+def explain_death(status: int | None, trace: str, seconds: float) -> tuple[Literal["timeout", "crashed"], str]:
     """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed."""
     where = _place_in_trace(trace)
     if status is None:

@@ -9,7 +9,6 @@ from course.simulator.measurement_rig import ALL_AT_ONCE, MeasurementRig
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import WorkloadName
-from course.workloads.progress import OnProgress
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 
@@ -62,7 +61,7 @@ class Check:
 
 
 def calibrate_and_compare(
-    rig: MeasurementRig, lineup: Lineup, on_progress: OnProgress, num_rounds: int = NUM_ROUNDS
+    rig: MeasurementRig, lineup: Lineup, on_progress: Callable[[str], None], num_rounds: int = NUM_ROUNDS
 ) -> tuple[Calibration, list[Comparison]]:
     """Fit and compare in rounds; return the fit with the smallest error, and of each figure the median round.
 
@@ -82,7 +81,7 @@ def calibrate_and_compare(
 def one_round(
     rig: MeasurementRig,
     lineup: Lineup,
-    on_progress: OnProgress,
+    on_progress: Callable[[str], None],
     rate: float,
     rates: Mapping[WorkloadName, float],
     text: int,
@@ -97,7 +96,7 @@ def one_round(
 
 
 def serve_checks(
-    rig: MeasurementRig, on_progress: OnProgress, rates: Mapping[WorkloadName, float], text: int
+    rig: MeasurementRig, on_progress: Callable[[str], None], rates: Mapping[WorkloadName, float], text: int
 ) -> list[Check]:
     """Serve the workloads that are not part of the fit, at these `rates` and all at once.
 
@@ -130,5 +129,5 @@ def _middle(figure: Sequence[Comparison]) -> Comparison:
     return replace(ordered[len(ordered) // 2], ratios=[row.ratio for row in ordered])
 
 
-def _report_in_round(on_progress: OnProgress, prefix: str, text: str) -> None:
+def _report_in_round(on_progress: Callable[[str], None], prefix: str, text: str) -> None:
     on_progress(prefix + text)

@@ -12,7 +12,6 @@ from course.simulator.model_shapes import ModelShape
 from course.simulator.served import Served
 from course.simulator.synthetic_prompt import SyntheticPrompt, prompt_of
 from course.simulator.workloads import WorkloadName, make_requests, scaled
-from course.workloads.progress import OnProgress
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -46,18 +45,18 @@ class MeasurementRig:
         self.scale = min(1.0, scheduler.max_model_len / LONGEST_REQUEST)
         self._num_measurements = 0
 
-    def calibrate(self, on_progress: OnProgress) -> Calibration:
+    def calibrate(self, on_progress: Callable[[str], None]) -> Calibration:
         """Fit a cost model to a measured run."""
         return self.fitted(self.steps_to_fit(self.warm_up(on_progress), on_progress))
 
-    def warm_up(self, on_progress: OnProgress) -> float:
+    def warm_up(self, on_progress: Callable[[str], None]) -> float:
         """Serve a few requests twice; return an estimate of the sustainable rate, in requests per second."""
         on_progress("Warming up ...")
         self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 1, num_requests=NUM_WARM_UP_REQUESTS))
         _, steps = self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 2, num_requests=NUM_WARM_UP_REQUESTS))
         return self.sustainable_rate(FITTED_ON, self.fitted(steps).cost)
 
-    def steps_to_fit(self, rate: float, on_progress: OnProgress, text: int = 0) -> list[MeasuredStep]:
+    def steps_to_fit(self, rate: float, on_progress: Callable[[str], None], text: int = 0) -> list[MeasuredStep]:
         """Measure steps at a light and a heavy load, and with all requests at once. `rate` is the sustainable rate."""
         steps: list[MeasuredStep] = []
         for seed, arriving, load in (

@@ -1,4 +1,4 @@
-"""The first difference of a trace as a readable table."""
+"""The first difference of a trace, or of two engines, as tables."""
 
 from itertools import zip_longest
 from typing import Any
@@ -9,7 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from course.oracle.divergence import Divergence
 from course.parity.verdict import Verdict
+from course.terminal.step_table import step_table
+from mini_vllm.core.step_record import StepRecord
 
 MAX_CHARACTERS = 300
 ABSENT = "(nothing)"
@@ -60,3 +63,22 @@ def short(value: Any) -> str:
     """Return a value as text, cut if it is long."""
     text = " ".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], int) else str(value)
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ... ({len(text)} characters)"
+
+
+def last_steps(title: str, records: list[StepRecord]) -> Table:
+    """Return the step table of the last two steps: the last equal one and the first different one."""
+    table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
+    table.title, table.title_justify, table.caption = title, "left", None
+    return table
+
+
+def side_by_side(divergence: Divergence) -> Table:
+    """Return the differing entries of the first field that differs."""
+    field = divergence.field
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in (field, "reference", "yours"):
+        table.add_column(heading, overflow="fold")
+    reference, mine = divergence.reference[-1], divergence.mine[-1]
+    for row in differing_parts(field, reference[field], mine[field]):  # type: ignore[literal-required]
+        table.add_row(*row)
+    return table

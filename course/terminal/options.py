@@ -1,12 +1,12 @@
 """Options that several commands share. Those of the engine's settings are in `engine_options.py`."""
 
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course.workloads.progress import OnProgress
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig
@@ -45,7 +45,7 @@ def open_llm(
     *,
     record: bool = False,
     dense: bool = False,
-    on_progress: OnProgress = lambda text: None,
+    on_progress: Callable[[str], None] = lambda text: None,
 ) -> "LLM":
     """Build an `LLM`; `on_progress` is called before each part that takes long."""
     from mini_vllm.llm import LLM

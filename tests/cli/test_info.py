@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import checks
+from cli import info as checks
 from tests.cli.conftest import Commands
 
 

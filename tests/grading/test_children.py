@@ -7,8 +7,8 @@ from typing import NoReturn
 import pytest
 import typer
 
-from course.grading import children
-from course.grading.children import fork_patiently
+from course.grading import plugin
+from course.grading.plugin import fork_patiently
 from course.terminal.console import friendly
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
@@ -20,13 +20,13 @@ def refuse() -> NoReturn:
 
 def test_a_fork_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: Iterator[Callable[[], int]] = iter([refuse, refuse, lambda: 7])
-    monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(plugin, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "fork", lambda: next(answers)())
     assert fork_patiently() == 7
 
 
 def test_a_fork_that_is_always_refused_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(plugin, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "fork", refuse)
     assert fork_patiently() is None
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course.grading import children
-from course.grading.children import wait
+from course.grading import plugin
+from course.grading.plugin import wait
 from course.sandbox.explain import explain_death
 from course.sandbox.worker import Worker
 
@@ -55,8 +55,8 @@ def test_code_that_waits_ends_after_ten_times_its_seconds(tmp_path: Path) -> Non
 
 
 def test_a_child_without_its_own_limit_is_killed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(children, "waiting_seconds", lambda seconds: 600)
+    monkeypatch.setattr(plugin, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(plugin, "waiting_seconds", lambda seconds: 600)
     child = os.fork()
     if child == 0:
         while time.process_time() < 3:
