@@ -1,75 +1,10 @@
 """More mistakes for `test_hints.py`, of phases 1 to 3: what is replaced, by what, and what the first failure says."""
 
-GUARD_FIRST = """        if num_new_tokens == 0 or not chunks.admits(request, hit_blocks, running, kv):
-            break
-        if kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
-"""
-GUARD_LAST = """        if num_new_tokens == 0 or kv.allocate_slots(request, num_new_tokens, hit_blocks) is None:
-            break
-        if not chunks.admits(request, hit_blocks, running, kv):
-"""
-APPEND = "            request.all_token_ids.append(token_id)\n"
-STOP = "            if check_stop(request, max_model_len):\n"
-LEAVE = """                new_token_ids = new_token_ids[:num_kept]
-                finished.append(request)
-                kv.free(request, request.num_computed_tokens)
-                break
-"""
 PIN = "            self.prefix_cache.pin(request, hit_blocks, self.block_pool)\n"
 RANK = "request.priority, request.arrival_time, request.request_id"
 EVICT = "            preempt(victim, waiting, kv)\n"
 
 MORE_MISTAKES: dict[str, tuple[int, tuple[str, str], str]] = {
-    "a guard the wrong way round": (
-        1,
-        ("or not chunks.admits(", "or chunks.admits("),
-        "`admits` returned True for A, and after that your code did not ask for memory for it",
-    ),
-    "the guard asked after the allocation": (
-        1,
-        (GUARD_FIRST, GUARD_LAST),
-        "your code allocated memory for A and then did not admit it, so its blocks stay taken",
-    ),
-    "the two lists of make_room swapped": (
-        1,
-        ("num_new_tokens, running, waiting, ", "num_new_tokens, waiting, running, "),
-        "make_room was given another object as `running` and `waiting`",
-    ),
-    "an admitted request in front": (
-        1,
-        ("running.append(waiting.pop_request())", "running.insert(0, waiting.pop_request())"),
-        "after your step RUNNING is B, A. Where does your code put a request that it admits?",
-    ),
-    "one slot too many": (
-        1,
-        ("len(running) < max_num_seqs", "len(running) <= max_num_seqs"),
-        "max_num_seqs is 3, and 4 run after your step",
-    ),
-    "an admitted request that stays WAITING": (
-        1,
-        ("        request.admit(num_hit_tokens)\n", "        request.num_computed_tokens = num_hit_tokens\n"),
-        "A runs and is WAITING",
-    ),
-    "a plan that is not returned": (
-        1,
-        ("    return scheduler_output\n", ""),
-        "which `return` ends this step, and what stands behind it?",
-    ),
-    "freed with the known tokens": (
-        1,
-        ("kv.free(request, request.num_computed_tokens)", "kv.free(request, request.num_tokens)"),
-        "your code freed A with 7 of 6 computed tokens",
-    ),
-    "check_stop before the token is appended": (
-        1,
-        (f"{APPEND}{STOP}", f"{STOP}{LEAVE}{APPEND}            if False:\n"),
-        "your code left A unfinished, and a sampled token ends it",
-    ),
-    "an answer that is kept": (
-        1,
-        ("    kept: dict[str, list[int]] = {}\n", "    kept = update_from_output.__dict__\n"),
-        "not in this step, but in your answer: C and D and E",
-    ),
     "an eviction of the block itself": (
         2,
         ("self.prefix_cache.evict(block.block_id)", "self.prefix_cache.evict(block)"),

@@ -11,33 +11,9 @@ from tests.grading.mistakes import MORE_MISTAKES
 from tests.grading.wrong_shapes import OURS
 from tests.mutants.diffs import without_comments
 
-REMOVES_IN_A_LOOP = """for request in running:
-            if request.is_finished:
-                running.remove(request)"""
-
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 
 MISTAKES = {
-    "a loop over the list that victims leave": (
-        1,
-        ("for request in tuple(running):", "for request in running:"),
-        "your loop never came to C. make_room takes the victim out of the very list `running`",
-    ),
-    "a new list in the place of the caller's": (
-        1,
-        ("running[:] = [request", "running = [request"),
-        "the caller's list still holds every request. Does your code change it, or make a new list",
-    ),
-    "entries removed in a loop over the list": (
-        1,
-        ("running[:] = [request for request in running if not request.is_finished]", REMOVES_IN_A_LOOP),
-        "B is finished and still there. What does a loop over a list do when entries are taken out",
-    ),
-    "a refusal that is forgotten": (
-        1,
-        ("    if memory_sufficed:\n", "    if True:\n"),
-        "a running request was refused, and then your code looked at B of WAITING",
-    ),
     "hit blocks that are filled again": (
         2,
         ("num_cached_blocks = num_computed_tokens //", "num_cached_blocks = request.num_computed_tokens //"),
