@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.open_drafts import with_drafts
-from mini_vllm.assembly.open_runner import open_runner
+from mini_vllm.assembly.open_runner import open_runner, with_drafts
 from mini_vllm.assembly.parts import (
     Impl,
     async_functions_for,

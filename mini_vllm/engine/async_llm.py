@@ -29,8 +29,8 @@ class AsyncLLM:
     """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it.
 
     The thread is in this process if `engine` is an engine. If it is a function that opens one, that happens in a
-    process of its own, and the readers' Python never keeps a step waiting. The function, and all that `call` and `look`
-    are given then, must be picklable.
+    process of its own, and the readers' Python never keeps a step waiting. The function, and all that `call` and
+    `call_during_step` are given then, must be picklable.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine) -> None:
@@ -120,9 +120,9 @@ class AsyncLLM:
         """Run a function of the engine on its thread, between two steps, and return what it returns."""
         return await asyncio.wrap_future(self._host.call(function))
 
-    async def look(self, function: Callable[[LLMEngine], Result]) -> Result:
+    async def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Result:
         """Run a function that only reads the engine, in the middle of a step too, and return what it returns."""
-        return await asyncio.wrap_future(self._host.look(function))
+        return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
         """Take no further step until `resume`. Requests may come and go."""
@@ -165,7 +165,7 @@ class AsyncLLM:
             await asyncio.sleep(0.01)
         if self.is_alive:
             self._fail_all(EngineDeadError(f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"))
-            self._host.kill()
+            self._host.abandon()
 
     def _abort(self, request_id: str) -> None:
         """End a request whose reader has left. Outputs of it may be on their way."""

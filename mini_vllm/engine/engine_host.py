@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 class EngineHost(Protocol):
     """Owns an engine, takes its steps, and runs functions of it. (vLLM: `EngineCoreClient` of `core_client.py`.)
 
-    `call`, `abort` and `step_once` raise `ShuttingDownError` behind `end`, and `EngineDeadError` if an error has ended
+    `call`, `abort` and `step_once` raise `ShuttingDownError` after `end`, and `EngineDeadError` if an error has ended
     what owns the engine.
     """
 
@@ -39,7 +39,7 @@ class EngineHost(Protocol):
         """Run a function of the engine between two steps."""
         ...
 
-    def look(self, function: Callable[[LLMEngine], Result]) -> "Future[Result]":
+    def call_during_step(self, function: Callable[[LLMEngine], Result]) -> "Future[Result]":
         """Run a function that only reads the engine, at once: in the middle of a step, too."""
         ...
 
@@ -60,9 +60,9 @@ class EngineHost(Protocol):
         ...
 
     def end(self) -> None:
-        """End behind what has been called for so far."""
+        """End after what has been called for so far."""
         ...
 
-    def kill(self) -> None:
-        """Give up an engine that does not end."""
+    def abandon(self) -> None:
+        """Give up an engine that does not end: a process is killed, a thread left alone."""
         ...

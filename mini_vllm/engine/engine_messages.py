@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
@@ -10,6 +10,10 @@ from mini_vllm.engine.llm_engine import LLMEngine
 
 OpenEngine = Callable[[], LLMEngine]
 """Opens the engine in its process: a function of a module, a method of an object that pickle takes, or a `partial`."""
+
+
+Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]
+"""The methods of an `EngineHost` that an `EngineProcess` passes on."""
 
 
 class Opened(NamedTuple):
@@ -23,7 +27,7 @@ class Call(NamedTuple):
     """A method of the `EngineThread`, to be called in the order of sending; its arguments are pickled."""
 
     call_id: int
-    method: str
+    method: Method
     arguments: bytes
 
 
@@ -34,7 +38,7 @@ class Answer(NamedTuple):
     result: Any
     error: BaseException | None
 
-    def settle(self, future: "Future[Any]") -> None:
+    def complete(self, future: "Future[Any]") -> None:
         """Hand it to the caller."""
         if self.error is None:
             future.set_result(self.result)

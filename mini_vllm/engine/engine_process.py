@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Answer, Call, Method, Opened, OpenEngine
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
@@ -51,8 +51,8 @@ class EngineProcess:
         try:
             opened = self._opened()
         except BaseException:
-            self.kill()
-            self._leave()
+            self.abandon()
+            self._join_process()
             raise
         self.config: EngineConfig = opened.config
         self.tokenizer: Tokenizer = opened.tokenizer
@@ -80,8 +80,8 @@ class EngineProcess:
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         return self._send("call", function)
 
-    def look(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        return self._send("look", function)
+    def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
+        return self._send("call_during_step", function)
 
     def abort(self, request_id: str) -> Future[RequestOutput | None]:
         return self._send("abort", request_id)
@@ -91,18 +91,18 @@ class EngineProcess:
 
     def pause(self) -> None:
         self._is_paused = True
-        self._tell("pause")
+        self._send_unless_ended("pause")
 
     def resume(self) -> None:
         self._is_paused = False
-        self._tell("resume")
+        self._send_unless_ended("resume")
 
     def end(self) -> None:
-        """Let the process end behind the calls so far."""
-        self._tell("end")
+        """Let the process end after the calls so far."""
+        self._send_unless_ended("end")
 
-    def kill(self) -> None:
-        """End the process at once, in the middle of a step."""
+    def abandon(self) -> None:
+        """Kill the process at once, in the middle of a step."""
         self._process.kill()
 
     def _opened(self) -> Opened:
@@ -110,13 +110,13 @@ class EngineProcess:
             opened = self._connection.recv()
         except EOFError:
             self._process.join()
-            opened = self._dead()
+            opened = self._death_error()
         if isinstance(opened, BaseException):
             raise opened
         assert isinstance(opened, Opened)
         return opened
 
-    def _send(self, method: str, *arguments: Any) -> Future[Any]:
+    def _send(self, method: Method, *arguments: Any) -> Future[Any]:
         """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
         future.set_running_or_notify_cancel()  # what is sent is done: a caller that waits no longer cancels nothing
@@ -128,11 +128,11 @@ class EngineProcess:
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = method == "end"
             self._pending[call_id] = future
-        with self._sending, suppress(OSError):  # without a process, the reader is about to settle all that is pending
+        with self._sending, suppress(OSError):  # without a process, the reader is about to complete all that is pending
             self._connection.send_bytes(message)
         return future
 
-    def _tell(self, method: str) -> None:
+    def _send_unless_ended(self, method: Method) -> None:
         """Call a method that an engine which has ended does not need."""
         with suppress(ShuttingDownError, EngineDeadError):
             self._send(method)
@@ -140,59 +140,59 @@ class EngineProcess:
     def _read(self) -> None:
         try:
             while True:
-                self._take(self._connection.recv())
+                self._handle(self._connection.recv())
         except (EOFError, OSError):
             pass
         except Exception as error:  # a message that cannot be read: what is behind it would be wrong
-            logger.exception("the engine's process said what cannot be understood")
-            self._die(EngineDeadError(f"the engine's process cannot be understood: {error}"))
-            self.kill()
-        self._leave()
-        self._end()
+            logger.exception("unreadable message from the engine's process")
+            self._note_death(EngineDeadError(f"the engine's process cannot be understood: {error}"))
+            self.abandon()
+        self._join_process()
+        self._complete_pending()
 
-    def _leave(self) -> None:
+    def _join_process(self) -> None:
         """Make sure that the process has ended. It does so by itself when it has closed its end of the pipe."""
         self._process.join(SECONDS_TO_EXIT)
         if self._process.is_alive():
-            self.kill()
+            self.abandon()
             self._process.join()
         atexit.unregister(self._process.kill)
         with self._sending:
             self._connection.close()
 
-    def _take(self, message: object) -> None:
+    def _handle(self, message: object) -> None:
         """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
         if isinstance(message, Answer):
             with self._noting:
                 future = self._pending.pop(message.call_id)
             if isinstance(message.result, RequestOutput):  # of a request that was aborted
                 self._pieces.forget(message.result.request_id)
-            message.settle(future)
+            message.complete(future)
         elif isinstance(message, EngineDeadError):
-            self._die(message)
-            self.kill()
+            self._note_death(message)
+            self.abandon()
         else:
             assert isinstance(message, list)
             outputs = [self._pieces.join(OutputPiece._make(piece)) for piece in message]
             self._deliver([output for output in outputs if output is not None])
 
-    def _end(self) -> None:
+    def _complete_pending(self) -> None:
         """Note that the process is gone, and tell those that wait for an answer or an output."""
         if self._error is None and not self._is_ending:
-            self._die(self._dead())
+            self._note_death(self._death_error())
         elif self._error is None:
-            self._on_death(self._dead())  # of its last step some outputs may be missing
+            self._on_death(self._death_error())  # of its last step some outputs may be missing
         with self._noting:
             self._is_over = True
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():
             error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
-            Answer(call_id, None, error).settle(future)
+            Answer(call_id, None, error).complete(future)
 
-    def _die(self, error: EngineDeadError) -> None:
+    def _note_death(self, error: EngineDeadError) -> None:
         self._error = error
         self._on_death(error)
 
-    def _dead(self) -> EngineDeadError:
+    def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode
         return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")

@@ -51,7 +51,7 @@ class EngineThread:
         self.is_ending = False
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        # Behind the end nobody would ever run a call, so none may come between the last look and the end.
+        # After the end no call is ever run, so none may come between the last look at the queue and the end.
         self._ending = threading.Lock()
         self._step_clock = LocalStepClock() if step_clock is None else step_clock
         # The threads of a process that ends without `end` must not keep it alive.
@@ -77,19 +77,19 @@ class EngineThread:
             if not future.set_running_or_notify_cancel():
                 return
             if self.error is None:
-                settle(future, lambda: function(self.engine))
+                complete(future, lambda: function(self.engine))
             else:
-                future.set_exception(self._dead())
+                future.set_exception(self._death_error())
 
         with self._ending:
             self._require_open()
             self._calls.put(run)
         return future
 
-    def look(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
+    def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         """Run a function that only reads the engine, here and now."""
         future: Future[Result] = Future()
-        settle(future, lambda: function(self.engine))
+        complete(future, lambda: function(self.engine))
         return future
 
     def abort(self, request_id: str) -> Future[RequestOutput | None]:
@@ -103,7 +103,7 @@ class EngineThread:
 
     def resume(self) -> None:
         self.is_paused = False
-        self._wake()
+        self._interrupt_wait()
 
     def step(self) -> None:
         """Take one step and deliver its outputs. If it raises, its requests end with an error, and only they.
@@ -122,28 +122,28 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """Let the thread end behind the calls so far."""
+        """Let the thread end after the calls so far."""
         with self._ending:
             self.is_ending = True
-        self._wake()
+        self._interrupt_wait()
 
     def join(self) -> None:
         """Wait for the end."""
         self._thread.join()
 
-    def kill(self) -> None:
+    def abandon(self) -> None:
         """Leave the thread alone: Python has no way to end it, and it does not keep the process alive."""
 
-    def _wake(self) -> None:
+    def _interrupt_wait(self) -> None:
         self._calls.put(lambda: None)
 
     def _require_open(self) -> None:
         if self.error is not None:
-            raise self._dead()
+            raise self._death_error()
         if self.is_ending:
             raise ShuttingDownError("the engine has shut down")
 
-    def _dead(self) -> EngineDeadError:
+    def _death_error(self) -> EngineDeadError:
         return EngineDeadError(f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log")
 
     def _end_requests(self, request_ids: list[str], error: str) -> list[RequestOutput]:
@@ -167,7 +167,7 @@ class EngineThread:
             with self._ending:
                 self.is_ending, self.error = True, error
             self._run_calls()
-            self.on_death(self._dead())
+            self.on_death(self._death_error())
 
     def _may_step(self) -> bool:
         return not self.is_paused and self.engine.has_unfinished_requests()
@@ -181,7 +181,7 @@ class EngineThread:
             return not self.is_ending
 
 
-def settle(future: Future[Any], function: Callable[[], Any]) -> None:
+def complete(future: Future[Any], function: Callable[[], Any]) -> None:
     """Let a future have what a function returns or raises."""
     try:
         result = function()

@@ -131,7 +131,7 @@ def control_router(served: ServedModel, watch: Watch) -> APIRouter:
     @router.get("/live/bills/{request_id}", dependencies=with_page)
     async def bill(request_id: str) -> JSONResponse:
         """Return what a request has cost, null while it has not ended, and long after."""
-        found = await served.llm.look(partial(bill_of, request_id=request_id))
+        found = await served.llm.call_during_step(partial(bill_of, request_id=request_id))
         return JSONResponse(found and asdict(found))
 
     return router

@@ -77,7 +77,7 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
 
 async def picture(watch: Watch, viewer: Viewer) -> bytes:
     """Return the event of a picture. Raises `DrawingEndedError`."""
-    chunks = await watch.served.llm.look(partial(steps_since, step=watch.drawing.next_step))
+    chunks = await watch.served.llm.call_during_step(partial(steps_since, step=watch.drawing.next_step))
     drawn = await watch.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"
 

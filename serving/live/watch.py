@@ -50,7 +50,7 @@ class Watch:
             message = f"{MAX_PAGES} pages watch this engine already: close one of them"
             raise ApiError(503, message, type="service_unavailable_error", code="too_many_pages")
         if not self.facts:
-            self.facts = await self.served.llm.look(facts_of)
+            self.facts = await self.served.llm.call_during_step(facts_of)
         viewer = Viewer(look)
         self._viewers[viewer.id] = viewer
         return viewer
@@ -88,7 +88,7 @@ class Watch:
     async def status(self) -> dict[str, Any]:
         """Return what a page shows besides the picture. Of an engine that has ended, it is what was seen last."""
         with suppress(EngineDeadError, ShuttingDownError):
-            self._seen = await self.served.llm.look(seen_of)
+            self._seen = await self.served.llm.call_during_step(seen_of)
         return {
             "is_alive": self.served.llm.is_alive,
             "steps_per_second": self.pace.steps_per_second,

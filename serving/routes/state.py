@@ -25,7 +25,7 @@ def state_router(served: ServedModel) -> APIRouter:
     @router.get("/metrics")
     async def metrics() -> Response:
         try:
-            counts = await served.llm.look(counts_of)
+            counts = await served.llm.call_during_step(counts_of)
         except (EngineDeadError, ShuttingDownError) as error:
             raise unavailable(str(error), "engine_dead") from error
         registry = CollectorRegistry()

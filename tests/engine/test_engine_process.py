@@ -252,7 +252,7 @@ def test_messages_for_which_the_pipe_has_no_room_pass_each_other(llm: AsyncLLM) 
     contents = [bytes([number]) * 4_000_000 for number in range(4)]
 
     def ask(content: bytes) -> bool:
-        calls = [host_of(llm).call, host_of(llm).look]
+        calls = [host_of(llm).call, host_of(llm).call_during_step]
         return all(calls[number % 2](partial(echo, content=content)).result(60) == content for number in range(10))
 
     with ThreadPoolExecutor(len(contents)) as pool:
@@ -266,7 +266,7 @@ def test_one_step_at_a_time(llm: AsyncLLM) -> None:
         await until(lambda: llm.num_unfinished_requests == 1)
         for num_tokens in range(1, 4):
             await llm.step_once()
-            assert await llm.look(partial(num_output_tokens, request_id="a")) == num_tokens
+            assert await llm.call_during_step(partial(num_output_tokens, request_id="a")) == num_tokens
         llm.resume()
         assert len((await task)[-1].outputs[0].token_ids) == 9
 
@@ -308,7 +308,7 @@ def test_if_the_process_ends_all_readers_and_callers_are_told() -> None:
         with pytest.raises(EngineDeadError):
             await outputs_of(llm.generate(PROMPTS[0], SamplingParams(3), "b"))
         with pytest.raises(EngineDeadError):
-            await llm.look(held)
+            await llm.call_during_step(held)
         llm.pause()
         llm.resume()
         await llm.shutdown()
@@ -324,7 +324,7 @@ def test_a_step_that_does_not_end_is_seen_and_killed(monkeypatch: pytest.MonkeyP
     async def hang() -> None:
         stuck = asyncio.create_task(outputs_of(llm.generate([FaultyRunner.NEVER_ENDS], SamplingParams(3), "a")))
         await until(lambda: llm.seconds_in_step > 0.05)
-        assert await llm.look(held) == (1, 1, 62), "one may look in the middle of a step"
+        assert await llm.call_during_step(held) == (1, 1, 62), "one may look in the middle of a step"
         waiting = asyncio.create_task(llm.call(held))
         await llm.shutdown(0.0)
         with pytest.raises(EngineDeadError, match="in a step"):
