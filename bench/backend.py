@@ -1,21 +1,17 @@
-"""One backend in its own process: it loads a model, then serves one round after another.
+"""What the backends of a comparison share: their settings, and the requests of a round as they arrive."""
 
-`python -m bench.backend NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
-model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...]}; writes {"done": n} while it
-works and {"served": {...}} at the end of the round. The OpenVINO peer uses the same protocol.
-"""
-
-import json
-import os
-import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, TextIO
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from bench.served import Served
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.config import EngineConfig
 
-OnProgress = Callable[[int], None]
+BLOCK_SIZE = 16
+OnProgress = Callable[[int], object]
+"""Receives the number of finished requests of a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +35,21 @@ class Settings:
         budget = max(longest, self.max_num_batched_tokens)
         return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
 
+    def engine_config(self) -> EngineConfig:
+        """Return our engine's settings."""
+        return EngineConfig(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_model_len=self.max_model_len,
+            block_size=BLOCK_SIZE,
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,
+            dtype=self.dtype,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment that sets a server's compute threads; with 0 every server makes its own choice."""
+        return {"OMP_NUM_THREADS": str(self.num_threads)} if self.num_threads else {}
+
 
 class Backend(Protocol):
     """Serves requests greedily, each to its full length. `on_progress` receives the number of finished requests."""
@@ -48,63 +59,30 @@ class Backend(Protocol):
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served: ...
 
 
-def make_backend(name: str, settings: Settings) -> Backend:
-    """Return a backend by its name. Raises `ValueError` for an unknown name."""
-    if name == "mini-vllm":
-        from bench.mini_vllm_backend import MiniVllmBackend
+class Arrivals:
+    """Yields the requests of a round as they arrive; the clock starts at construction."""
 
-        return MiniVllmBackend(settings)
-    if name == "mini-vllm-profiled":
-        from bench.operators import ProfiledBackend
+    def __init__(self, requests: Sequence[TimedRequest]) -> None:
+        self.requests = requests
+        self.next = 0
+        self.start = time.perf_counter()
 
-        return ProfiledBackend(settings)
-    from bench.transformers_peers import Continuous, StaticBatches
+    @property
+    def now(self) -> float:
+        """Seconds since the round began."""
+        return time.perf_counter() - self.start
 
-    if name == "transformers-static":
-        return StaticBatches(settings, batch_size=8)
-    if name == "transformers-one-by-one":
-        return StaticBatches(settings, batch_size=1)
-    if name == "transformers-continuous":
-        return Continuous(settings)
-    raise ValueError(f"there is no backend {name!r}")
+    @property
+    def all_in(self) -> bool:
+        return self.next == len(self.requests)
 
+    def take(self, most: int | None = None) -> list[int]:
+        """Return the indices of newly arrived requests."""
+        first, now = self.next, self.now
+        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != most:
+            self.next += 1
+        return list(range(first, self.next))
 
-def peak_rss_bytes() -> int:
-    """Return the peak resident memory of this process."""
-    if sys.platform == "win32":
-        import psutil
-
-        return int(psutil.Process().memory_info().peak_wset)
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def take_stdout() -> TextIO:
-    """Return the real stdout for the protocol, and redirect prints of libraries to stderr."""
-    ours = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    return ours
-
-
-def main(name: str, settings_text: str) -> None:
-    """Serve rounds until stdin ends."""
-    out = take_stdout()
-    settings = Settings(**json.loads(settings_text))
-    import torch
-
-    torch.set_num_threads(settings.num_threads)
-    backend = make_backend(name, settings)
-    torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-    print(json.dumps({"ready": backend.facts}), file=out)
-    for line in sys.stdin:
-        parts = json.loads(line)["requests"][: settings.num_served]
-        requests = [TimedRequest(arrival, str(n), prompt, length) for n, (prompt, length, arrival) in enumerate(parts)]
-        served = backend.serve(requests, lambda count: print(json.dumps({"done": count}), file=out))
-        served.peak_rss_bytes = peak_rss_bytes()
-        print(json.dumps({"served": asdict(served)}), file=out)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    def wait(self) -> None:
+        """Sleep until the next request arrives."""
+        time.sleep(max(0.0, self.requests[self.next].arrival_time - self.now))

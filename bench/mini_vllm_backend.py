@@ -2,27 +2,23 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import nn
 
-from bench.backend import OnProgress, Settings
+from bench.backend import Arrivals, OnProgress, Settings
 from bench.served import Served
-from bench.stream import Arrivals
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.graphs import GraphedModel
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
-
-BLOCK_SIZE = 16
 
 
 @dataclass(slots=True)
@@ -76,16 +72,8 @@ class MiniVllmBackend:
     """The engine of this course, driven step by step."""
 
     def __init__(self, settings: Settings, **config: Any) -> None:
-        chosen: dict[str, Any] = {
-            "num_gpu_blocks": settings.kv_cache_tokens // BLOCK_SIZE + 1,
-            "block_size": BLOCK_SIZE,
-            "max_num_seqs": settings.max_num_seqs,
-            "max_num_batched_tokens": settings.max_num_batched_tokens,
-            "max_model_len": settings.max_model_len,
-            "dtype": settings.dtype,
-        }
         lineup = parse_lineup(settings.lineup)
-        self.engine = build_engine(EngineConfig(**{**chosen, **config}), lineup, settings.model or None)
+        self.engine = build_engine(replace(settings.engine_config(), **config), lineup, settings.model or None)
         assert isinstance(self.engine.runner, PagedModelRunner)
         paged = self.engine.runner.model
         if isinstance(paged, GraphedModel):

@@ -5,12 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from bench.backend import Settings
+from bench.backend import OnProgress, Settings
 from bench.served import Served, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -38,6 +37,15 @@ def why_missing(name: str) -> str | None:
     return None
 
 
+def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
+    """Parse `--peers`. Raises `ValueError` for a name that is not among the known ones."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--peers {name}: choose from {', '.join(known)}, or 'none'")
+    return names
+
+
 class PeerProcess:
     """A running backend process. It waits, using no CPU, during the rounds of other backends."""
 
@@ -45,7 +53,7 @@ class PeerProcess:
         self.name, self.settings = name, settings
         start = [str(OPENVINO_PYTHON), str(OPENVINO_SERVER)]
         if name != OPENVINO:
-            start = [sys.executable, "-m", "bench.backend", name]
+            start = [sys.executable, "-m", "bench.backend_process", name]
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [*start, json.dumps(asdict(settings))],
@@ -58,9 +66,7 @@ class PeerProcess:
         )
         self.facts: dict[str, Any] = self._read("ready")
 
-    def serve(
-        self, requests: Sequence[TimedRequest], on_progress: Callable[[int], None] = lambda count: None
-    ) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress = lambda count: None) -> Served:
         """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
         assert self._process.stdin is not None
         parts = [
@@ -86,7 +92,7 @@ class PeerProcess:
             self._process.wait()
         self._stderr.close()
 
-    def _read(self, key: str, on_progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
+    def _read(self, key: str, on_progress: OnProgress = lambda count: None) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             message = json.loads(line)
@@ -101,8 +107,3 @@ class PeerProcess:
         self._stderr.seek(0)
         last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
         return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")
-
-
-def embedded_model_path() -> Path:
-    """Return the path of the embedded model."""
-    return CHECKOUT / "mini_vllm" / "embedded_model"

@@ -5,16 +5,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
-from bench.models import ModelSize
+from bench.models import ModelSize, model_size
+from bench.served import Served
 from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 
 READ_NUMBERS = 64 << 20
 MATRIX = 1024
 NUM_TRIES = 5
+LARGE_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,10 @@ class MachineRates:
 
 
 @torch.inference_mode()
-def measure_rates(dtype: torch.dtype, num_threads: int) -> MachineRates:
+def machine_rates(dtype_name: str, num_threads: int) -> MachineRates:
     """Read a buffer too large for the CPU's caches, and multiply matrices that fit, by both available kernels."""
     torch.set_num_threads(num_threads)
+    dtype = getattr(torch, dtype_name)
     buffer = torch.ones(READ_NUMBERS)
     layer = nn.Linear(MATRIX, MATRIX, bias=False, dtype=dtype)
     products = [layer, PackedLinear([layer])] if can_pack(torch.device("cpu"), dtype) else [layer]
@@ -74,4 +79,26 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
         "batch_and_sampling": runner - forward,
         "scheduling_and_outputs": whole - runner,
         "all": whole,
+    }
+
+
+def efficiency(served: Served, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
+    """Return the share of the roofline, the seconds by component, and the overhead in steps of many requests."""
+    number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
+    least = least_seconds(served.steps, model_size(model), number_bytes, rates)
+    largest = max(int(step["num_requests"]) for step in served.steps)
+    many = min(LARGE_BATCH, largest)
+    in_large_batches = where_time_goes(served.steps, many)
+    everywhere = where_time_goes(served.steps)
+    return {
+        "read_bytes_per_second": rates.bytes_per_second,
+        "flops_per_second": rates.flops_per_second,
+        "least_seconds": least,
+        "share_of_roofline": least / everywhere["all"],
+        "seconds": everywhere,
+        "overhead": {
+            "at_least_requests": many,
+            "num_steps": in_large_batches["num_steps"],
+            "share": 1 - in_large_batches["forward_pass"] / in_large_batches["all"],
+        },
     }

@@ -1,19 +1,61 @@
-"""Whole workloads on mini-vLLM and on other backends, in turns, each in its own process."""
+"""Whole workloads on mini-vLLM and on other backends, in turns, each in its own process; each one's fastest round."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from bench.backend import Settings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, Plan
-from bench.results import Results
+from bench.served import Served, num_equal, summary
 from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8
 """The stream's rate, as a share of mini-vLLM's requests per second with all requests at once."""
 OnProgress = Callable[[str, str, int, int], None]
 """Receives the workload, the backend, its number of requests, and how many of them are finished."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One backend's fastest round of one workload.
+
+    `equal` is the number of requests in all rounds with the same tokens as mini-vLLM's, and the number compared.
+    """
+
+    requests: list[TimedRequest]
+    served: Served
+    all_seconds: list[float]
+    facts: dict[str, Any]
+    equal: tuple[int, int]
+
+
+@dataclass(slots=True)
+class Results:
+    """The fastest rounds by workload and backend, and why other backends are missing."""
+
+    entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def keep(
+        self,
+        workload: str,
+        name: str,
+        requests: list[TimedRequest],
+        served: Served,
+        ours: Served,
+        facts: dict[str, Any],
+    ) -> None:
+        """Keep a round if it is the backend's fastest; keep the seconds of all rounds."""
+        entries = self.entries.setdefault(workload, {})
+        equal, seconds = num_equal(ours, served), [served.seconds]
+        if (before := entries.get(name)) is not None:
+            equal = (before.equal[0] + equal[0], before.equal[1] + equal[1])
+            seconds = before.all_seconds + seconds
+            if before.served.seconds <= served.seconds:
+                requests, served = before.requests, before.served
+        entries[name] = Entry(requests, served, seconds, facts, equal)
 
 
 def run_throughput(plan: Plan, on_progress: OnProgress = lambda workload, name, count, done: None) -> Results:
@@ -88,3 +130,35 @@ class ThroughputRun:
         """End all processes."""
         for peer in self.peers.values():
             peer.close()
+
+
+def as_record(plan: Plan, results: Results) -> dict[str, Any]:
+    """Return the results as a JSON object."""
+    settings = plan.settings()
+    return {
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "kv_cache_tokens": settings.kv_cache_tokens,
+        "plan": {**asdict(plan), "model": plan.model.name, "backends": list(plan.backends)},
+        "missing": results.missing,
+        "workloads": {
+            workload: {
+                name: {
+                    **summary(entry.requests, entry.served),
+                    "all_seconds": entry.all_seconds,
+                    "facts": entry.facts,
+                    "ours_is_faster_by": ratio(entries, name),
+                    "equal_requests": entry.equal,
+                }
+                for name, entry in entries.items()
+            }
+            for workload, entries in results.entries.items()
+        },
+    }
+
+
+def ratio(entries: dict[str, Entry], name: str) -> float:
+    """Return mini-vLLM's output tokens per second divided by another backend's.
+
+    For a backend that serves only some requests, its rate on those counts.
+    """
+    return entries[OURS].served.tokens_per_second / entries[name].served.tokens_per_second

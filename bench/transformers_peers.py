@@ -7,9 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.backend import OnProgress, Settings
+from bench.backend import Arrivals, OnProgress, Settings
 from bench.served import Served
-from bench.stream import Arrivals
 from course.workloads.timed_request import TimedRequest
 
 PAGE_SIZE = 32

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.router.fleet import FleetServed, simulate_fleet
+from bench.fleet import FleetServed, simulate_fleet
 from course.simulator.experiment import Experiment
 from course.simulator.workloads import WORKLOADS, make_requests
 from course.terminal.charts import duration, measured_bar

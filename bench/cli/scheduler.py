@@ -21,11 +21,8 @@ from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import Lineup
 
-# vLLM 0.13.0's own scheduler, microseconds of CPU time, measured on another machine.
-VLLM_PER_REQUEST = (7.1, 8.5)
-VLLM_PER_ADMISSION = 107.0
 BAR_LENGTH = 28
-OURS, THEIRS = color(1), color(6)
+OURS = color(1)
 
 
 @friendly
@@ -63,13 +60,12 @@ def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> No
     """Print all measurements as bars."""
     console.print("\nCPU microseconds, the median round; in brackets the fastest.", style=FAINT)
     console.print("\nPer scheduled request: schedule() + update_from_output(), all decode", style=STRONG)
-    scale = max(VLLM_PER_REQUEST[1], *(cost.median for cost in costs.decodes.values()))
+    scale = max(cost.median for cost in costs.decodes.values())
     for num_requests, cost in costs.decodes.items():
         times = cost.median / costs.bookkeeping[num_requests].median
         console.print(bar(f"{num_requests:>5} running", cost, scale, f"{times:3.0f} x bare"))
-    console.print(elsewhere("vLLM 0.13.0", *VLLM_PER_REQUEST, scale))
     admissions = costs.admissions
-    scale = max(VLLM_PER_ADMISSION, admissions.together.median)
+    scale = admissions.together.median
     heading = (
         f"Per admission: {measured.NUM_ADMISSIONS:,} in one step that share {measured.SHARED_TOKENS} cached tokens"
     )
@@ -78,26 +74,24 @@ def show(console: Console, costs: SchedulerCosts, queue: LongQueue | None) -> No
     console.print(bar("schedule()", admissions.schedule, scale, "lets it in"))
     console.print(bar("update", admissions.update, scale, "ends it again"))
     console.print(bar("together", admissions.together, scale, ""))
-    console.print(elsewhere("vLLM 0.13.0", VLLM_PER_ADMISSION, VLLM_PER_ADMISSION, scale))
     if (pools := costs.pool_sizes) is not None:
         console.print("\nPer scheduled request, by the size of the pool: 64 running", style=STRONG)
-        scale = max(VLLM_PER_REQUEST[1], pools.small.median, pools.large.median)
+        scale = max(pools.small.median, pools.large.median)
         console.print(bar(f"{measured.SMALL_POOL:>9,}", pools.small, scale, "blocks"))
         console.print(bar(f"{measured.LARGE_POOL:>9,}", pools.large, scale, f"blocks, ratio {pools.ratio:.2f}"))
     if queue is not None:
         console.print(
             f"\nPer scheduled request, by the queue: 64 running, {long_queue.NUM_BLOCKS:,} blocks", style=STRONG
         )
-        scale = max(VLLM_PER_REQUEST[1], queue.empty.median, queue.long.median)
+        scale = max(queue.empty.median, queue.long.median)
         console.print(bar("none wait", queue.empty, scale, ""))
         console.print(bar(f"{long_queue.NUM_QUEUED:,} wait", queue.long, scale, f"ratio {queue.ratio:.2f}"))
         console.print(bar("to join", queue.joining, scale, "each of them, once"))
     bare = next(iter(costs.bookkeeping.values()))
     console.print(
         f"\nbare: the minimum of any scheduler in Python, measured in this run: a loop with one dict insert, one "
-        f"addition and one list append per request, {bare.median:.3f} us. vLLM's figures were measured on another "
-        f"machine, for orientation. Clock: time.{measured.CLOCK}, garbage collector on after gc.freeze(). Python "
-        f"{platform.python_version()}.",
+        f"addition and one list append per request, {bare.median:.3f} us. Clock: time.{measured.CLOCK}, garbage "
+        f"collector on after gc.freeze(). Python {platform.python_version()}.",
         style=FAINT,
     )
 
@@ -107,15 +101,6 @@ def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
     length = max(1, round(BAR_LENGTH * cost.median / scale))
     figures = f" {cost.median:6.2f} ({cost.best:.2f})"
     return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<17} {remark}")
-
-
-def elsewhere(name: str, low: float, high: float, scale: float) -> Text:
-    """Return a hatched bar for a figure from another machine."""
-    length = max(1, round(BAR_LENGTH * high / scale))
-    figures = f"{low:g} to {high:g}" if low != high else f"{low:g}"
-    return Text.assemble(
-        f"{name:>14} ", ("░" * length, THEIRS), " " * (BAR_LENGTH - length), f" {figures:<16} elsewhere"
-    )
 
 
 def as_record(costs: SchedulerCosts, queue: LongQueue | None, lineup: str) -> dict[str, object]:
@@ -146,9 +131,5 @@ def as_record(costs: SchedulerCosts, queue: LongQueue | None, lineup: str) -> di
             "num_blocks": long_queue.NUM_BLOCKS,
             **asdict(queue),
             "ratio": queue.ratio,
-        },
-        "vllm_0_13_0_measured_elsewhere": {
-            "per_scheduled_request": list(VLLM_PER_REQUEST),
-            "per_admission": VLLM_PER_ADMISSION,
         },
     }

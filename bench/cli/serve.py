@@ -11,17 +11,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bench.backend import Settings
-from bench.peer_process import PeerError
+from bench.model_directory import EMBEDDED, RANDOM, model_directory
+from bench.peer_process import PeerError, chosen_peers
 from bench.serve.comparison import Plan, as_record, compare, measured_record
-from bench.serve.comparison_view import show_comparison, show_searches
 from bench.serve.endpoint import Endpoint
-from bench.serve.goodput import parse_objective
 from bench.serve.http_cost import NUM_STREAMS
 from bench.serve.load import Load, Search, measure
-from bench.serve.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.serve.peers import OURS, SERVERS
+from bench.serve.report import parse_objective
 from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
-from bench.serve.view import show_report
+from bench.serve.view import show_comparison, show_report, show_searches
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
@@ -145,10 +144,10 @@ def bench_serve(
         measure_endpoint(where.endpoint(base_url), load, wanted, as_json=as_json)
         return
     team = lineup_to_run(lineup, make_console(stderr=as_json))
-    names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers))
+    names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers, SERVERS[1:]))
     try:
         with tempfile.TemporaryDirectory() as folder, reported("Opening the model") as on_progress:
-            directory = "" if team.runner == "absent" else model_directory(model, Path(folder))
+            directory = "" if team.runner == "absent" else str(model_directory(model, Path(folder)))
             settings = Settings(
                 directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
             )
@@ -185,12 +184,3 @@ def parse_extra_body(text: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ValueError(f"--extra-body must be a JSON object, got {text!r}")
     return body
-
-
-def chosen_peers(text: str) -> list[str]:
-    """Parse `--peers`. Raises `ValueError` for an unknown name."""
-    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in SERVERS[1:]:
-            raise ValueError(f"--peers {name}: choose from {', '.join(SERVERS[1:])}, or 'none'")
-    return names

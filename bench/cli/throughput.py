@@ -3,35 +3,30 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
-from bench.cli.throughput_view import show
-from bench.peer_process import BACKENDS, PeerError, embedded_model_path
+from bench.model_directory import EMBEDDED, RANDOM, model_directory
+from bench.peer_process import BACKENDS, PeerError, chosen_peers
 from bench.plan import OURS, Plan
 from bench.requests import FULL, QUICK
-from bench.results import Results, as_record
-from bench.throughput import run_throughput, seconds_by_operator
+from bench.throughput import Results, as_record, run_throughput, seconds_by_operator
+from course.terminal.charts import duration, measured_bar, shares
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import Report, reported
-from course.terminal.step_view import FAINT
+from course.terminal.step_view import FAINT, STRONG
 from course.workloads.fallbacks import whole_prompts
-
-if TYPE_CHECKING:
-    from bench.models import ModelSize
-    from bench.roofline import MachineRates
-
-RANDOM = "random-150m"
 
 
 @friendly
 def bench_throughput(
     model: Annotated[
-        str, typer.Option(help=f"'embedded', '{RANDOM}' (random weights), or the path of a model directory.")
-    ] = "embedded",
+        str, typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' (random weights), or the path of a model directory.")
+    ] = EMBEDDED,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 64,
     peers: Annotated[
         str, typer.Option(metavar="A,B", help=f"Backends to compare with: {', '.join(BACKENDS[1:])}; 'none'.")
@@ -51,14 +46,17 @@ def bench_throughput(
 
     Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
-    names = (OURS, *chosen_peers(peers))
+    names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
     if team.runner == "absent":
         raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
+    from bench.models import model_size
+
     with tempfile.TemporaryDirectory() as folder:
         console.print(f"Model: {model}, {dtype}. Loading torch ...", style=FAINT, markup=False)
-        directory, size = open_model(model, Path(folder))
+        directory = model_directory(model, Path(folder))
+        size = model_size(directory)
         plan = Plan(
             directory,
             size.vocab_size,
@@ -91,32 +89,11 @@ def bench_throughput(
         show(console, record)
 
 
-def chosen_peers(text: str) -> list[str]:
-    """Parse `--peers`. Raises `ValueError` for an unknown name."""
-    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in BACKENDS[1:]:
-            raise ValueError(f"--peers {name}: choose from {', '.join(BACKENDS[1:])}, or 'none'")
-    return names
-
-
-def open_model(model: str, folder: Path) -> "tuple[Path, ModelSize]":
-    """Return a model's directory and size. Raises `ValueError` if there is no model."""
-    from bench.models import model_size, save_random_model
-
-    directory = embedded_model_path() if model == "embedded" else Path(model)
-    if model == RANDOM:
-        directory = save_random_model(folder / RANDOM)
-    if not (directory / "config.json").exists():
-        raise ValueError(f"--model {model}: there is no config.json in {directory}; or use 'embedded' or '{RANDOM}'")
-    return directory.resolve(), model_size(directory)
-
-
 def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
     """Return mini-vLLM's share of the roofline by workload, and the seconds by operator."""
-    from bench.efficiency import efficiency, machine_rates
+    from bench.roofline import efficiency, machine_rates
 
-    rates: MachineRates = machine_rates(plan.dtype, plan.num_threads)
+    rates = machine_rates(plan.dtype, plan.num_threads)
     explained = {
         workload: efficiency(entries[OURS].served, plan.model, plan.dtype, rates)
         for workload, entries in results.entries.items()
@@ -137,3 +114,61 @@ class Parts:
             self._number += 1
         self._last = (workload, name, done)
         self._report(f"part {self._number} of {self._total}, {workload}: {name}", done, count)
+
+
+def show(console: Console, record: dict[str, Any]) -> None:
+    """Print a chart per workload, the missing backends, and where mini-vLLM's time goes."""
+    for workload, entries in record["workloads"].items():
+        console.print(f"\n{workload}: output tokens per second", style=STRONG)
+        scale = max(entry["output_tokens_per_second"] for entry in entries.values())
+        for name, entry in entries.items():
+            console.print(
+                measured_bar(name, entry["output_tokens_per_second"], scale, figures(entry), ours=name == OURS)
+            )
+        console.print(f"{'':23} first token p50, p99; between tokens p50, p99; peak", style=FAINT)
+        for name, entry in entries.items():
+            console.print(f"{name:>23} {latencies(entry)}", markup=False)
+        console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
+    console.print(f"\nA round with every operator timed: {shares(record['seconds_by_operator'])}.", style=FAINT)
+    for name, reason in record["missing"].items():
+        console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
+    console.print(
+        "\nx: our tokens per second over theirs. equal: requests with the same tokens as ours, in all rounds. "
+        "One-by-one serves only the first requests. In a stream no backend can be faster than the arrivals: compare "
+        "the latencies.",
+        style=FAINT,
+    )
+
+
+def figures(entry: dict[str, Any]) -> str:
+    """Return the numbers beside a bar."""
+    same, both = entry["equal_requests"]
+    faster = f"x{entry['ours_is_faster_by']:.2f}"
+    return f"{entry['output_tokens_per_second']:6.0f} {faster:>7}  {same}/{both} equal"
+
+
+def latencies(entry: dict[str, Any]) -> str:
+    """Return the latencies and the memory of a backend."""
+    first, between = entry["time_to_first_token"], entry["inter_token_latency"]
+    gaps = "none" if between is None else f"{duration(between['p50']):>7} {duration(between['p99']):>7}"
+    return (
+        f"{duration(first['p50']):>7} {duration(first['p99']):>7}   {gaps}   {entry['peak_rss_bytes'] / 2**20:,.0f} MiB"
+    )
+
+
+def explanation(explained: dict[str, Any]) -> str:
+    """Return where mini-vLLM's time goes, in one or two sentences."""
+    seconds, overhead = explained["seconds"], explained["overhead"]
+    places = ", ".join(
+        f"{seconds[name] / seconds['all']:.1%} {words}"
+        for name, words in (
+            ("forward_pass", "forward pass"),
+            ("batch_and_sampling", "batch and sampling"),
+            ("scheduling_and_outputs", "scheduling and outputs"),
+        )
+    )
+    return (
+        f"Our time: {places}. {explained['share_of_roofline']:.0%} of the roofline "
+        f"({explained['read_bytes_per_second'] / 1e9:.1f} GB/s, {explained['flops_per_second'] / 1e9:.0f} GFLOP/s). "
+        f"Steps of {overhead['at_least_requests']} requests and more: {overhead['share']:.1%} is not the forward pass."
+    )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from bench.serve.http_exchange import BrokenAnswerError
+
+class BrokenAnswerError(Exception):
+    """A server's answer ended early or is not what it should be; the message says how."""
 
 
 @dataclass(slots=True)

@@ -8,10 +8,11 @@ from typing import Any
 from bench.backend import Settings
 from bench.peer_process import PeerError
 from bench.serve.http_cost import HttpCost, measure_http_cost
-from bench.serve.load import Load, Measured, OnProgress, Search, measure, named
+from bench.serve.load import Load, Measured, Search, measure, named
 from bench.serve.peers import OURS, TRANSFORMERS, server_command, why_missing
 from bench.serve.rate_search import ratio
 from bench.serve.server_process import ServerProcess
+from course.terminal import progress
 
 TIMES_THE_RATE = 3.0
 MAX_HTTP_COST = 0.10
@@ -46,7 +47,7 @@ class Aim:
     met: bool
 
 
-def compare(plan: Plan, on_progress: OnProgress) -> Comparison:
+def compare(plan: Plan, on_progress: progress.Report) -> Comparison:
     """Start every server, measure them in turns, and end them. Raises `PeerError` if ours cannot be measured."""
     comparison = Comparison()
     with ExitStack() as running:

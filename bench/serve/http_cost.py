@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from bench.backend import Settings
-from bench.serve.load import Load, OnProgress
+from bench.serve.load import Load
 from bench.serve.offline import Offline, OfflineProcess
 from bench.serve.open_loop import Round, run_round
 from bench.serve.report import report
 from bench.serve.server_process import ServerProcess
+from course.terminal import progress
 
 NUM_STREAMS = 64
 """How many requests are computed at once, offline and through HTTP: the engine's `max_num_seqs`."""
@@ -55,7 +56,7 @@ class HttpCost:
 
 
 def measure_http_cost(
-    server: ServerProcess, settings: Settings, load: Load, num_rounds: int, on_progress: OnProgress
+    server: ServerProcess, settings: Settings, load: Load, num_rounds: int, on_progress: progress.Report
 ) -> HttpCost:
     """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
     load = replace(load, num_requests=FEWEST_REQUESTS, request_rate=math.inf, max_concurrency=None)

@@ -1,19 +1,17 @@
 """The load of one run, and what a server makes of it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench.serve.endpoint import Endpoint
-from bench.serve.goodput import Objective
 from bench.serve.open_loop import run_round
 from bench.serve.rate_search import RateSearch
-from bench.serve.report import Report, report
+from bench.serve.report import Objective, Report, report
 from bench.serve.text_requests import SHAREGPT, TextRequest, text_requests
+from course.terminal import progress
 
-OnProgress = Callable[[str, int, int], object]
-"""Called with the current part of the work, how many requests of it have ended, and how many there are."""
 NUM_WARM_UPS = 8
 
 
@@ -48,7 +46,7 @@ class Load:
             round_number,
         )
 
-    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: OnProgress) -> Report:
+    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.Report) -> Report:
         """Run a round and return its figures."""
         requests = self.requests(round_number)
         answered = run_round(
@@ -60,7 +58,7 @@ class Load:
         )
         return report(answered, self.objective)
 
-    def warm_up(self, endpoint: Endpoint, on_progress: OnProgress) -> None:
+    def warm_up(self, endpoint: Endpoint, on_progress: progress.Report) -> None:
         """Send a few requests whose figures do not count: a server may load its model at the first of them.
 
         Raises `ValueError` if none of them is answered: then there is nothing to measure.
@@ -87,7 +85,7 @@ class Search:
     probe_seconds: float = 20.0
     min_requests: int = 100
 
-    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: OnProgress) -> None:
+    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.Report) -> None:
         """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
         number, rate = len(search.probed) + 1, search.next_rate()
         count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
@@ -106,7 +104,7 @@ class Measured:
 
 
 def measure(
-    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: OnProgress
+    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.Report
 ) -> dict[str, Measured]:
     """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
 
@@ -126,6 +124,10 @@ def measure(
     return measured
 
 
-def named(name: str, on_progress: OnProgress) -> OnProgress:
+def named(name: str, on_progress: progress.Report) -> progress.Report:
     """Return a progress report that names a server first."""
-    return lambda part, done, total: on_progress(f"{name}, {part}", done, total)
+
+    def report_of_server(text: str, done: int = 0, total: int = 0) -> None:
+        on_progress(f"{name}, {text}", done, total)
+
+    return report_of_server

@@ -9,7 +9,6 @@ from multiprocessing.connection import Connection
 
 from bench.backend import Settings
 from bench.peer_process import PeerError
-from bench.serve.engine_config import engine_config, thread_environment
 from bench.serve.text_requests import TextRequest
 
 
@@ -65,13 +64,13 @@ class OfflineProcess:
 
 def answer_offline(connection: Connection, settings: Settings, ignore_eos: bool) -> None:
     """Answer lists of requests until the other end closes. Runs in the process of `OfflineProcess`."""
-    os.environ.update(thread_environment(settings))  # before torch is imported, as for a server
+    os.environ.update(settings.environment())  # before torch is imported, as for a server
 
     from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM
     from mini_vllm.sampling_params import SamplingParams
 
-    llm = LLM(settings.model or None, engine_config(settings), parse_lineup(settings.lineup))
+    llm = LLM(settings.model or None, settings.engine_config(), parse_lineup(settings.lineup))
     connection.send("ready")
     while True:
         try:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import peer_process
-from bench.backend import Settings
+from bench.backend import BLOCK_SIZE, Settings
 from bench.serve.endpoint import Endpoint
-from bench.serve.engine_config import BLOCK_SIZE, thread_environment
 from bench.serve.server_process import ServerCommand, free_port
 
 OURS, TRANSFORMERS, OPENVINO = "mini-vllm", "transformers-serve", peer_process.OPENVINO
@@ -57,7 +56,7 @@ def command(
 ) -> ServerCommand:
     """Return the command of a server that listens on `port` and calls its model `model`."""
     endpoint = Endpoint(f"http://{HOST}:{port}", model, extra_body=extra_body)
-    return ServerCommand(name, arguments, endpoint, thread_environment(settings))
+    return ServerCommand(name, arguments, endpoint, settings.environment())
 
 
 def our_arguments(settings: Settings, port: int) -> list[str]:

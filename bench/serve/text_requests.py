@@ -1,10 +1,11 @@
 """Requests as text for any server: words in place of token ids, because only a server knows its tokenizer."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from bench.serve.arrivals import arrival_times
 from course.simulator.synthetic_prompt import prompt_of
 from course.simulator.workloads import WORKLOADS, Lengths, make_requests, scaled
 from course.workloads.timed_request import TimedRequest
@@ -31,6 +32,26 @@ class TextRequest:
     arrival_time: float
     prompt: str
     max_tokens: int
+
+
+def arrival_times(count: int, rate: float, burstiness: float = 1.0, seed: int = 0) -> list[float]:
+    """Return `count` times in seconds, in order, `rate` per second.
+
+    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, less comes in
+    bursts, more is steadier. The times are scaled so that the last of them is at `count / rate`, whatever the seed;
+    at a rate of infinity all are 0. Raises `ValueError` for a count below 1 or a rate or burstiness not over 0.
+    """
+    if count < 1:
+        raise ValueError(f"the number of requests must be at least 1, got {count}")
+    if not rate > 0:
+        raise ValueError(f"request_rate must be over 0 requests per second, or inf, got {rate}")
+    if not 0 < burstiness < math.inf:
+        raise ValueError(f"burstiness must be a finite number over 0, got {burstiness}")
+    if rate == math.inf:
+        return [0.0] * count
+    rng = random.Random(f"arrivals {seed}")
+    times = list(accumulate(rng.gammavariate(burstiness, 1.0) for _ in range(count)))
+    return [time * count / (rate * times[-1]) for time in times]
 
 
 def text_requests(

@@ -7,10 +7,9 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from bench.efficiency import efficiency
+from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
 from bench.operators import OperatorStopwatch, by_kind
-from bench.peer_process import embedded_model_path
 from bench.plan import Plan
 from bench.requests import (
     poisson_stream,
@@ -18,9 +17,9 @@ from bench.requests import (
     room_needed,
     skewed_requests,
 )
-from bench.results import Results
-from bench.roofline import MachineRates, least_seconds, where_time_goes
+from bench.roofline import MachineRates, efficiency, least_seconds, where_time_goes
 from bench.served import Served, num_equal, percentile, require_complete, summary
+from bench.throughput import Results
 from course.terminal.charts import shares
 from course.workloads.timed_request import TimedRequest
 
@@ -75,7 +74,7 @@ def test_every_round_asks_about_another_document() -> None:
 
 
 def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
-    plan = Plan(embedded_model_path(), 1000, 64, 3, 1, ("mini-vllm",))
+    plan = Plan(EMBEDDED_MODEL, 1000, 64, 3, 1, ("mini-vllm",))
     warm_up = plan.warm_up()
     assert [len(request.prompt_token_ids) >= 512 for request in warm_up] == [False] * 4 + [True]
     assert {request.num_output_tokens for request in warm_up} == {8}
@@ -85,7 +84,7 @@ def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
 
 
 def test_every_backend_has_memory_for_all_requests_of_a_round() -> None:
-    plan = Plan(embedded_model_path(), 1000, 64, 1, 1, ("mini-vllm",))
+    plan = Plan(EMBEDDED_MODEL, 1000, 64, 1, 1, ("mini-vllm",))
     assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)
     assert plan.settings().kv_cache_tokens >= max(room_needed(plan.all_at_once()[0]), room_needed(plan.stream(1.0)[0]))
 
@@ -106,7 +105,7 @@ def test_a_stream_has_the_rate_it_was_given() -> None:
 
 
 def test_model_sizes_by_hand() -> None:
-    size = model_size(embedded_model_path())
+    size = model_size(EMBEDDED_MODEL)
     hidden, inner, layers, vocab = 256, 512, 4, size.vocab_size
     assert size.layer_weights == layers * (2 * hidden * hidden + 2 * hidden * 64 + 3 * hidden * inner)
     assert size.head_weights == vocab * hidden
@@ -115,7 +114,7 @@ def test_model_sizes_by_hand() -> None:
 
 
 def test_the_roofline_takes_the_slower_of_reading_and_computing() -> None:
-    size = model_size(embedded_model_path())
+    size = model_size(EMBEDDED_MODEL)
     decode = {"num_tokens": 1.0, "num_samples": 1.0, "num_context": 0.0, "num_attended": 0.0}
     weights = size.layer_weights + size.head_weights
     reading, computing = MachineRates(weights * 4.0, 1e30), MachineRates(1e30, 2.0 * weights)
@@ -138,7 +137,7 @@ def test_where_time_goes() -> None:
         "all": 10.0,
     }
     full = [{**step, "num_tokens": 1, "num_samples": 1, "num_context": 1, "num_attended": 1} for step in steps]
-    measured = efficiency(Served([], [], 15.0, steps=full), embedded_model_path(), "float32", MachineRates(1e9, 1e9))
+    measured = efficiency(Served([], [], 15.0, steps=full), EMBEDDED_MODEL, "float32", MachineRates(1e9, 1e9))
     assert measured["overhead"]["share"] == pytest.approx(0.2)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.router.fleet import simulate_fleet
+from bench.fleet import simulate_fleet
 from course.simulator.experiment import Experiment
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests

@@ -3,8 +3,9 @@ import sys
 
 import pytest
 
-from bench import long_queue, loop
+from bench import long_queue
 from bench import scheduler as bench
+from bench.cli import loop
 from bench.cli import scheduler as command
 from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
@@ -35,7 +36,6 @@ def test_bars_and_what_they_are_compared_with(mini_vllm: Commands) -> None:
         "ratio",
         "500 wait",
         "to join",
-        "elsewhere",
         "process_time",
     ):
         assert part in shown
@@ -102,4 +102,6 @@ def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
 
 def test_a_command_that_does_not_complete_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="broken exited with 1; its last line: no"):
-        loop.measure_loop([loop.TimedCommand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1)
+        loop.measure_loop(
+            [loop.TimedCommand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1, lambda *given: None
+        )

@@ -12,10 +12,10 @@ import torch
 from bench import peer_process
 from bench.feature_runs import measure_feature, require_phases
 from bench.features import FEATURES
+from bench.model_directory import EMBEDDED_MODEL
 from bench.plan import Plan
 from bench.requests import QUICK
-from bench.results import as_record
-from bench.throughput import run_throughput
+from bench.throughput import as_record, run_throughput
 from course.terminal.options import threads_to_use
 from mini_vllm.assembly.lineup import parse_lineup
 from tests.cli.conftest import Commands
@@ -95,7 +95,7 @@ def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
     broken.write_text("raise SystemExit('no such processor')")
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
     monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
-    plan = Plan(peer_process.embedded_model_path(), 1000, 2, 2, 1, ("mini-vllm", "openvino"))
+    plan = Plan(EMBEDDED_MODEL, 1000, 2, 2, 1, ("mini-vllm", "openvino"))
     record = as_record(plan, run_throughput(plan))
     assert record["missing"] == {"openvino": "openvino exited early; its last line: no such processor"}
     assert [len(entries["mini-vllm"]["all_seconds"]) for entries in record["workloads"].values()] == [2, 2, 1]
@@ -119,7 +119,7 @@ def test_a_contender_that_breaks_off_later_leaves_the_other_figures_intact(
     broken.write_text(EXITS_LATER)
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
     monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
-    plan = Plan(peer_process.embedded_model_path(), 1000, 2, 1, 1, ("mini-vllm", "openvino"), sizes=QUICK)
+    plan = Plan(EMBEDDED_MODEL, 1000, 2, 1, 1, ("mini-vllm", "openvino"), sizes=QUICK)
     record = as_record(plan, run_throughput(plan))
     assert record["missing"] == {"openvino": "openvino exited early; its last line: out of memory (all at once)"}
     assert [list(entries) for entries in record["workloads"].values()] == [["mini-vllm"]] * 3

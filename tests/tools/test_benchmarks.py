@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, Plan
-from bench.results import Results, as_record
 from bench.served import Served
+from bench.throughput import Results, as_record
 from course.workloads.timed_request import TimedRequest
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.machine import describe_machine
@@ -141,13 +141,11 @@ def test_costs_have_their_units() -> None:
         "per_admission": {"arrival": cost, "schedule": cost, "update": {"best": 30.0, "median": 40.0}},
         "pool_sizes": {"ratio": 1.02},
         "long_queue": {"num_queued": 100_000, "num_blocks": 1_000_000, "long": cost, "ratio": 0.97},
-        "vllm_0_13_0_measured_elsewhere": {"per_scheduled_request": [7.1, 8.5], "per_admission": 107.0},
     }
     text = page({"scheduler": {**SHELL, **record}})
     assert "| a decode, 1,024 running | 1.66 µs |" in text
     assert "| the same, divided by that with an empty queue | 0.97 |" in text
     assert "| an admission, 512 cached tokens | 43.3 µs |" in text
-    assert "| a decode, vLLM 0.13.0 on another machine | 7.1 to 8.5 µs |" in text
 
 
 def test_a_record_describes_its_machine_whatever_its_benchmark_reports(

@@ -9,10 +9,8 @@ def scheduler(record: Record | None) -> str:
     head = "## `mini-vllm bench scheduler`\n\n"
     if record is None:
         return head + "Not measured.\n\n"
-    costs, elsewhere = record["per_scheduled_request"], record["vllm_0_13_0_measured_elsewhere"]
+    costs = record["per_scheduled_request"]
     rows = [[f"a decode, {int(count):,} running", microseconds(cost["median"])] for count, cost in costs.items()]
-    low, high = elsewhere["per_scheduled_request"]
-    rows.append(["a decode, vLLM 0.13.0 on another machine", f"{low:g} to {high:g} µs"])
     if (queue := record["long_queue"]) is not None:
         rows.append([f"a decode, 64 running, {queue['num_queued']:,} waiting", microseconds(queue["long"]["median"])])
         rows.append(["the same, divided by that with an empty queue", f"{queue['ratio']:.2f}"])
@@ -20,7 +18,6 @@ def scheduler(record: Record | None) -> str:
         rows.append(["a decode with a million blocks, divided by one with ten thousand", f"{pools['ratio']:.2f}"])
     admission = sum(cost["median"] for cost in record["per_admission"].values())
     rows.append(["an admission, 512 cached tokens", microseconds(admission)])
-    rows.append(["an admission, vLLM 0.13.0 on another machine", microseconds(elsewhere["per_admission"])])
     return f"{head}CPU time of scheduling per request, the median round.\n\n" + table(["", "CPU time"], rows)
 
 

@@ -7,9 +7,8 @@ import pytest
 from rich.console import Console
 
 from bench.serve.answer import Answer
-from bench.serve.goodput import Objective, parse_objective
 from bench.serve.open_loop import Round
-from bench.serve.report import Report, report
+from bench.serve.report import Objective, Report, parse_objective, report
 from bench.serve.view import client_line, show_report
 
 

@@ -6,8 +6,7 @@ from itertools import combinations, pairwise, takewhile
 import numpy as np
 import pytest
 
-from bench.serve.arrivals import arrival_times
-from bench.serve.text_requests import DESCRIPTIONS, text_requests
+from bench.serve.text_requests import DESCRIPTIONS, arrival_times, text_requests
 
 
 def gaps(burstiness: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

@@ -4,7 +4,7 @@ from functools import cache
 from inspect import signature
 
 from bench.cli.router import LOAD, ROUTERS, bench_router
-from bench.router.fleet import FleetServed, simulate_fleet
+from bench.fleet import FleetServed, simulate_fleet
 from course.simulator.experiment import Experiment
 from course.simulator.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_requests
 from mini_vllm.assembly.lineup import parse_lineup

@@ -1,1 +1,0 @@
-"""What a router between several engines is worth, in simulated time."""
