@@ -14,7 +14,7 @@ from rich.table import Table
 from cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
-from course.simulator.measurement_rig import ENGINE, FITTED_ON, MeasurementRig
+from course.simulator.measured_engine import ENGINE, FITTED_ON, MeasuredEngine
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, ModelName
@@ -92,10 +92,10 @@ def run(
     shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1
-    bench = MeasurementRig(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
+    measured = MeasuredEngine(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
     if not check_rounds:
-        return bench.calibrate(say), []
-    return calibrate_and_compare(bench, lineup, say, check_rounds)
+        return measured.calibrate(say), []
+    return calibrate_and_compare(measured, lineup, say, check_rounds)
 
 
 def show(console: Console, calibration: Calibration, path: str) -> None:
@@ -108,7 +108,6 @@ def show(console: Console, calibration: Calibration, path: str) -> None:
         ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
         ("bandwidth", speed(cost.bandwidth, "B/s")),
         ("arithmetic", speed(cost.flop_rate, "FLOP/s")),
-        ("together", "overlap: the longer one counts" if cost.overlaps else "in sequence: both count"),
         ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
         ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
         ("typical error", f"{calibration.typical_error:.1%} of a step's time"),

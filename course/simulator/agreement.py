@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from course.simulator.calibration import Calibration
-from course.simulator.measurement_rig import ALL_AT_ONCE, MeasurementRig
+from course.simulator.measured_engine import ALL_AT_ONCE, MeasuredEngine
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import WorkloadName
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 
 CHECKED_ON: tuple[WorkloadName, ...] = ("burst", "documents", "shared-prefix")
@@ -50,78 +49,54 @@ class Comparison:
         return abs(self.ratio - 1) <= TOLERANCE
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Requests as a real engine served them, and the figures that the simulation should predict."""
-
-    workload: str
-    requests: list[TimedRequest]
-    measured: Served
-    figures: Figures
-
-
 def calibrate_and_compare(
-    rig: MeasurementRig, lineup: Lineup, on_progress: Callable[[str], None], num_rounds: int = NUM_ROUNDS
+    engine: MeasuredEngine, lineup: Lineup, on_progress: Callable[[str], None], num_rounds: int = NUM_ROUNDS
 ) -> tuple[Calibration, list[Comparison]]:
     """Fit and compare in rounds; return the fit with the smallest error, and of each figure the median round.
 
     All rounds use the arrival rates of a first, rough fit.
     """
-    rate = rig.warm_up(on_progress)
-    rough = rig.fitted(rig.steps_to_fit(rate, on_progress)).cost
-    rates = {workload: CHECK_LOAD * rig.sustainable_rate(workload, rough) for workload in CHECKED_ON}
+    rate = engine.warm_up(on_progress)
+    rough = engine.fitted(engine.steps_to_fit(rate, on_progress)).cost
+    rates = {workload: CHECK_LOAD * engine.sustainable_rate(workload, rough) for workload in CHECKED_ON}
     rounds = []
     for number in range(num_rounds):
         report = partial(_report_in_round, on_progress, f"Round {number + 1} of {num_rounds}: ")
-        rounds.append(one_round(rig, lineup, report, rate, rates, text=1 + 2 * number))
+        rounds.append(one_round(engine, lineup, report, rate, rates, text=1 + 2 * number))
     best = min((fitted for fitted, _ in rounds), key=lambda fitted: fitted.typical_error)
     return best, [_middle(figure) for figure in zip(*(compared for _, compared in rounds), strict=True)]
 
 
 def one_round(
-    rig: MeasurementRig,
+    engine: MeasuredEngine,
     lineup: Lineup,
     on_progress: Callable[[str], None],
     rate: float,
     rates: Mapping[WorkloadName, float],
     text: int,
 ) -> tuple[Calibration, list[Comparison]]:
-    """Measure the steps to fit before and after the checks, so that a computer that slows down affects both."""
-    steps = rig.steps_to_fit(rate, on_progress, text)
-    checks = serve_checks(rig, on_progress, rates, text)
-    steps += rig.steps_to_fit(rate, on_progress, text + 1)
-    fitted = rig.fitted(steps)
-    on_progress("Predicting ...")
-    return fitted, [row for check in checks for row in compare(check, rig, fitted, lineup)]
+    """Serve the workloads that are not part of the fit, and predict their figures.
 
-
-def serve_checks(
-    rig: MeasurementRig, on_progress: Callable[[str], None], rates: Mapping[WorkloadName, float], text: int
-) -> list[Check]:
-    """Serve the workloads that are not part of the fit, at these `rates` and all at once.
-
-    Latencies are measured on the stream. Throughput is measured with all requests at once, because in a stream
-    the arrivals alone determine it.
+    Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because in
+    a stream the arrivals alone determine it. The steps to fit are measured before and after, so that a computer that
+    slows down affects both.
     """
-    checks = []
-    for seed, (workload, rate) in enumerate(rates.items(), start=10):
-        for how, arriving, number, figures in (
-            ("as a stream", rate, seed, LATENCIES),
+    steps, checks = engine.steps_to_fit(rate, on_progress, text), []
+    for seed, (workload, arriving) in enumerate(rates.items(), start=10):
+        for how, rate_of_check, number, figures in (
+            ("as a stream", arriving, seed, LATENCIES),
             ("all at once", ALL_AT_ONCE, seed + 10, THROUGHPUT),
         ):
             on_progress(f"Measuring {workload!r}, {how} ...")
-            requests = rig.requests(workload, arriving, number, text)
-            checks.append(Check(workload, requests, rig.measure(requests)[0], figures))
-    return checks
-
-
-def compare(check: Check, rig: MeasurementRig, fitted: Calibration, lineup: Lineup) -> list[Comparison]:
-    """Predict the measured figures; return a comparison for each."""
-    predicted = simulate(check.requests, rig.config, fitted.cost, replace(lineup, runner="absent"))
-    return [
-        Comparison(check.workload, name, figure(check.measured), figure(predicted))
-        for name, figure in check.figures.items()
-    ]
+            requests = engine.requests(workload, rate_of_check, number, text)
+            checks.append((workload, requests, figures, engine.measure(requests)[0]))
+    fitted = engine.fitted(steps + engine.steps_to_fit(rate, on_progress, text + 1))
+    on_progress("Predicting ...")
+    compared = []
+    for workload, requests, figures, measured in checks:
+        predicted = simulate(requests, engine.config, fitted.cost, replace(lineup, runner="absent"))
+        compared += [Comparison(workload, name, of(measured), of(predicted)) for name, of in figures.items()]
+    return fitted, compared
 
 
 def _middle(figure: Sequence[Comparison]) -> Comparison:

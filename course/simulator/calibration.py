@@ -2,21 +2,23 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from course.simulator.cost_model import CostModel, StepCounts, model_cost
-from course.simulator.least_deviations import least_deviations
 from course.simulator.model_shapes import ModelShape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NEVER = 1e30
 """A rate at which a part of a step takes no time."""
 NUM_ROUNDS = 30
-FEWEST_STEPS = 20
-EQUAL = 1e-9
-"""Typical errors that differ by less are equal: no rounding may choose between two models."""
+MIN_RESIDUAL = 1e-3
+MIN_STEPS = 20
 
 
 class MeasuredStep(NamedTuple):
@@ -43,139 +45,81 @@ class Calibration:
 
 
 def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int) -> CostModel:
-    """Return the cost model whose bandwidth, compute rate and overheads fit the steps best.
+    """Return the cost model whose rates and overheads fit the steps best, reading and computing one after the other.
 
-    Two models are fitted: reading and computing one after the other, and overlapped. The one with the smaller
-    typical error is returned. Raises `ValueError` for fewer than 20 steps (`FEWEST_STEPS`).
+    Every step reads the weights, so no fit can tell that from overhead: the weights are read at the rate of K and V,
+    what remains is overhead. Copying K and V out of the cache takes longer than reading them, and attention reaches a
+    lower rate than products with weights. So a byte of K and V, or an operation of attention, counts as the number of
+    weight bytes or operations that take as long. Raises `ValueError` for fewer than 20 steps (`MIN_STEPS`).
     """
-    if len(steps) < FEWEST_STEPS:
-        raise ValueError(f"a calibration needs at least {FEWEST_STEPS} steps, got {len(steps)}")
-    in_turn = _fit_rates(steps, shape, bytes_per_number, [True] * len(steps), [True] * len(steps))
-    overlapped = _fit_overlapped(steps, shape, bytes_per_number)
-    is_better = typical_error(overlapped, steps) < typical_error(in_turn, steps) - EQUAL
-    return overlapped if is_better else in_turn
+    import numpy as np
 
-
-def typical_error(cost: CostModel, steps: Sequence[MeasuredStep]) -> float:
-    """Return the median of |predicted / measured - 1|."""
-    return median(abs(cost.step_seconds(*step.counts) / step.seconds - 1) for step in steps)
-
-
-def _fit_overlapped(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int) -> CostModel:
-    """Guess which steps are memory-bound, fit, classify them by the fit, and repeat until nothing changes."""
-    by_memory = [step.counts.num_tokens <= 2 * step.counts.num_requests for step in steps]
-    for _ in range(NUM_ROUNDS):
-        by_compute = [not is_bound for is_bound in by_memory]
-        cost = _fit_rates(steps, shape, bytes_per_number, by_memory, by_compute, overlaps=True)
-        before = by_memory
-        by_memory = [_memory_seconds(cost, step.counts) >= _compute_seconds(cost, step.counts) for step in steps]
-        if by_memory == before:
-            break
-    return cost
-
-
-def _fit_rates(
-    steps: Sequence[MeasuredStep],
-    shape: ModelShape,
-    bytes_per_number: int,
-    by_memory: Sequence[bool],
-    by_compute: Sequence[bool],
-    *,
-    overlaps: bool = False,
-) -> CostModel:
-    """Fit the seconds of a step as a sum of its parts, none of them negative.
-
-    If every step counts the reading of the weights, this part is as constant as the overhead of a step, and no fit
-    can separate the two: then they are fitted as one constant, which `_split` divides.
-    """
-    is_constant = all(by_memory)
-    unit = model_cost(
+    if len(steps) < MIN_STEPS:
+        raise ValueError(f"a calibration needs at least {MIN_STEPS} steps, got {len(steps)}")
+    plain = model_cost(
         shape,
         bytes_per_number,
         bandwidth=1.0,
         flop_rate=1.0,
         seconds_per_step=0.0,
         seconds_per_request=0.0,
-        overlaps=overlaps,
+        overlaps=False,
     )
-    rows = [
-        [
-            part / step.seconds
-            for part in _parts(unit, step.counts, has_memory and not is_constant, has_memory, has_compute)
-        ]
-        for step, has_memory, has_compute in zip(steps, by_memory, by_compute, strict=True)
+    parts = [
+        (
+            1.0,
+            counts.num_requests,
+            plain.kv_bytes_per_token * counts.num_context_tokens,
+            plain.flops_per_token * counts.num_tokens + plain.flops_per_logits_row * counts.num_sampled,
+            plain.flops_per_pair * counts.num_pairs,
+        )
+        for counts, _ in steps
     ]
-    found = Seconds(*least_deviations(rows))
-    return _cost_of(_split(found, unit) if is_constant else found, unit)
-
-
-class Seconds(NamedTuple):
-    """The coefficients of the fit: seconds for each byte of the weights, step, request, byte of K and V, operation
-    on weights, and operation of attention.
-    """
-
-    weight_byte: float
-    step: float
-    request: float
-    kv_byte: float
-    operation: float
-    attention: float
-
-
-def _parts(unit: CostModel, counts: StepCounts, has_weights: bool, has_memory: bool, has_compute: bool) -> Seconds:
-    """Return how many bytes, requests and operations of each kind a step has."""
-    return Seconds(
-        unit.weight_bytes * has_weights,
-        1.0,
-        counts.num_requests,
-        unit.kv_bytes_per_token * counts.num_context_tokens * has_memory,
-        _operations(unit, counts) * has_compute,
-        unit.flops_per_pair * counts.num_pairs * has_compute,
-    )
-
-
-def _split(found: Seconds, unit: CostModel) -> Seconds:
-    """Divide the constant part of a step: the weights are read at the rate of K and V, the rest is overhead."""
-    weight_byte = min(found.kv_byte, found.step / unit.weight_bytes)
-    return found._replace(weight_byte=weight_byte, step=found.step - weight_byte * unit.weight_bytes)
-
-
-def _cost_of(found: Seconds, unit: CostModel) -> CostModel:
-    """Return the cost model with these coefficients.
-
-    Copying K and V out of the cache takes longer than reading them, and attention reaches a lower rate than
-    products with weights. So a fitted model counts a byte of K and V, or an operation of attention, as the
-    number of weight bytes or operations that take as long.
-    """
-    byte, operation = found.weight_byte or found.kv_byte, found.operation or found.attention
-    return replace(
-        unit,
-        weight_bytes=unit.weight_bytes * _times(found.weight_byte, byte),
-        kv_bytes_per_token=unit.kv_bytes_per_token * _times(found.kv_byte, byte),
-        flops_per_token=unit.flops_per_token * _times(found.operation, operation),
-        flops_per_logits_row=unit.flops_per_logits_row * _times(found.operation, operation),
-        flops_per_pair=unit.flops_per_pair * _times(found.attention, operation),
+    seconds = np.array([step.seconds for step in steps])
+    constant, request, kv_byte, operation, attention = least_deviations(np.array(parts) / seconds[:, None])
+    weight_byte = min(kv_byte, constant / plain.weight_bytes)
+    byte, flop = weight_byte or kv_byte, operation or attention
+    times_kv, times_attention = (kv_byte / byte if byte else 1.0), (attention / flop if flop else 1.0)
+    return CostModel(
+        weight_bytes=plain.weight_bytes if weight_byte or not byte else 0.0,
+        kv_bytes_per_token=plain.kv_bytes_per_token * times_kv,
+        flops_per_token=plain.flops_per_token if operation or not flop else 0.0,
+        flops_per_logits_row=plain.flops_per_logits_row if operation or not flop else 0.0,
+        flops_per_pair=plain.flops_per_pair * times_attention,
         bandwidth=1 / byte if byte else NEVER,
-        flop_rate=1 / operation if operation else NEVER,
-        seconds_per_step=found.step,
-        seconds_per_request=found.request,
+        flop_rate=1 / flop if flop else NEVER,
+        seconds_per_step=constant - weight_byte * plain.weight_bytes,
+        seconds_per_request=request,
+        overlaps=False,
     )
 
 
-def _times(seconds: float, base: float) -> float:
-    return seconds / base if base else 1.0
+def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
+    """Return x >= 0 such that `rows` times x is as close to 1 as possible; a few outliers barely count.
+
+    Iteratively reweighted least squares: a row with a large residual weighs less in the next round. Where a
+    coefficient would be negative, the most negative one is left out.
+    """
+    import numpy as np
+
+    scale = np.abs(rows).max(axis=0)
+    scale[scale == 0] = 1.0
+    scaled, weights = rows / scale, np.ones(len(rows))
+    for _ in range(NUM_ROUNDS):
+        chosen = list(range(rows.shape[1]))
+        part = np.linalg.lstsq(scaled * weights[:, None], weights, rcond=None)[0]
+        while (part < 0).any():
+            del chosen[int(part.argmin())]
+            part = np.linalg.lstsq(scaled[:, chosen] * weights[:, None], weights, rcond=None)[0]
+        found = np.zeros(rows.shape[1])
+        found[chosen] = part
+        weights = 1 / np.sqrt(np.maximum(np.abs(scaled @ found - 1), MIN_RESIDUAL))
+    return [float(value) for value in found / scale]
 
 
-def _memory_seconds(cost: CostModel, counts: StepCounts) -> float:
-    return (cost.weight_bytes + cost.kv_bytes_per_token * counts.num_context_tokens) / cost.bandwidth
-
-
-def _compute_seconds(cost: CostModel, counts: StepCounts) -> float:
-    return (_operations(cost, counts) + cost.flops_per_pair * counts.num_pairs) / cost.flop_rate
-
-
-def _operations(cost: CostModel, counts: StepCounts) -> float:
-    return cost.flops_per_token * counts.num_tokens + cost.flops_per_logits_row * counts.num_sampled
+def typical_error(cost: CostModel, steps: Sequence[MeasuredStep]) -> float:
+    """Return the median of |predicted / measured - 1|."""
+    return median(abs(cost.step_seconds(*step.counts) / step.seconds - 1) for step in steps)
 
 
 def write_calibration(path: str, calibration: Calibration) -> None:

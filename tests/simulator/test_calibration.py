@@ -18,8 +18,7 @@ from course.simulator.calibration import (
 )
 from course.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
 from course.simulator.echo_runner import EchoRunner
-from course.simulator.measurement import measure, prompt_in_vocabulary
-from course.simulator.measurement_rig import MeasurementRig
+from course.simulator.measured_engine import MeasuredEngine, measure, prompt_in_vocabulary
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
@@ -64,30 +63,19 @@ def random_steps(cost: CostModel, noise: float, seed: int = 0) -> list[MeasuredS
     return steps
 
 
-@pytest.mark.parametrize("overlaps", [False, True])
-def test_a_fit_finds_the_machine_behind_the_steps(overlaps: bool) -> None:
-    cost = machine(overlaps=overlaps)
-    fitted = fit(random_steps(cost, noise=0.0), EMBEDDED, 4)
-    assert fitted.overlaps == overlaps
-    for name in ("bandwidth", "flop_rate", "seconds_per_step", "seconds_per_request"):
-        assert getattr(fitted, name) == pytest.approx(getattr(cost, name), rel=0.02), name
-
-
-def test_rounding_does_not_change_the_result_of_a_fit() -> None:
-    """The order of the steps changes every sum in its last digits, as another CPU does."""
-    steps = random_steps(machine(overlaps=False), noise=0.0)
+def test_a_fit_finds_the_machine_of_the_steps() -> None:
+    """In any order: it changes every sum in its last digits, as another CPU does."""
+    cost = machine(overlaps=False)
+    steps = random_steps(cost, noise=0.0)
     for order in (steps, steps[::-1], sorted(steps)):
         fitted = fit(order, EMBEDDED, 4)
-        assert fitted.seconds_per_step == pytest.approx(5e-4)
-        assert fitted.bandwidth == pytest.approx(8e9)
+        for name in ("bandwidth", "flop_rate", "seconds_per_step", "seconds_per_request"):
+            assert getattr(fitted, name) == pytest.approx(getattr(cost, name)), name
 
 
-def test_a_fit_to_decodes_alone_reads_the_weights_at_the_rate_of_k_and_v() -> None:
-    cost = machine(overlaps=True)
-    decodes = [step for step in random_steps(cost, noise=0.0) if step.counts.num_tokens == step.counts.num_requests]
-    fitted = fit(decodes, EMBEDDED, 4)
-    assert fitted.bandwidth == pytest.approx(8e9, rel=0.02)
-    assert fitted.seconds_per_step == pytest.approx(5e-4, rel=0.02)
+def test_a_machine_that_reads_while_it_computes_is_fitted_nearly() -> None:
+    steps = random_steps(machine(overlaps=True), noise=0.0)
+    assert typical_error(fit(steps, EMBEDDED, 4), steps) < 0.06
 
 
 def test_noise_and_a_few_outliers_do_not_spoil_the_fit() -> None:
@@ -155,8 +143,8 @@ def test_measuring_a_machine_that_is_the_model_equals_the_simulation(workload: s
 CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=128, max_model_len=1024, num_gpu_blocks=1_000)
 
 
-def rig_on(clock: VirtualClock, cost: CostModel, num_requests: int = 30) -> MeasurementRig:
-    return MeasurementRig(engine_on(clock, cost, CONFIG), EMBEDDED, num_requests, stopwatch=clock)
+def rig_on(clock: VirtualClock, cost: CostModel, num_requests: int = 30) -> MeasuredEngine:
+    return MeasuredEngine(engine_on(clock, cost, CONFIG), EMBEDDED, num_requests, stopwatch=clock)
 
 
 def silent(text: str) -> None:
@@ -202,21 +190,6 @@ def test_the_steps_to_fit_have_few_requests_and_many() -> None:
     counts = [step.counts for step in rig_on(VirtualClock(), machine(overlaps=False)).steps_to_fit(100.0, silent)]
     assert {1, 2, CONFIG.max_num_seqs} <= {count.num_requests for count in counts}
     assert CONFIG.max_num_batched_tokens in {count.num_tokens for count in counts}
-
-
-def test_the_steps_to_fit_come_from_two_rates_and_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = rig_on(VirtualClock(), machine(overlaps=False))
-    measure_one = rig.measure
-    spans: list[float] = []
-
-    def noting(requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
-        spans.append(requests[-1].arrival_time)
-        return measure_one(requests)
-
-    monkeypatch.setattr(rig, "measure", noting)
-    rig.steps_to_fit(100.0, silent)
-    light, heavy, at_once = spans
-    assert light > heavy > 0.01 > 1e-6 > at_once
 
 
 def test_no_round_finds_prompts_of_another_in_the_cache() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from course.simulator.measurement_rig import FITTED_ON
+from course.simulator.measured_engine import FITTED_ON
 from course.terminal.charts import duration
 from tools.benchmarks.table import Record, table
 
