@@ -11,9 +11,8 @@ from torch import Tensor
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.loading import LoadedModel
-from mini_vllm.runner.logits_processors import processed_logits
+from mini_vllm.runner.logits_processors import probabilities, processed_logits
 from mini_vllm.runner.paged_model_runner import draw
-from mini_vllm.runner.probabilities import probabilities
 from mini_vllm.runner.token_logprobs import token_logprobs
 
 

@@ -1,4 +1,6 @@
-"""What changes logits before a token is sampled: `min_tokens`, `logit_bias` and the three penalties.
+"""What changes logits before a token is sampled, and the distribution that it is drawn from.
+
+`min_tokens`, `logit_bias` and the three penalties are ours; temperature, top-k and top-p are transformers' own.
 
 vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`. The sampler of phase 6 gets the result.
 """
@@ -9,9 +11,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.sampling_params import SamplingParams
 
 Rows = Sequence[tuple[ScheduledRequest, int]]
 """For each row of logits, its request and how many of the request's drafts lie before the token to be sampled."""
@@ -51,3 +55,14 @@ def _stop_token_ids(request: Request, vocab_size: int) -> list[int]:
     params = request.sampling_params
     ends = {*params.stop_token_ids, *(() if params.ignore_eos else request.eos_token_ids)}
     return [token_id for token_id in ends if 0 <= token_id < vocab_size]
+
+
+def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
+    """Return the probability of each token [rows, vocab] in float64. The temperature is over 0."""
+    chosen = LogitsProcessorList([TemperatureLogitsWarper(params.temperature)])
+    if params.top_k:
+        chosen.append(TopKLogitsWarper(params.top_k))
+    if params.top_p < 1:
+        chosen.append(TopPLogitsWarper(params.top_p))
+    no_text = torch.empty(len(logits), 0, dtype=torch.int64)
+    return chosen(no_text, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]

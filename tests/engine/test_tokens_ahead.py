@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import pytest
+
 from mini_vllm.core.absent import WholePrompts
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.core.tokens_ahead import ChunksAhead, TokensAhead
 from solutions.phase1_scheduler_step import clamp, update_from_output
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
@@ -40,6 +42,25 @@ def test_blocks_that_late_tokens_fill_can_be_hit_before_their_request_is_schedul
     assert (request.num_computed_tokens, request.num_output_placeholders) == (5, 0)
     assert table is not None
     assert kv.get_computed_blocks(Request("B", [1, 2, 3, 4, 5, 6])) == table[:1]
+
+
+@pytest.mark.parametrize(("max_model_len", "granted"), [(64, 5), (6, 3), (4, 1)])
+def test_phase_5_is_asked_with_the_requests_own_counter(max_model_len: int, granted: int) -> None:
+    request = Request("A", [1, 2, 3])
+    request.admit(2)
+    request.spec_token_ids = [4, 5, 6, 7]
+    asked: list[tuple[int, int]] = []
+
+    class Policy(WholePrompts):
+        def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+            asked.append((request.num_tokens, num_computed_tokens))
+            return super().num_new_tokens(request, num_computed_tokens, token_budget)
+
+    chunks = ChunksAhead(Policy(clamp), max_model_len, None)
+    assert chunks.num_new_tokens(request, 2, 16) == granted
+    assert asked == [(2 + granted, 2)]
+    assert chunks.num_new_tokens(request, 2, 1) == 1, "some of the drafts are better than no token"
+    assert (request.num_tokens, request.spec_token_ids) == (3, [4, 5, 6, 7])
 
 
 def test_a_victim_loses_its_drafts() -> None:

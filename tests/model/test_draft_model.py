@@ -14,7 +14,7 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import load_model
-from mini_vllm.runner.probabilities import probabilities
+from mini_vllm.runner.logits_processors import probabilities
 from mini_vllm.sampling_params import SamplingParams
 from tests.model.test_speculation import CONFIGS, MAX_TOKENS, prompts, truth
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.drafts.draft_model import DraftModel
+from mini_vllm.runner.logits_processors import probabilities
 from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
-from mini_vllm.runner.probabilities import probabilities
 
 
 class RandomDraftRunner(PagedModelRunner):

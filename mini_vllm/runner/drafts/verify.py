@@ -6,8 +6,8 @@ from torch import Tensor
 
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.logits_processors import probabilities
 from mini_vllm.runner.paged_model_runner import draw_twice
-from mini_vllm.runner.probabilities import probabilities
 
 
 class AcceptanceOfDrafts:
