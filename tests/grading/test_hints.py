@@ -34,11 +34,6 @@ MISTAKES = {
         ("num_needed + num_free_hits > self", "num_needed > self"),
         "Which blocks leave it in this call: only the new ones, or hit blocks too?",
     ),
-    "a new list of running requests": (
-        3,
-        ("            running.remove(victim)\n", "            running = [r for r in running if r is not victim]\n"),
-        "the caller's list still holds every request. Does your code change that very list",
-    ),
     "the heap's list taken for a sorted one": (
         3,
         ("in sorted(self._heap))", "in self._heap)"),

@@ -1,1 +1,1 @@
-"""Doubles, reference models and symptoms for the graded tests of phase 3."""
+"""Doubles and reference models for the graded tests of phase 3."""

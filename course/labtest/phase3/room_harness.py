@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from course.labtest.expect import expect_equal, explained
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.queue_harness import rank
-from course.labtest.phase3.symptoms import RoomBefore, symptom_of_room
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of
 from mini_vllm.core.interfaces import RequestQueue
@@ -40,7 +39,6 @@ class RoomHarness:
         self.kv = kv or SharedBlocksKV(num_blocks, block_size, tables)
         self.step = SchedulerOutput(budget, dict(plan or {}))
         self.before: list[str] = []
-        self.request_in_need = ""
 
     def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> object:
         """Call `make_room` of your class."""
@@ -52,13 +50,6 @@ class RoomHarness:
             self.kv.describe(),
             f"call    make_room({request.request_id}, {num_new_tokens}){note}",
         ]
-        self.state_before = RoomBefore(
-            [r.request_id for r in self.running],
-            dict(self.step.num_scheduled_tokens),
-            self.step.token_budget,
-            len(self.step.preempted),
-        )
-        self.request_in_need = request.request_id
         self._fields_before = {name: fields_of(one) for name, one in self.requests.items()}
         self.kv.calls.clear()
         with explained(self.before, self.kv.calls):
@@ -93,17 +84,11 @@ class RoomHarness:
         own = self.requests.get(request.request_id)
         return request.request_id if own is request else f"copy of {request.request_id}"
 
-    def symptom(self, yours: Mapping[str, object], expected: Mapping[str, object]) -> tuple[str, str] | None:
-        """Return (rule, hint) if what differs has a cause of its own."""
-        return symptom_of_room(self.request_in_need, self.state_before, self.kv.calls, yours, expected)
-
     def check(self, rule: str, hint: str, answer: object, **expected: object) -> None:
         """Compare what is named (`budget_left` for "budget left", and so on)."""
         outcome = self.outcome(answer)
         wanted = {LABELS.get(label, label): value for label, value in expected.items()} | {"also changed": []}
         yours = {label: outcome[label] for label in wanted}
-        if yours != wanted:
-            rule, hint = self.symptom(outcome, wanted) or (rule, hint)
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
 
 
