@@ -22,7 +22,7 @@ from classroom.student_edition.edition import compose
 from course.grading.plan import load_whole_plan
 from tests.mutants.catalog import module_name
 
-MAX_CALLS = 8
+MAX_TRIED_CALLS, MAX_CALLS_ALIKE = 20, 4
 SECONDS = 3
 Function = Callable[..., Any]
 
@@ -33,7 +33,7 @@ class Call:
 
     args: tuple[Any, ...]
     named: dict[str, Any]
-    outcome: object
+    outcome: list[object]
 
 
 def view(value: Any, depth: int = 4) -> object:
@@ -54,7 +54,7 @@ def view(value: Any, depth: int = 4) -> object:
     return {name: view(getattr(value, name, None), depth - 1) for name in names}
 
 
-def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any]) -> object:
+def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any]) -> list[object]:
     """Call a function with copies of the arguments; return its answer and what it left of them."""
     args, named = deepcopy((args, named))
     return [view(function(*args, **named)), view(args), view(named)]
@@ -70,13 +70,13 @@ def calls_of_reference(phase: int) -> dict[str, list[Call]]:
         @wraps(function)
         def keeping(*args: Any, **named: Any) -> Any:
             before = None
-            if len(calls[name]) < MAX_CALLS:
+            if len(calls[name]) < MAX_TRIED_CALLS:
                 try:
                     before = deepcopy((args, named))
                     outcome = outcome_of(function, *before)
                 except Exception:
                     before = None
-            if before and outcome not in [call.outcome for call in calls[name]]:
+            if before and [call.outcome[0] for call in calls[name]].count(outcome[0]) < MAX_CALLS_ALIKE:
                 calls[name].append(Call(*before, outcome))
             return function(*args, **named)
 
@@ -149,6 +149,7 @@ def try_all(shipped: dict[str, Function], calls: dict[str, list[Call]], paramete
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            os.fork = os.abort  # a function that forks would have two processes go on from here
             with os.fdopen(writer, "w", buffering=1) as told, open(os.devnull, "w") as nothing:
                 os.dup2(nothing.fileno(), 1)
                 os.dup2(nothing.fileno(), 2)
