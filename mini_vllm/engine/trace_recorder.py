@@ -2,32 +2,22 @@
 
 from collections import deque
 
-from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.observers import StepObserver, StepResult
 
 
-class TraceRecorder(StepObserver):
-    """Writes one `StepRecord` per step of a scheduler to `steps`.
+class StepRecorder(StepObserver):
+    """Writes the `StepRecord` of each step. What is kept of it, and what it costs, is up to the subclass."""
 
-    `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
-    (`ObservedPrefixCache`); each step empties it.
-    """
-
-    def __init__(self, scheduler: Scheduler, evicted: list[int]) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.evicted = evicted
-        self.steps: list[StepRecord] = []
         self._in_flight: deque[StepRecord] = deque()
-        self._num_ended = 0
         self._added: list[str] = []
         self._aborted: list[str] = []
-        self._finished: set[str] = set()
-        self._unsent: set[str] = set()
         self._tables: dict[str, int] = {}
-        self._statuses: dict[str, RequestStatus] = {}
 
     def request_added(self, request_id: str) -> None:
         self._added.append(request_id)
@@ -36,39 +26,119 @@ class TraceRecorder(StepObserver):
         self._aborted.append(request_id)
 
     def before_schedule(self) -> None:
+        block_ids = self.scheduler.kv.block_ids
+        self._tables = {r.request_id: len(block_ids(r.request_id)) for r in self.scheduler.running}
+
+    def record_plan(self, step: int, scheduler_output: SchedulerOutput) -> StepRecord:
+        """Return the record of the step that was planned just now; the rest of it comes with `record_update`."""
+        num_free_blocks = self.scheduler.kv.num_free_blocks
+        return StepRecord(
+            step=step,
+            added=self._added,
+            aborted=self._aborted,
+            scheduled=[self._share(*item, scheduler_output) for item in scheduler_output.num_scheduled_tokens.items()],
+            total=scheduler_output.total_num_scheduled_tokens,
+            preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
+            evicted=[],
+            finished_sent=[],
+            free_after_schedule=num_free_blocks,
+            sampled={},
+            aborted_before_update=[],
+            update_of=None,
+            output=[],
+            finished=[],
+            drafts_given={},
+            free_after_update=num_free_blocks,
+            running_after=[],
+            waiting_after=[],
+            detail={},
+        )
+
+    def plan_recorded(self, record: StepRecord) -> None:
+        """Begin to collect for the next step, once the record of this one is kept."""
+        self._in_flight.append(record)
+        self._added, self._aborted = [], []
+
+    def record_update(self, record: StepRecord, result: StepResult) -> StepRecord:
+        """Write to the newest record what was applied in its step; return the record of the step it came from."""
+        applied = self._in_flight.popleft()
+        record["update_of"] = applied["step"]
+        record["output"] = list(result.kept.items())
+        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in result.ended]
+        return applied
+
+    def record_end(self, record: StepRecord) -> None:
+        """Write to the newest record what runs after its step."""
+        record["aborted_before_update"], self._aborted = self._aborted, []
+        record["free_after_update"] = self.scheduler.kv.num_free_blocks
+        record["running_after"] = [
+            (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders)
+            for r in self.scheduler.running
+        ]
+
+    def was_preempted(self, request: Request) -> bool:
+        """Return whether a request that joins the running ones in this step has run before."""
+        return request.num_preemptions > 0
+
+    def _share(self, request_id: str, num_tokens: int, scheduler_output: SchedulerOutput) -> ScheduledRecord:
+        request, kv = self.scheduler.requests[request_id], self.scheduler.kv
+        blocks = list(kv.block_ids(request_id))
+        computed = request.num_computed_tokens - num_tokens
+        num_before = self._tables.get(request_id)
+        if num_before is not None:
+            share = ScheduledRecord(
+                id=request_id,
+                kind="running",
+                computed=computed,
+                n=num_tokens,
+                new_blocks=blocks[num_before:],
+                blocks=blocks,
+            )
+        else:
+            share = ScheduledRecord(
+                id=request_id,
+                kind="resumed" if self.was_preempted(request) else "new",
+                computed=computed,
+                n=num_tokens,
+                hit=computed,
+                new_blocks=blocks[computed // kv.block_size :],
+                blocks=blocks,
+            )
+        if drafts := scheduler_output.scheduled_spec_decode_tokens.get(request_id):
+            share["drafts"] = drafts
+        return share
+
+
+class TraceRecorder(StepRecorder):
+    """Keeps the record of every step in `steps`, with the whole state of the pool.
+
+    `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
+    (`ObservedPrefixCache`); each step empties it.
+    """
+
+    def __init__(self, scheduler: Scheduler, evicted: list[int]) -> None:
+        super().__init__(scheduler)
+        self.evicted = evicted
+        self.steps: list[StepRecord] = []
+        self._num_ended = 0
+        self._finished: set[str] = set()
+        self._unsent: set[str] = set()
+        self._statuses: dict[str, RequestStatus] = {}
+
+    def before_schedule(self) -> None:
+        super().before_schedule()
         self.evicted.clear()
         self._finished = self._unsent | self.scheduler.finished_req_ids
         self._unsent = set()
         self._statuses = {r.request_id: r.status for r in self.scheduler.requests.values()}
-        self._tables = {r.request_id: len(self.scheduler.kv.block_ids(r.request_id)) for r in self.scheduler.running}
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        kv = self.scheduler.kv
-        self.steps.append(
-            StepRecord(
-                step=len(self.steps),
-                added=self._added,
-                aborted=self._aborted,
-                scheduled=self._scheduled(scheduler_output),
-                total=scheduler_output.total_num_scheduled_tokens,
-                preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
-                evicted=list(self.evicted),
-                finished_sent=sorted(self._finished),
-                free_after_schedule=kv.num_free_blocks,
-                sampled={},
-                aborted_before_update=[],
-                update_of=None,
-                output=[],
-                finished=[],
-                drafts_given={},
-                free_after_update=kv.num_free_blocks,
-                running_after=[],
-                waiting_after=[],
-                detail={"shared": {str(b): n for b, n in sorted(kv.ref_counts().items()) if n > 1}},
-            )
-        )
-        self._in_flight.append(self.steps[-1])
-        self._added, self._aborted = [], []
+        record = self.record_plan(len(self.steps), scheduler_output)
+        record["evicted"], record["finished_sent"] = list(self.evicted), sorted(self._finished)
+        shared = {str(b): n for b, n in sorted(self.scheduler.kv.ref_counts().items()) if n > 1}
+        record["detail"] = {"shared": shared}
+        self.steps.append(record)
+        self.plan_recorded(record)
 
     def step_undone(self) -> None:
         self._unsent |= self._finished
@@ -85,51 +155,18 @@ class TraceRecorder(StepObserver):
         self._end_step()
 
     def after_update(self, result: StepResult) -> None:
-        applied, record = self._in_flight.popleft(), self.steps[-1]
+        applied = self.record_update(self.steps[-1], result)
         applied["sampled"] = dict(result.sampled_token_ids)
-        record["update_of"] = applied["step"]
-        record["output"] = list(result.kept.items())
-        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in result.ended]
-        record["drafts_given"] = dict(result.drafts)
+        self.steps[-1]["drafts_given"] = dict(result.drafts)
         self._end_step()
 
+    def was_preempted(self, request: Request) -> bool:
+        return self._statuses[request.request_id] is RequestStatus.PREEMPTED
+
     def _end_step(self) -> None:
-        """Record the state behind a step."""
         self._num_ended, self._finished = len(self.steps), set()
-        kv, record = self.scheduler.kv, self.steps[-1]
-        record["aborted_before_update"], self._aborted = self._aborted, []
-        record["free_after_update"] = kv.num_free_blocks
-        record["running_after"] = [
-            (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders)
-            for r in self.scheduler.running
-        ]
+        record = self.steps[-1]
+        self.record_end(record)
         record["waiting_after"] = [r.request_id for r in self.scheduler.waiting]
-        record["detail"]["free_queue"] = kv.free_block_ids()
+        record["detail"]["free_queue"] = self.scheduler.kv.free_block_ids()
         record["detail"]["cached"] = sorted(self.scheduler.prefix_cache.cached_blocks())
-
-    def _scheduled(self, scheduler_output: SchedulerOutput) -> list[ScheduledRecord]:
-        shares = [self._share(*item) for item in scheduler_output.num_scheduled_tokens.items()]
-        for share in shares:
-            if drafts := scheduler_output.scheduled_spec_decode_tokens.get(share["id"]):
-                share["drafts"] = drafts
-        return shares
-
-    def _share(self, request_id: str, num_tokens: int) -> ScheduledRecord:
-        request = self.scheduler.requests[request_id]
-        blocks = list(self.scheduler.kv.block_ids(request_id))
-        computed = request.num_computed_tokens - num_tokens
-        status = self._statuses[request_id]
-        if status is RequestStatus.RUNNING:
-            new_blocks = blocks[self._tables[request_id] :]
-            return ScheduledRecord(
-                id=request_id, kind="running", computed=computed, n=num_tokens, new_blocks=new_blocks, blocks=blocks
-            )
-        return ScheduledRecord(
-            id=request_id,
-            kind="resumed" if status is RequestStatus.PREEMPTED else "new",
-            computed=computed,
-            n=num_tokens,
-            hit=computed,
-            new_blocks=blocks[computed // self.scheduler.kv.block_size :],
-            blocks=blocks,
-        )

@@ -2,16 +2,29 @@
 
 import asyncio
 import pickle
-import struct
+import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from serving.live.chunks import Chunk
-from serving.live.drawing.look import Look
+from serving.live.packed_steps import Chunk
 
-LENGTH = struct.Struct(">I")
-END_SECONDS = 2.0
+COMMAND = (sys.executable, "-m", "serving.live.drawing")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A picture as a page wants it: `step` None is the newest one, `follow` the id of a request, or empty.
+
+    `width` and `height` are the room for it in px. The text of the picture is made only if it is asked for.
+    """
+
+    step: int | None = None
+    width: int = 720
+    height: int = 480
+    follow: str = ""
+    with_text: bool = False
 
 
 class DrawingEndedError(RuntimeError):
@@ -21,24 +34,15 @@ class DrawingEndedError(RuntimeError):
 class DrawingProcess:
     """Gets the steps as the bytes that the recorder made of them, and returns pictures as bytes of JSON.
 
-    So a picture costs this process two writes to pipes, whatever it shows.
+    So a picture costs this process a write and a read of a pipe in another thread, whatever it shows.
     """
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._lock = asyncio.Lock()
-        self._next_step = 0
-
-    @property
-    def pid(self) -> int | None:
-        """The process's id while there is one."""
-        return None if self._process is None else self._process.pid
-
-    @property
-    def next_step(self) -> int:
+        self.next_step = 0
         """The first step that the process does not have."""
-        return self._next_step
 
     async def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
         """Return what a page lacks for its picture. `chunks` are the steps from `next_step` on.
@@ -46,71 +50,59 @@ class DrawingProcess:
         Raises `DrawingEndedError`; the next call starts a new process.
         """
         async with self._lock:
+            # Another page may have brought some of them meanwhile.
+            new = [chunk.since(self.next_step) for chunk in chunks if chunk.end > self.next_step]
             try:
-                if self._process is None:
-                    await self._start()
-                chunks = [chunk for chunk in chunks if chunk.first + len(chunk.steps) > self._next_step]
-                self._send("feed", chunks)
-                if chunks:
-                    self._next_step = chunks[-1].first + len(chunks[-1].steps)
-                return await self._ask("draw", viewer, look)
-            except (OSError, asyncio.IncompleteReadError) as error:
-                await self._end()
+                process = self._process or self._start()
+                picture = await asyncio.to_thread(ask, process, "draw", viewer, look, new)
+            except (OSError, EOFError) as error:
+                self._end()
                 raise DrawingEndedError("the process that draws has ended: see the server's log") from error
             except asyncio.CancelledError:
-                # The answer is still on its way, and would be taken for that to the next question.
-                await self._end()
+                self._end()  # the answer is still on its way, and would be mistaken for the next one
                 raise
+            self.next_step = new[-1].end if new else self.next_step
+            return picture
 
     async def forget(self, viewer: str) -> None:
         """Let the process forget a page."""
         async with self._lock:
-            if self._process is not None:
-                with suppress(OSError):
-                    self._send("close", viewer)
+            with suppress(OSError):
+                if self._process is not None:
+                    send(self._process, "close", viewer)
 
     async def close(self) -> None:
         """End the process."""
         async with self._lock:
-            await self._end()
+            self._end()
 
-    async def _start(self) -> None:
-        pipe = asyncio.subprocess.PIPE
-        command = (sys.executable, "-m", "serving.live.drawing")
-        self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-        self._next_step = 0
-        self._write(pickle.dumps(self._facts))
+    def _start(self) -> "subprocess.Popen[bytes]":
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        send(self._process, "begin", self._facts)
+        return self._process
 
-    async def _end(self) -> None:
-        process, self._process, self._next_step = self._process, None, 0
+    def _end(self) -> None:
+        process, self._process, self.next_step = self._process, None, 0
         if process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):  # what was not sent any more
+                assert pipe is not None
+                pipe.close()
 
-    def _send(self, *message: Any) -> None:
-        self._write(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
-    def _write(self, frame: bytes) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        # asyncio's own loop writes into a closed pipe without a word, uvloop raises an error of its own.
-        if self._process.stdin.is_closing():
-            raise BrokenPipeError("the process that draws has ended")
-        self._process.stdin.write(LENGTH.pack(len(frame)) + frame)
+def send(process: "subprocess.Popen[bytes]", *message: object) -> None:
+    """Send a message. Raises `OSError` if the process has ended."""
+    assert process.stdin is not None
+    pickle.dump(message, process.stdin, pickle.HIGHEST_PROTOCOL)
+    process.stdin.flush()
 
-    async def _ask(self, *message: Any) -> bytes:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._send(*message)
-        await self._process.stdin.drain()
-        head = await self._process.stdout.readexactly(LENGTH.size)
-        return await self._process.stdout.readexactly(LENGTH.unpack(head)[0])
+
+def ask(process: "subprocess.Popen[bytes]", *message: object) -> bytes:
+    """Send a message and return its answer. Raises `OSError` or `EOFError` if the process has ended."""
+    send(process, *message)
+    assert process.stdout is not None
+    answer: bytes = pickle.load(process.stdout)
+    return answer

@@ -1,45 +1,64 @@
 """Watches an engine and keeps its last steps, small: what a server that runs for days may spend on being watched."""
 
 import pickle
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import replace
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import StepObserver, StepResult
-from serving.live.bills import Bills
-from serving.live.chunks import Chunks
-from serving.live.packed import PackedStep, Totals, keyframe_of, pool_of
-from serving.observed import is_observed
+from mini_vllm.engine.observers import StepResult
+from mini_vllm.engine.trace_recorder import StepRecorder
+from serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, RequestState, Totals
+from serving.observed import is_observed, observer_of
 
+MAX_BILLS = 1000
 MAX_WAITING_NAMED = 64
 MAX_BLOCKS_IN_EACH_STEP = 4096
 """In a larger pool free queue and cache are recorded at the beginning of a chunk alone; between they are computed."""
 
 
-class RecentSteps(StepObserver):
+@dataclass
+class Bill:
+    """What a request has cost so far. `num_blocks` are the most it held at once.
+
+    It arrived before step `arrived`, and waited `num_waited` steps before its first one.
+    """
+
+    request_id: str
+    num_prompt_tokens: int
+    arrived: int
+    num_cached_tokens: int = 0
+    num_output_tokens: int = 0
+    num_blocks: int = 0
+    num_preemptions: int = 0
+    num_steps: int = 0
+    num_waited: int = 0
+
+
+class RecentSteps(StepRecorder):
     """Packs each step when it ends; 50 of them have one walk along the free queue and the cache before them.
 
-    After `want_pool` the next step says what is free and cached, too.
+    After `want_pool` the next step says what is free and cached, too. `bills` are those of the last 1,000 requests that
+    have ended, `open_bills` those of the others.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
-        self.chunks, self.bills = Chunks(), Bills()
+        super().__init__(scheduler)
+        self.chunks = Chunks()
+        self.bills: OrderedDict[str, Bill] = OrderedDict()
+        self.open_bills: dict[str, tuple[Request, Bill]] = {}
         self._totals = Totals()
         self._wants_pool, self._is_broken = False, False
         self._keyframe = b""
-        self._added: dict[str, int] = {}
-        self._aborted: list[str] = []
-        self._num_blocks: dict[str, int] = {}
-        self._plan: StepRecord | None = None
+        self._record: StepRecord | None = None
         self._lengths: dict[str, int] = {}
-        self._in_flight: deque[int] = deque()
+        self._next_lengths: dict[str, int] = {}
 
     @property
     def num_arrived(self) -> int:
@@ -51,104 +70,78 @@ class RecentSteps(StepObserver):
         self._wants_pool = True
 
     def request_added(self, request_id: str) -> None:
+        super().request_added(request_id)
         request = self.scheduler.requests[request_id]
-        self._added[request_id] = request.num_prompt_tokens
-        self.bills.open(request, self.chunks.num_steps)
+        self._next_lengths[request_id] = request.num_prompt_tokens
+        self.open_bills[request_id] = request, Bill(request_id, request.num_prompt_tokens, self.chunks.num_steps)
 
     def request_aborted(self, request_id: str) -> None:
-        self._aborted.append(request_id)
-        self._totals.ended += 1
-        self.bills.close(request_id, self.chunks.num_steps)
+        super().request_aborted(request_id)
+        self._request_ended(request_id)
 
     def before_schedule(self) -> None:
+        super().before_schedule()
         if self._is_broken or self.chunks.needs_keyframe:
-            self._keyframe = packed(keyframe_of(self.scheduler, replace(self._totals)))
-        block_ids = self.scheduler.kv.block_ids
-        self._num_blocks = {r.request_id: len(block_ids(r.request_id)) for r in self.scheduler.running}
+            self._keyframe = packed(keyframe_of(self.scheduler))
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        drafts = scheduler_output.scheduled_spec_decode_tokens
-        self._lengths, self._added = self._added, {}
-        self._plan = StepRecord(
-            step=self.chunks.num_steps,
-            added=list(self._lengths),
-            aborted=self._aborted,
-            scheduled=[self._share(*item, drafts) for item in scheduler_output.num_scheduled_tokens.items()],
-            total=scheduler_output.total_num_scheduled_tokens,
-            preempted=[(p.victim_id, p.cause_id, p.num_tokens_returned) for p in scheduler_output.preempted],
-            evicted=[],
-            finished_sent=[],
-            free_after_schedule=self.scheduler.kv.num_free_blocks,
-            sampled={},
-            aborted_before_update=[],
-            update_of=None,
-            output=[],
-            finished=[],
-            drafts_given={},
-            free_after_update=0,
-            running_after=[],
-            waiting_after=[],
-            detail={},
-        )
-        self._aborted = []
-        self._in_flight.append(self.chunks.num_steps)
+        self._lengths, self._next_lengths = self._next_lengths, {}
+        record = self._record = self.record_plan(self.chunks.num_steps, scheduler_output)
+        for share in record["scheduled"]:
+            self._count_step(share["id"], len(share["blocks"]))
+            if share["kind"] == "running":
+                share["blocks"] = []
+            else:
+                self._totals.hit_tokens += share["computed"]
+                self._totals.query_tokens += self.scheduler.requests[share["id"]].num_tokens
+        self.plan_recorded(record)
 
     def step_started(self) -> None:
         self._end_step({})
 
     def step_undone(self) -> None:
-        # What the engine has now is not what the steps so far lead to: the next one begins a chunk.
-        self._plan, self._is_broken = None, True
+        # The engine's state no longer follows from the recorded steps: the next one begins a chunk.
+        self._record, self._is_broken = None, True
         self._in_flight.clear()
 
     def after_update(self, result: StepResult) -> None:
-        record, totals = self._plan, self._totals
-        assert record is not None
-        record["update_of"] = self._in_flight.popleft()
-        record["output"] = list(result.kept.items())
-        record["finished"] = [(r.request_id, r.finish_reason, r.stop_reason) for r in result.ended]
-        totals.ended += len(result.ended)
-        verified, sampled = result.scheduler_output.scheduled_spec_decode_tokens, result.sampled_token_ids
-        for request_id in verified.keys() & sampled.keys():
-            totals.drafts += len(verified[request_id])
-            totals.accepted += max(0, len(sampled[request_id]) - 1)
+        assert self._record is not None
+        self.record_update(self._record, result)
+        for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
+            if request_id in result.sampled_token_ids:
+                self._totals.drafts += len(drafts)
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)
         for request in result.ended:
-            self.bills.close(request.request_id, self.chunks.num_steps)
-        self._end_step(dict(sampled))
+            self._request_ended(request.request_id)
+        self._end_step(dict(result.sampled_token_ids))
 
-    def _share(self, request_id: str, num_tokens: int, drafts: Mapping[str, list[int]]) -> ScheduledRecord:
-        """Return a request's share: with its whole block table if it joins, else with its new blocks alone."""
-        request, kv = self.scheduler.requests[request_id], self.scheduler.kv
-        table = kv.block_ids(request_id)
-        computed = request.num_computed_tokens - num_tokens
-        joins = request_id not in self._num_blocks
-        num_before = computed // kv.block_size if joins else self._num_blocks[request_id]
-        kind = ("resumed" if request.num_preemptions else "new") if joins else "running"
-        share = ScheduledRecord(
-            id=request_id,
-            kind=kind,
-            computed=computed,
-            n=num_tokens,
-            new_blocks=list(table[num_before:]),
-            blocks=list(table) if joins else [],
-        )
-        if joins:
-            share["hit"] = computed
-            self._totals.hit_tokens += computed
-            self._totals.query_tokens += request.num_tokens
-        if request_id in drafts:
-            share["drafts"] = drafts[request_id]
-        self.bills.charge(request_id, len(table), self.chunks.num_steps)
-        return share
+    def _count_step(self, request_id: str, num_blocks: int) -> None:
+        _, bill = self.open_bills.get(request_id, (None, None))
+        if bill is None:  # it arrived before this observer
+            return
+        if not bill.num_steps:
+            bill.num_waited = self.chunks.num_steps - bill.arrived
+        bill.num_steps += 1
+        bill.num_blocks = max(bill.num_blocks, num_blocks)
+
+    def _request_ended(self, request_id: str) -> None:
+        self._totals.ended += 1
+        request, bill = self.open_bills.pop(request_id, (None, None))
+        if request is None or bill is None:
+            return
+        bill.num_cached_tokens = max(0, request.num_cached_tokens)
+        bill.num_output_tokens, bill.num_preemptions = request.num_output_tokens, request.num_preemptions
+        if not bill.num_steps:
+            bill.num_waited = self.chunks.num_steps - bill.arrived
+        self.bills[request_id] = bill
+        if len(self.bills) > MAX_BILLS:
+            self.bills.popitem(last=False)
 
     def _end_step(self, sampled: dict[str, list[int]]) -> None:
-        record, scheduler = self._plan, self.scheduler
+        record, scheduler = self._record, self.scheduler
         assert record is not None
+        self.record_end(record)
         self._totals.preemptions += len(record["preempted"])
-        record["aborted_before_update"], self._aborted = self._aborted, []
-        record["running_after"] = [
-            (r.request_id, r.num_tokens, r.num_computed_tokens, r.num_output_placeholders) for r in scheduler.running
-        ]
         record["waiting_after"] = [r.request_id for r in islice(scheduler.waiting, MAX_WAITING_NAMED)]
         if self._wants_pool and scheduler.kv.num_usable_blocks <= MAX_BLOCKS_IN_EACH_STEP:
             record["detail"]["free_queue"], record["detail"]["cached"] = pool_of(scheduler)
@@ -157,7 +150,7 @@ class RecentSteps(StepObserver):
             self.chunks.begin(self._keyframe)
             self._keyframe, self._is_broken = b"", False
         self.chunks.append(packed(PackedStep(record, sampled, self._lengths, self._totals)))
-        self._plan = None
+        self._record = None
 
 
 def packed(content: Any) -> bytes:
@@ -165,7 +158,72 @@ def packed(content: Any) -> bytes:
     return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
 
 
+def keyframe_of(scheduler: Scheduler) -> Keyframe:
+    """Return the state of a scheduler between two steps."""
+    block_ids = scheduler.kv.block_ids
+    requests = [
+        RequestState(
+            r.request_id,
+            r.num_prompt_tokens,
+            r.num_output_tokens,
+            r.num_computed_tokens,
+            list(block_ids(r.request_id)) if r.status is RequestStatus.RUNNING else [],
+        )
+        for r in scheduler.requests.values()
+    ]
+    return Keyframe(requests, *pool_of(scheduler))
+
+
+def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
+    """Return the free queue, front first, and the blocks in the prefix cache."""
+    return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
+
+
+# What the server asks where the engine is, which may be another process.
+
+
 def keep_recent_steps(engine: LLMEngine) -> None:
-    """Let an engine keep its last steps, if it does not yet. Called before its first step, by who owns the engine."""
+    """Let an engine keep its last steps, if it does not yet. Called before its first step."""
     if not is_observed(engine, RecentSteps):
         engine.add_observer(RecentSteps(engine.scheduler))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The numbers of the steps that are kept, and the requests that have arrived since the last was planned."""
+
+    newest: int = -1
+    oldest: int = 0
+    num_arrived: int = 0
+
+
+def seen_of(engine: LLMEngine) -> Seen:
+    """Return what changes from step to step."""
+    recent = observer_of(engine, RecentSteps)
+    return Seen(recent.chunks.num_steps - 1, recent.chunks.oldest, recent.num_arrived)
+
+
+def facts_of(engine: LLMEngine) -> dict[str, Any]:
+    """Return the engine's constants, which a picture needs."""
+    config, kv = engine.config, engine.scheduler.kv
+    speculative = config.speculative_config
+    return {
+        "num_blocks": kv.num_usable_blocks,
+        "block_size": kv.block_size,
+        "token_budget": config.max_num_batched_tokens,
+        "most_running": config.max_num_seqs,
+        "prefix_caching": config.enable_prefix_caching,
+        "num_drafts": speculative.num_speculative_tokens if speculative else 0,
+    }
+
+
+def steps_since(engine: LLMEngine, step: int) -> list[Chunk]:
+    """Return the steps from `step` on, and let the next one say which blocks are free and cached."""
+    recent = observer_of(engine, RecentSteps)
+    recent.want_pool()
+    return recent.chunks.since(step)
+
+
+def bill_of(engine: LLMEngine, request_id: str) -> Bill | None:
+    """Return the bill of a request that has ended; None if it has not, or long ago."""
+    return observer_of(engine, RecentSteps).bills.get(request_id)

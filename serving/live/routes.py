@@ -12,13 +12,10 @@ from pydantic import Field
 from course.views.picture import read_asset
 from serving.errors import ApiError
 from serving.limits import read_body
-from serving.live.crowd import MAX_PER_SECOND
-from serving.live.drawing.look import Look
-from serving.live.drawing_process import DrawingProcess
-from serving.live.pace import MAX_STEPS_PER_SECOND
-from serving.live.seen import bill_of
-from serving.live.stream import LiveStream
-from serving.live.watch import Watch
+from serving.live.drawing_process import Look
+from serving.live.pace_and_crowd import MAX_PER_SECOND, MAX_STEPS_PER_SECOND
+from serving.live.recent_steps import bill_of
+from serving.live.watch import LiveStream, Watch
 from serving.routes.common import require_api_key
 from serving.routes.fields import Fields, parse
 from serving.served_model import ServedModel
@@ -37,7 +34,7 @@ Width = Annotated[int, Field(ge=300, le=1100)]
 Height = Annotated[int, Field(ge=150, le=2000)]
 
 
-class WantedLook(Fields):
+class LookBody(Fields):
     """What a page looks at from now on."""
 
     viewer: str
@@ -48,13 +45,13 @@ class WantedLook(Fields):
     with_text: bool = False
 
 
-class WantedPace(Fields):
+class PaceBody(Fields):
     """How fast the engine may go; None: as fast as it can, 0: paused."""
 
     steps_per_second: Annotated[float, Field(ge=0, le=MAX_STEPS_PER_SECOND)] | None
 
 
-class WantedCrowd(Fields):
+class CrowdBody(Fields):
     """How many synthetic requests arrive per second."""
 
     requests_per_second: Annotated[float, Field(ge=0, le=MAX_PER_SECOND)]
@@ -62,7 +59,7 @@ class WantedCrowd(Fields):
 
 def live_router(served: ServedModel) -> APIRouter:
     """Return the routes. The page and its files are open to all; what they ask for needs the API key."""
-    router, watch = APIRouter(), Watch(served, DrawingProcess)
+    router, watch = APIRouter(), Watch(served)
     router.include_router(files_router())
     router.include_router(
         control_router(served, watch), dependencies=[Depends(require_api_key(served.settings.api_key))]
@@ -106,15 +103,15 @@ def control_router(served: ServedModel, watch: Watch) -> APIRouter:
 
     @router.post("/live/look")
     async def look(request: Request) -> JSONResponse:
-        wanted = parse(WantedLook, await read_body(request, served.settings))
-        viewer = watch.viewer(wanted.viewer)
-        viewer.look = Look(**wanted.model_dump(exclude={"viewer"}))
+        body = parse(LookBody, await read_body(request, served.settings))
+        viewer = watch.viewer(body.viewer)
+        viewer.look = Look(**body.model_dump(exclude={"viewer"}))
         viewer.changed.set()
         return JSONResponse({})
 
     @router.post("/live/pace", dependencies=with_page)
     async def pace(request: Request) -> JSONResponse:
-        watch.pace.set(parse(WantedPace, await read_body(request, served.settings)).steps_per_second)
+        watch.pace.set(parse(PaceBody, await read_body(request, served.settings)).steps_per_second)
         return JSONResponse(await watch.status())
 
     @router.post("/live/step", dependencies=with_page)
@@ -125,7 +122,7 @@ def control_router(served: ServedModel, watch: Watch) -> APIRouter:
 
     @router.post("/live/crowd", dependencies=with_page)
     async def crowd(request: Request) -> JSONResponse:
-        watch.crowd.set(parse(WantedCrowd, await read_body(request, served.settings)).requests_per_second)
+        watch.crowd.set(parse(CrowdBody, await read_body(request, served.settings)).requests_per_second)
         return JSONResponse(await watch.status())
 
     @router.get("/live/bills/{request_id}", dependencies=with_page)

@@ -1,22 +1,31 @@
-"""The pages that are open, and what there is only while one is."""
+"""The pages that are open: what there is only while one is, and the events that each gets."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from serving.answers import START
 from serving.errors import ApiError
-from serving.live.crowd import Crowd
-from serving.live.drawing.look import Look
-from serving.live.drawing_process import DrawingProcess
-from serving.live.pace import Pace
-from serving.live.seen import Seen, facts_of, seen_of
+from serving.limits import ended_by_disconnect
+from serving.live.drawing_process import DrawingEndedError, DrawingProcess, Look
+from serving.live.pace_and_crowd import Crowd, Pace
+from serving.live.recent_steps import Seen, facts_of, seen_of, steps_since
 from serving.served_model import ServedModel
 
 MAX_PAGES = 8
+PERIOD = 1 / 8
+SILENCE = 15.0
+AFTER_FAILURE = 1.0
+COMMENT = b":\n\n"
 
 
 @dataclass
@@ -35,11 +44,10 @@ class Watch:
     left to let it go on.
     """
 
-    def __init__(self, served: ServedModel, new_drawing: Callable[[dict[str, Any]], DrawingProcess]) -> None:
+    def __init__(self, served: ServedModel) -> None:
         self.served = served
         self.pace, self.crowd = Pace(served.llm), Crowd(served.llm)
         self.facts: dict[str, Any] = {}
-        self._new_drawing = new_drawing
         self._viewers: dict[str, Viewer] = {}
         self._seen = Seen()
         self._drawing: DrawingProcess | None = None
@@ -82,7 +90,7 @@ class Watch:
     def drawing(self) -> DrawingProcess:
         """The drawing for all pages, a new one if there is none."""
         if self._drawing is None:
-            self._drawing = self._new_drawing(self.facts)
+            self._drawing = DrawingProcess(self.facts)
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
@@ -100,3 +108,66 @@ class Watch:
             "newest": self._seen.newest,
             "oldest": self._seen.oldest,
         }
+
+
+class LiveStream(Response):
+    """Sends events until the page closes. A picture is drawn when the one before has been taken."""
+
+    def __init__(self, watch: Watch, viewer: Viewer) -> None:
+        super().__init__()
+        self._watch, self._viewer = watch, viewer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with ended_by_disconnect(receive):
+                await send(START)
+                async for event in live_events(self._watch, self._viewer):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await self._watch.close(self._viewer)
+
+
+async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
+    """Yield the events of a page until the server ends: at most eight pictures per second, none if nothing changes."""
+    yield event("hello", {"viewer": viewer.id, "model": watch.served.name, **watch.facts})
+    status: dict[str, Any] = {}
+    sent: tuple[int, Look] | None = None
+    quiet = 0.0
+    while not watch.served.llm.is_shutting_down:
+        viewer.changed.clear()
+        before, status = status, await watch.status()
+        wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
+        quiet += PERIOD
+        if status != before:
+            yield event("status", status)
+            quiet = 0
+        if status["newest"] >= 0 and wanted != sent:
+            try:
+                yield await picture(watch, viewer)
+                sent = wanted
+            except DrawingEndedError as error:
+                yield event("failure", {"message": str(error)})
+                await asyncio.sleep(AFTER_FAILURE)
+            except (EngineDeadError, ShuttingDownError):  # the status says so, and the last picture stays
+                sent = wanted
+            quiet = 0
+        elif quiet >= SILENCE:
+            yield COMMENT
+            quiet = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PERIOD):
+                await viewer.changed.wait()
+    yield event("end", {"message": "the server is shutting down"})
+
+
+async def picture(watch: Watch, viewer: Viewer) -> bytes:
+    """Return the event of a picture. Raises `DrawingEndedError`."""
+    chunks = await watch.served.llm.call_during_step(partial(steps_since, step=watch.drawing.next_step))
+    drawn = await watch.drawing.draw(viewer.id, viewer.look, chunks)
+    return b"event: picture\ndata: " + drawn + b"\n\n"
+
+
+def event(name: str, body: dict[str, Any]) -> bytes:
+    """Return an object as a named event."""
+    return f"event: {name}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n".encode()

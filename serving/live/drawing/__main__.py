@@ -1,19 +1,18 @@
-"""The process that draws: frames of pickled messages on standard input, frames of JSON on standard output."""
+"""The process that draws: pickled messages on standard input, pickled bytes of JSON on standard output."""
 
 import json
 import os
 import pickle
-import struct
+import signal
 import sys
-from typing import Any, BinaryIO
+from typing import Any
 
-from serving.live.chunks import Chunk
 from serving.live.drawing.changes import Viewer
 from serving.live.drawing.live_run import LiveRun
-from serving.live.drawing.look import Look
 from serving.live.drawing.scene import picture_of
+from serving.live.drawing_process import Look
+from serving.live.packed_steps import Chunk
 
-LENGTH = struct.Struct(">I")
 LOW_PRIORITY = 10
 
 
@@ -25,13 +24,10 @@ class Drawing:
         self.run = LiveRun(facts)
         self.viewers: dict[str, Viewer] = {}
 
-    def feed(self, chunks: list[Chunk]) -> None:
-        """Take in what the engine has done since."""
+    def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
+        """Take in what the engine has done since, and return what a page lacks for the picture that it wants."""
         for chunk in chunks:
             self.run.feed(chunk)
-
-    def draw(self, viewer: str, look: Look) -> bytes:
-        """Return what a page lacks for the picture that it wants."""
         picture = picture_of(self.run, look, self.facts)
         state = self.run.state(self.run.newest if look.step is None else look.step)
         assert state.record is not None
@@ -44,25 +40,22 @@ class Drawing:
         self.viewers.pop(viewer, None)
 
 
-def read(source: BinaryIO) -> bytes | None:
-    """Return the next frame, None at the end."""
-    head = source.read(LENGTH.size)
-    return source.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else None
-
-
 def main() -> None:
     """Draw until there is nothing more to read. The engine comes first: it has the higher priority."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's to handle: it ends this process
     if hasattr(os, "nice"):
         os.nice(LOW_PRIORITY)
-    first = read(sys.stdin.buffer)
-    if first is None:
-        return
-    drawing = Drawing(pickle.loads(first))
-    while (frame := read(sys.stdin.buffer)) is not None:
-        name, *arguments = pickle.loads(frame)
-        answer = getattr(drawing, name)(*arguments)
-        if answer is not None:
-            sys.stdout.buffer.write(LENGTH.pack(len(answer)) + answer)
+    _, facts = pickle.load(sys.stdin.buffer)
+    drawing = Drawing(facts)
+    while True:
+        try:
+            name, *arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        if name == "close":
+            drawing.close(*arguments)
+        else:
+            pickle.dump(drawing.draw(*arguments), sys.stdout.buffer)
             sys.stdout.buffer.flush()
 
 

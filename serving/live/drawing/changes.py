@@ -7,9 +7,9 @@ from course.palette import color, ink_on
 from course.views.legend import html
 from course.views.picture import Picture
 from course.views.svg import Markup
-from serving.live.drawing.facts import figures_of
 from serving.live.drawing.live_run import LiveRun
-from serving.live.drawing.look import Look
+from serving.live.drawing.scene import figures_of
+from serving.live.drawing_process import Look
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,94 @@
 """The steps that are kept, whole again: their records, their states, and the histories of their requests."""
 
 import pickle
-from dataclasses import dataclass
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any
 
+from course.palette import label
 from course.traces.drafts import Verdict, verdicts_of
-from course.traces.run_state import RunState
-from course.views.time_machine.history import RequestHistory
+from course.traces.run_state import RunInfo, RunState
+from course.views.time_machine.history import Histories, RequestHistory
 from mini_vllm.core.step_record import StepRecord
-from serving.live.chunks import MAX_STEPS, Chunk
-from serving.live.drawing.live_histories import LiveHistories
-from serving.live.drawing.live_info import LiveInfo
-from serving.live.packed import Keyframe, PackedStep, Totals
+from serving.live.packed_steps import MAX_STEPS, Chunk, Keyframe, PackedStep, Totals
 
 RECENT = 150
 
 
 @dataclass(frozen=True)
-class Restart:
-    """What a state is built from: a keyframe, and what the steps before it have left.
+class LiveInfo(RunInfo):
+    """The constants of a server's engine, and its requests, which come and go.
 
-    `remembered` is whose content the blocks hold; `finished`, `outputs` and `computed` are of requests that have ended.
+    Each request has the smallest number that no other of its time has, and so its colour and its letter. It keeps the
+    number after its time, for a page that looks back.
     """
 
-    keyframe: Keyframe
-    remembered: dict[int, str]
-    finished: dict[str, str]
-    outputs: dict[str, int]
-    computed: dict[str, int]
+    numbers: dict[str, int] = field(default_factory=dict)
+    _in_use: set[str] = field(default_factory=set)
+    _returned: list[int] = field(default_factory=list)
 
     @classmethod
-    def behind(cls, state: RunState, keyframe: Keyframe) -> "Restart":
-        """Return what a state leaves of the requests that are still known."""
-        known = state.info.titles
-        remembered = {block: name for block, name in state.remembered.items() if name in known}
-        finished = {name: reason for name, reason in state.finished.items() if name in known}
-        outputs = {name: state.num_output_tokens.get(name, 0) for name in finished}
-        return cls(keyframe, remembered, finished, outputs, {name: state.computed.get(name, 0) for name in finished})
+    def of(cls, facts: dict[str, Any]) -> "LiveInfo":
+        """Return the constants of an engine without any requests yet."""
+        names = ("num_blocks", "block_size", "token_budget", "prefix_caching")
+        return cls({}, {}, **{name: facts[name] for name in names})
 
-    def state(self, info: LiveInfo) -> RunState:
-        """Return the state before the first step behind the keyframe."""
-        state = RunState(info, remembered=dict(self.remembered), finished=dict(self.finished))
-        state.num_output_tokens |= self.outputs
-        state.computed |= self.computed
-        for request in self.keyframe.requests:
-            state.num_output_tokens[request.request_id] = request.num_output_tokens
-            state.computed[request.request_id] = request.num_computed_tokens
-            if request.blocks:
-                state.tables[request.request_id] = request.blocks
-                state.remembered |= dict.fromkeys(request.blocks, request.request_id)
-        state.pool.free_queue = list(self.keyframe.free_queue)
-        state.pool.cached = set(self.keyframe.cached)
-        return state
+    def index(self, request_id: str) -> int:
+        return self.numbers[request_id]
+
+    def label(self, request_id: str) -> str:
+        return label(self.index(request_id))
+
+    def add(self, request_id: str, num_prompt_tokens: int) -> None:
+        """Take in a request, and give it a number if it has none."""
+        self.titles[request_id] = request_id
+        self.num_prompt_tokens[request_id] = num_prompt_tokens
+        if request_id not in self.numbers:
+            # Every number below that of the requests in use is theirs or was returned.
+            self.numbers[request_id] = heappop(self._returned) if self._returned else len(self._in_use)
+            self._in_use.add(request_id)
+
+    def end_time_of(self, request_ids: Iterable[str]) -> None:
+        """Let the numbers of some requests be given again."""
+        for request_id in self._in_use.intersection(request_ids):
+            self._in_use.remove(request_id)
+            heappush(self._returned, self.numbers[request_id])
+
+    def forget(self, request_ids: list[str]) -> None:
+        """Let requests go that are in no step any more."""
+        self.end_time_of(request_ids)
+        for request_id in request_ids:
+            del self.titles[request_id], self.num_prompt_tokens[request_id], self.numbers[request_id]
+
+
+class LiveHistories(Histories):
+    """Histories of requests that come and go."""
+
+    def arrive(self, request_id: str) -> None:
+        """Begin the history of a request, unless it has one."""
+        self.of.setdefault(request_id, RequestHistory())
+
+    def between(self, first: int, last: int) -> list[str]:
+        """Return the requests that were there in one of these steps, in order of arrival."""
+        return [
+            request_id
+            for request_id, history in self.of.items()
+            if history.spans and history.spans[0].first <= last and history.spans[-1].last >= first
+        ]
+
+    def add(self, state: RunState) -> None:
+        """Add the state's current step; unlike in a whole run only the requests that are still there are looked at."""
+        record = state.record
+        assert record is not None
+        kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
+        waiting = {*record["waiting_after"], *(victim for victim, *_ in record["preempted"])}
+        for request_id, history in self.of.items():
+            if history.end is None and (request_id in kinds or request_id not in state.finished):
+                kind = kinds.get(request_id) or ("waiting" if request_id in waiting else "skipped")
+                history.add(kind, record["step"])
+        self._add_events(record, state)
 
 
 class LiveRun:
@@ -59,11 +96,11 @@ class LiveRun:
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self.info = LiveInfo.of(facts)
-        self.histories = LiveHistories()
+        self.histories = LiveHistories([])
         self.totals: dict[int, Totals] = {}
         self.records: dict[int, StepRecord] = {}
         self._state = RunState(self.info)
-        self._restarts: dict[int, Restart] = {}
+        self._keyframes: dict[int, RunState] = {}
         self._alive: dict[str, None] = {}
         self._replayed: RunState | None = None
 
@@ -88,10 +125,10 @@ class LiveRun:
         """Return the state in a step. It is one object that changes: draw it before the next call."""
         if step >= self.newest:
             return self._state
-        first = max(place for place in self._restarts if place <= step)
+        first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
         if self._replayed is None or not first <= at <= step:
-            self._replayed, at = self._restarts[first].state(self.info), first - 1
+            self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])
         return self._replayed
@@ -108,38 +145,39 @@ class LiveRun:
         first = applied - (applied - 1 in self.records)
         return verdicts_of([self.records[place] for place in range(first, step + 1)])[applied - first]
 
+    def _copy(self, state: RunState) -> RunState:
+        return deepcopy(state, {id(state.info): state.info})
+
     def _restart(self, first: int, keyframe: Keyframe) -> None:
         if first != self.newest + 1:
-            self._forget_all()
-        for old in [step for step in self.records if step < first - MAX_STEPS]:
-            del self.records[old], self.totals[old]
-        for old in [step for step in self._restarts if step < self.oldest]:
-            del self._restarts[old]
+            self._state = RunState(self.info)
+            self._keyframes.clear()
+            self._drop_records(first)
+        self._drop_records(first - MAX_STEPS)
         for request in keyframe.requests:
             self.info.add(request.request_id, request.num_prompt_tokens)
             self.histories.arrive(request.request_id)
         self._alive = {request.request_id: None for request in keyframe.requests}
         self._forget_ended()
-        self._restarts[first] = Restart.behind(self._state, keyframe)
-        self._state, self._replayed = self._restarts[first].state(self.info), None
+        self._state, self._replayed = state_of(keyframe, self._state), None
+        self._keyframes[first] = self._copy(self._state)
 
-    def _forget_all(self) -> None:
-        self.records.clear()
-        self.totals.clear()
-        self._restarts.clear()
-        gone = list(self.info.titles)
-        self.info.forget(gone)
-        self.histories.forget(gone)
-        self._state = RunState(self.info)
+    def _drop_records(self, first: int) -> None:
+        """Drop the steps before `first`."""
+        for old in [step for step in self.records if step < first]:
+            del self.records[old], self.totals[old]
+        for old in [step for step in self._keyframes if step < self.oldest]:
+            del self._keyframes[old]
 
     def _forget_ended(self) -> None:
         """Let the requests go that ended before the first step that is kept."""
         of, oldest = self.histories.of, self.oldest
         ended = {name: last_step(of[name]) for name in self.info.titles if name not in self._alive}
-        self.info.numbers.end_time_of([name for name, last in ended.items() if last < self.newest - RECENT])
-        gone = [name for name, last in ended.items() if last < oldest]
+        self.info.end_time_of([name for name, last in ended.items() if last < self.newest - RECENT])
+        gone = [name for name, last in ended.items() if last < oldest or not self.records]
         self.info.forget(gone)
-        self.histories.forget(gone)
+        for request_id in gone:
+            self.histories.of.pop(request_id, None)
 
     def _add(self, packed: PackedStep) -> None:
         record, state = packed.record, self._state
@@ -158,7 +196,7 @@ class LiveRun:
         self.histories.add(state)
 
     def _complete(self, record: StepRecord, state: RunState) -> None:
-        """Put back what was left out: block tables, evictions, and who waits behind the first ones."""
+        """Put back what was left out: block tables, evictions, and the requests that wait after the first ones."""
         tables = state.tables_after_update()
         for share in record["scheduled"]:
             if share["kind"] == "running":
@@ -169,6 +207,31 @@ class LiveRun:
             self._alive.pop(request_id, None)
         known = {name for name, *_ in record["running_after"]} | set(record["waiting_after"])
         record["waiting_after"] += [name for name in self._alive if name not in known]
+
+
+def state_of(keyframe: Keyframe, before: RunState) -> RunState:
+    """Return the state in a keyframe, with what the steps before it leave of the requests that are still known.
+
+    That is whose content the blocks hold, and the counters of those that have ended.
+    """
+    info = before.info
+    state = RunState(
+        info,
+        remembered={block: name for block, name in before.remembered.items() if name in info.titles},
+        finished={name: reason for name, reason in before.finished.items() if name in info.titles},
+    )
+    for name in state.finished:
+        state.num_output_tokens[name] = before.num_output_tokens.get(name, 0)
+        state.computed[name] = before.computed.get(name, 0)
+    for request in keyframe.requests:
+        state.num_output_tokens[request.request_id] = request.num_output_tokens
+        state.computed[request.request_id] = request.num_computed_tokens
+        if request.blocks:
+            state.tables[request.request_id] = request.blocks
+            state.remembered |= dict.fromkeys(request.blocks, request.request_id)
+    state.pool.free_queue = list(keyframe.free_queue)
+    state.pool.cached = set(keyframe.cached)
+    return state
 
 
 def last_step(history: RequestHistory) -> int:

@@ -1,16 +1,35 @@
-"""The memory in whatever room there is: strips of slots, or a map where the pool is too large for them."""
+"""The memory in the room there is: strips of slots, or where the pool is too large for them, a map of its blocks."""
 
-from course.traces.run_state import RunState
-from course.views.parts import Part, span_of
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from course.palette import color
+from course.traces.run_state import RunInfo, RunState
+from course.views import svg
+from course.views.parts import LEFT, Part, heading, span_of
+from course.views.picture import Layer
+from course.views.svg import Markup
+from course.views.text import counted
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.shelf import CELLS, HIGHS, MAX_STRIPS, Shelf, gap_between
-from serving.live.drawing.live_info import LiveInfo
-from serving.live.drawing.pool_map import PoolMap, pool_map_part
+from mini_vllm.core.cdiv import cdiv
 
 MIN_STRIP, MIN_HEIGHT = 16, 12
+PITCHES = (12, 10, 8, 7, 6, 5, 4, 3)
+FREE, HELD = (svg.rect(2, 1, 8, 8, class_="mv-panel"), "free"), (svg.rect(2, 1, 8, 8, class_="mv-ink"), "held")
+KEPT = (svg.rect(2, 1, 8, 8, class_="mv-ink", opacity=0.35), "free, content kept")
+TAKEN = (svg.line(2, 5, 10, 5, class_="mv-line", stroke_width=3), "just taken")
 
 
-def shelf_for(info: LiveInfo, width: float, height: float) -> Shelf | None:
+def pool_part(state: RunState, width: float, height: float) -> Part:
+    """Return the memory, in about `height` px or less."""
+    shelf = shelf_for(state.info, width, height)
+    if shelf is not None:
+        return memory_part(state, shelf)
+    return pool_map_part(state, PoolMap.fitting(state.info.num_blocks, span_of(width), height))
+
+
+def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
     """Return the largest strips with which the whole pool fits, None if they would be too small to read."""
     size, room = info.block_size, span_of(width)
     if size == 1 or info.num_blocks > MAX_STRIPS:
@@ -27,9 +46,103 @@ def shelf_for(info: LiveInfo, width: float, height: float) -> Shelf | None:
     return None
 
 
-def pool_part(state: RunState, info: LiveInfo, width: float, height: float) -> Part:
-    """Return the memory, in about `height` px or less."""
-    shelf = shelf_for(info, width, height)
-    if shelf is not None:
-        return memory_part(state, shelf)
-    return pool_map_part(state, PoolMap.fitting(info.num_blocks, span_of(width), height))
+@dataclass(frozen=True)
+class PoolMap:
+    """Cells of `pitch` px, `per_line` of them in a line, each for `per_cell` blocks."""
+
+    num_blocks: int
+    per_cell: int
+    pitch: int
+    per_line: int
+
+    @classmethod
+    def fitting(cls, num_blocks: int, width: float, high: float) -> "PoolMap":
+        """Return the largest cells with which the whole pool fits: one for each block if that is possible."""
+        for pitch in PITCHES:
+            per_line = int(width // pitch)
+            if cdiv(num_blocks, per_line) * pitch <= high:
+                return cls(num_blocks, 1, pitch, per_line)
+        num_cells = per_line * max(1, int(high // pitch))
+        return cls(num_blocks, cdiv(num_blocks, num_cells), pitch, per_line)
+
+    @property
+    def num_cells(self) -> int:
+        return cdiv(self.num_blocks, self.per_cell)
+
+    @property
+    def height(self) -> int:
+        return cdiv(self.num_cells, self.per_line) * self.pitch
+
+    def cells(self, block_ids: Iterable[int]) -> list[int]:
+        """Return the cells of some blocks, in order."""
+        return sorted({(block - 1) // self.per_cell for block in block_ids})
+
+    def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
+        """Return squares as dashes of thick lines: a line for each run of cells, however long."""
+        size, data = self.pitch - 1, list[str]()
+        for first, last in runs(cells, self.per_line):
+            line, place = divmod(first, self.per_line)
+            y = line * self.pitch + size / 2
+            data.append(f"M{place * self.pitch} {svg.number(y)}h{(last - first) * self.pitch + size}")
+        dashes = {"stroke_width": thick or size, "stroke_dasharray": f"{size} 1"}
+        return svg.path("".join(data), fill="none", **dashes, **attributes) if data else Markup("")
+
+
+def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
+    """Return the first and the last of each run of cells in one line."""
+    found: list[tuple[int, int]] = []
+    for cell in cells:
+        if found and cell == found[-1][1] + 1 and cell % per_line:
+            found[-1] = (found[-1][0], cell)
+        else:
+            found.append((cell, cell))
+    return found
+
+
+def pool_map_part(state: RunState, pool: PoolMap) -> Part:
+    """Return the whole pool: what each request holds in its colour, what the cache keeps paler."""
+    info, holders = state.info, state.holders()
+    kept = state.cached() - holders.keys()
+    drawn = [
+        svg.group(
+            svg.tooltip(f"{info.label(name)} holds {counted(len(table), info.unit)}"),
+            pool.squares(pool.cells(table), stroke=color(info.index(name))),
+            data_request=str(info.index(name)),
+            class_="mv-link",
+        )
+        for name, table in state.tables.items()
+        if table
+    ]
+    taken = pool.squares(pool.cells(state.pool.taken), max(1, pool.pitch / 4), class_="mv-line")
+    captions = [f"a square is {pool.per_cell}"] if pool.per_cell > 1 else [f"of {info.block_size} slots"]
+    layers = [
+        heading("pool", counted(info.num_blocks, info.unit), 12, *captions, f"{len(holders):,} held"),
+        Layer("pool-ground", pool.squares(range(pool.num_cells), stroke="var(--mv-panel)"), LEFT),
+        Layer("pool-kept", kept_cells(state, pool, kept - holders.keys()), LEFT),
+        Layer("pool-held", svg.joined(drawn), LEFT),
+        Layer("pool-taken", svg.group(svg.tooltip("just taken"), taken), LEFT),
+    ]
+    return Part(layers, max(pool.height, 18 + 14 * 2) + 8, {"memory": [HELD, KEPT, FREE, TAKEN]})
+
+
+def kept_cells(state: RunState, pool: PoolMap, kept: Iterable[int]) -> Markup:
+    """Return the free blocks whose content can still be found, by whose it is."""
+    of: dict[str | None, list[int]] = {}
+    for block in sorted(kept):
+        of.setdefault(state.remembered.get(block), []).append(block)
+    return svg.joined(
+        svg.group(
+            svg.tooltip(f"free, still {'hold' if len(blocks) > 1 else 'holds'} content of {whose(state, name)}"),
+            pool.squares(
+                pool.cells(blocks), stroke=color(state.info.index(name)) if name is not None else "var(--mv-faint)"
+            ),
+            data_request=None if name is None else str(state.info.index(name)),
+            opacity=0.35,
+        )
+        for name, blocks in of.items()
+    )
+
+
+def whose(state: RunState, name: str | None) -> str:
+    """Return the label of a request, or that it is unknown."""
+    return "an earlier request" if name is None else state.info.label(name)

@@ -1,7 +1,8 @@
-"""One picture of a server's engine: the parts of the time machine, in the room that the page has."""
+"""One picture of a server's engine: the parts of the time machine in the room that the page has, figures and text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import asdict
 from typing import Any
 
 from course.traces.run_state import RunState
@@ -9,39 +10,40 @@ from course.traces.sentences import describe_step
 from course.views.parts import Part, span_of, stacked
 from course.views.picture import Picture
 from course.views.step_axis import StepAxis
+from course.views.text import counted, facts, ranges, spaced
 from course.views.time_machine.budget import budget_part
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.timeline import MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT, Timeline
 from serving.live.drawing.drafts_part import drafts_part
-from serving.live.drawing.facts import text_of
 from serving.live.drawing.live_run import LiveRun
-from serving.live.drawing.look import Look
 from serving.live.drawing.pool_part import pool_part
+from serving.live.drawing_process import Look
 
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
 BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 34, 3, 24
+MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 
 
-def picture_of(run: LiveRun, look: Look, facts: Mapping[str, Any]) -> Picture:
+def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Picture:
     """Return the step that a page looks at, the newest one if there is no such step any more."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
-    parts = [budget_part(state, width, hits=facts["prefix_caching"])]
-    if facts["num_drafts"]:
+    parts = [budget_part(state, width, hits=constants["prefix_caching"])]
+    if constants["num_drafts"]:
         parts.append(drafts_part(run.verdicts(step), run.info, width))
     parts.append(queues_part(state, width, in_rows=True))
     if run.info.block_size > 1:
         parts.append(free_queue_part(state, width))
     room = look.height - sum(part.height for part in parts) - BELOW_TIMELINE
-    memory = pool_part(state, run.info, width, max(MIN_MEMORY, min(MAX_MEMORY, SHARE_OF_MEMORY * room)))
+    memory = pool_part(state, width, max(MIN_MEMORY, min(MAX_MEMORY, SHARE_OF_MEMORY * room)))
     parts.insert(len(parts) - (run.info.block_size > 1), memory)
     parts.append(timeline_part(run, state, look, room - memory.height))
     whole = stacked(parts)
-    text = text_of(run, state, facts) if look.with_text else ""
+    text = text_of(run, state, constants) if look.with_text else ""
     title = f"Step {step:,} of the engine"
     return Picture(
         title, whole.height, tuple(whole.layers), describe_step(state), text, look.width, legend=whole.legend
@@ -74,7 +76,7 @@ def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> P
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return who has a row: the followed request, then in order of arrival who is in this step or was there lately."""
+    """Return the requests with a row: the followed one, then in order of arrival those there in this step or lately."""
     assert state.record is not None
     record = state.record
     followed = [follow] if follow in run.info.titles else []
@@ -83,3 +85,54 @@ def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, n
     wanted = dict.fromkeys([*followed, *running, *record["waiting_after"], *reversed(there)])
     chosen = set(list(wanted)[:num_rows]) - set(followed)
     return [*followed, *(name for name in run.info.titles if name in chosen)]
+
+
+def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
+    """Return the numbers above a picture."""
+    assert state.record is not None
+    record, info = state.record, run.info
+    return {
+        "step": record["step"],
+        "running": len(record["running_after"]),
+        "waiting": len(record["waiting_after"]),
+        "tokens": record["total"],
+        "blocks": info.num_blocks - record["free_after_schedule"],
+        **asdict(run.totals[record["step"]]),
+    }
+
+
+def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
+    """Return every fact of a picture as lines of text; of a long list its beginning."""
+    assert state.record is not None
+    record, info, totals = state.record, run.info, run.totals[state.record["step"]]
+
+    def labels(request_ids: Iterable[str]) -> str:
+        return spaced(map(info.label, request_ids), MAX_CHARACTERS)
+
+    shares = [
+        f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}"
+        for share in record["scheduled"]
+    ]
+    hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
+    verdicts = [v for v in run.verdicts(record["step"]) if v.drafts and v.sampled]
+    drafts = [f"{info.label(v.request_id)} {v.num_accepted} of {len(v.drafts)}" for v in verdicts]
+    held = len(state.holders())
+    return facts(
+        [
+            ("step", f"{record['step']:,}"),
+            ("what happened", describe_step(state)),
+            ("token budget", f"{record['total']} of {info.token_budget}: {', '.join(shares) or 'none'}"),
+            ("in the prefix cache, not computed", ", ".join(hits)),
+            *([("drafts accepted", ", ".join(drafts))] if constants["num_drafts"] else []),
+            ("running", labels(name for name, *_ in record["running_after"])),
+            ("waiting", labels(record["waiting_after"])),
+            ("preempted", labels(victim for victim, *_ in record["preempted"])),
+            ("finished", labels(name for name, *_ in record["finished"])),
+            ("memory", f"{held} of {counted(info.num_blocks, info.unit)} of {info.block_size} slots held"),
+            *[(f"{info.unit}s of {info.label(i)}", ranges(table)) for i, table in state.tables.items() if table],
+            ("just taken", ranges(state.pool.taken)),
+            ("free, content kept", f"{len(state.cached() - state.holders().keys())}"),
+            ("free queue, next first", spaced(state.pool.free_queue, MAX_CHARACTERS)),
+            ("so far", f"{totals.ended} requests ended, {totals.preemptions} preemptions"),
+        ]
+    )

@@ -11,8 +11,7 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from serving.live.drawing.live_run import LiveRun
-from serving.live.recent_steps import RecentSteps, keep_recent_steps
-from serving.live.seen import facts_of
+from serving.live.recent_steps import RecentSteps, facts_of, keep_recent_steps
 from serving.observed import observer_of
 from tests.engine.workloads import draft_half_right
 

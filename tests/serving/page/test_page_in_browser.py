@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from serving.live.seen import seen_of
+from serving.live.recent_steps import seen_of
 from serving.server import RunningServer
 from tests.serving.page.conftest import SMALL
 from tests.serving.page.serving_page import on_engine

@@ -9,12 +9,11 @@ import pytest
 from course.palette import color
 from mini_vllm.config import EngineConfig
 from serving.live.drawing.changes import Viewer
-from serving.live.drawing.live_info import LiveInfo, Numbers
-from serving.live.drawing.look import Look
-from serving.live.drawing.pool_map import PoolMap, runs
-from serving.live.drawing.pool_part import shelf_for
+from serving.live.drawing.live_run import LiveInfo
+from serving.live.drawing.pool_part import PoolMap, runs, shelf_for
 from serving.live.drawing.scene import picture_of
-from serving.live.seen import facts_of
+from serving.live.drawing_process import Look
+from serving.live.recent_steps import facts_of
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
 
@@ -90,23 +89,23 @@ def test_strips_are_only_for_pools_that_one_can_read() -> None:
 
 
 def test_letters_are_given_again_but_not_while_one_could_mix_them_up() -> None:
-    numbers = Numbers()
+    info = LiveInfo({}, {}, 128, 16, 256)
     for name in ("a", "b", "c"):
-        numbers.give(name)
-    numbers.end_time_of(["b", "b"])
-    numbers.give("d")
-    numbers.give("e")
-    assert numbers.of == {"a": 0, "b": 1, "c": 2, "d": 1, "e": 3}
-    numbers.forget(["b", "a"])
-    numbers.give("f")
-    assert numbers.of == {"c": 2, "d": 1, "e": 3, "f": 0}, "b had given its number back before"
+        info.add(name, 1)
+    info.end_time_of(["b", "b"])
+    info.add("d", 1)
+    info.add("e", 1)
+    assert info.numbers == {"a": 0, "b": 1, "c": 2, "d": 1, "e": 3}
+    info.forget(["b", "a"])
+    info.add("f", 1)
+    assert info.numbers == {"c": 2, "d": 1, "e": 3, "f": 0}, "b had given its number back before"
 
 
 def test_two_requests_of_one_time_never_share_a_letter() -> None:
     watched = Watched.build()
     watched.run(1500)
     run = watched.live_run()
-    assert len({run.info.numbers.of[name] for name in run.info.titles}) < len(run.info.titles), "some are given again"
+    assert len({run.info.numbers[name] for name in run.info.titles}) < len(run.info.titles), "some are given again"
     for step in range(run.oldest, run.newest, 7):
         letters = [run.info.label(name) for name in run.recent(step)]
         assert len(letters) == len(set(letters))

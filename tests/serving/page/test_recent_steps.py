@@ -9,11 +9,9 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
-from serving.live.bills import MAX_BILLS, Bills
-from serving.live.chunks import MAX_STEPS, STEPS_PER_CHUNK, Chunks
 from serving.live.drawing.live_run import LiveRun
-from serving.live.recent_steps import MAX_WAITING_NAMED, RecentSteps
-from serving.live.seen import facts_of
+from serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
+from serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, RecentSteps, facts_of
 from serving.observed import observer_of
 from tests.serving.page.runs import CROWDED, Watched
 
@@ -111,7 +109,7 @@ def test_memory_is_bounded() -> None:
     watched.run(2000)
     run = watched.live_run()
     assert len(run.info.titles) < 0.2 * 1.5 * 1100, "requests that ended long ago are forgotten"
-    assert max(run.info.numbers.of.values()) < 100, "letters are given again"
+    assert max(run.info.numbers.values()) < 100, "letters are given again"
     assert len(run.state(run.newest).finished) <= len(run.info.titles)
 
 
@@ -170,17 +168,18 @@ def test_a_bill_says_what_a_request_has_cost() -> None:
 def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
     watched = Watched.build()
     watched.run(600)
-    bills = list(watched.recent.bills._bills.values())
+    bills = list(watched.recent.bills.values())
     assert max(bill.num_waited for bill in bills) > 5
     preempted = sum(bill.num_preemptions for bill in bills)
     assert 0 < preempted <= watched.recording.state(len(watched.recording.steps) - 1).num_preemptions
-    assert len(watched.recent.bills._accounts) == len(watched.engine.scheduler.requests)
-    many = Bills()
-    for number in range(MAX_BILLS + 5):
-        many.open(Request(f"r{number}", [1]), number)
-        many.close(f"r{number}", number)
-    assert many.get("r4") is None
-    assert many.get("r5") is not None
+    assert watched.recent.open_bills.keys() == watched.engine.scheduler.requests.keys()
+    first = next(iter(watched.recent.bills))
+    for number in range(MAX_BILLS):
+        watched.engine.add_request(f"r{number}", [1], SamplingParams())
+        watched.engine.abort_request(f"r{number}")
+    assert len(watched.recent.bills) == MAX_BILLS
+    assert first not in watched.recent.bills
+    assert "r0" in watched.recent.bills
 
 
 def test_an_engine_that_keeps_no_steps_says_so() -> None:

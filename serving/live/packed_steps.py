@@ -1,10 +1,58 @@
-"""A window over the last steps, written by the engine's thread and read by others."""
+"""The last steps of an engine as they are kept: pickled, in chunks that each begin with the state before them."""
 
+from array import array
 from collections import deque
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from typing import NamedTuple
+
+from mini_vllm.core.step_record import StepRecord
 
 MAX_STEPS, STEPS_PER_CHUNK = 1000, 50
+
+
+@dataclass
+class Totals:
+    """Counters over all steps of a server."""
+
+    ended: int = 0
+    preemptions: int = 0
+    hit_tokens: int = 0
+    query_tokens: int = 0
+    drafts: int = 0
+    accepted: int = 0
+
+
+class PackedStep(NamedTuple):
+    """A step. Its record has no block tables of requests that ran before: they grow by their new blocks.
+
+    `waiting_after` names the first of those that wait. `sampled` are the tokens of the step that this one applied,
+    `lengths` the prompt tokens of the requests that arrived.
+    """
+
+    record: StepRecord
+    sampled: dict[str, list[int]]
+    lengths: dict[str, int]
+    totals: Totals
+
+
+class RequestState(NamedTuple):
+    """A request between two steps."""
+
+    request_id: str
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_computed_tokens: int
+    blocks: list[int]
+
+
+@dataclass
+class Keyframe:
+    """The state between two steps: the unfinished requests in order of arrival, the free queue, the cache."""
+
+    requests: list[RequestState]
+    free_queue: "array[int]"
+    cached: "array[int]"
 
 
 @dataclass(frozen=True)
@@ -18,7 +66,12 @@ class Chunk:
     keyframe: bytes
     steps: list[bytes] = field(default_factory=list)
 
-    def after(self, step: int) -> "Chunk":
+    @property
+    def end(self) -> int:
+        """The number after that of the last step."""
+        return self.first + len(self.steps)
+
+    def since(self, step: int) -> "Chunk":
         """Return the steps from `step` on, without a keyframe unless they are all there are."""
         if step <= self.first:
             return replace(self, steps=list(self.steps))
@@ -26,7 +79,10 @@ class Chunk:
 
 
 class Chunks:
-    """The last 1,000 to 1,050 steps, numbered from 0 over the life of the server."""
+    """The last 1,000 to 1,050 steps, numbered from 0 over the life of the server.
+
+    Written by the engine's thread and read by others.
+    """
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -58,8 +114,8 @@ class Chunks:
             self.num_steps += 1
 
     def since(self, step: int) -> list[Chunk]:
-        """Return the steps from `step` on; all that are kept if `step` is not among them any more."""
+        """Return the steps from `step` on; all that are kept if `step` is no longer among them."""
         with self._lock:
             if self._chunks and step < self._chunks[0].first:
                 step = self._chunks[0].first
-            return [chunk.after(step) for chunk in self._chunks if chunk.first + len(chunk.steps) > step]
+            return [chunk.since(step) for chunk in self._chunks if chunk.end > step]

@@ -1,4 +1,4 @@
-"""A crowd of synthetic requests: arrivals at random times, prompts of which some begin alike."""
+"""What a page may do to the engine: set its pace, and send it a crowd of synthetic requests."""
 
 import asyncio
 import random
@@ -7,6 +7,7 @@ from itertools import count
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.sampling_params import SamplingParams
 
+MAX_STEPS_PER_SECOND = 100.0
 MAX_PER_SECOND, MAX_AT_ONCE = 50.0, 256
 NOTES = (
     "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
@@ -19,8 +20,43 @@ NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum",
 LENGTHS = (16, 32, 64, 128)
 
 
+class Pace:
+    """Sets the pace of an engine. `steps_per_second` is None at full speed and 0 while it is paused."""
+
+    def __init__(self, llm: AsyncLLM) -> None:
+        self._llm = llm
+        self.steps_per_second: float | None = None
+        self._steps: asyncio.Task[None] | None = None
+
+    def set(self, steps_per_second: float | None) -> None:
+        """Change the pace from now on."""
+        self.steps_per_second = steps_per_second
+        if self._steps is not None:
+            self._steps.cancel()
+            self._steps = None
+        if steps_per_second is None:
+            self._llm.resume()
+            return
+        self._llm.pause()
+        if steps_per_second:
+            self._steps = asyncio.create_task(self._take_steps(1 / steps_per_second))
+
+    async def step(self) -> None:
+        """Take one step. At any other pace the engine is paused first."""
+        self.set(0)
+        await self._llm.step_once()
+
+    async def _take_steps(self, seconds: float) -> None:
+        while self._llm.is_paused:
+            await self._llm.step_once()
+            await asyncio.sleep(seconds)
+
+
 class Crowd:
-    """Sends requests to the engine itself: a browser would have only six connections for them."""
+    """Sends requests at random times, some with prompts that begin alike.
+
+    It sends them to the engine itself: a browser would have only six connections for them.
+    """
 
     def __init__(self, llm: AsyncLLM, seed: int | None = None) -> None:
         self._llm = llm
