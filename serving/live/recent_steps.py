@@ -24,7 +24,7 @@ MAX_BLOCKS_IN_EACH_STEP = 4096
 
 
 @dataclass
-class Bill:
+class RequestTotals:
     """What a request has cost so far. `num_blocks` are the most it held at once.
 
     It arrived before step `arrived`, and waited `num_waited` steps before its first one.
@@ -44,15 +44,15 @@ class Bill:
 class RecentSteps(StepRecorder):
     """Packs each step when it ends; 50 of them have one walk along the free queue and the cache before them.
 
-    After `want_pool` the next step says what is free and cached, too. `bills` are those of the last 1,000 requests that
-    have ended, `open_bills` those of the others.
+    After `want_pool` the next step says what is free and cached, too. `bills` are the totals of the last 1,000 requests
+    that have ended.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         self.chunks = Chunks()
-        self.bills: OrderedDict[str, Bill] = OrderedDict()
-        self.open_bills: dict[str, tuple[Request, Bill]] = {}
+        self.bills: OrderedDict[str, RequestTotals] = OrderedDict()
+        self.unfinished: dict[str, tuple[Request, RequestTotals]] = {}
         self._totals = Totals()
         self._wants_pool, self._is_broken = False, False
         self._keyframe = b""
@@ -73,7 +73,10 @@ class RecentSteps(StepRecorder):
         super().request_added(request_id)
         request = self.scheduler.requests[request_id]
         self._next_lengths[request_id] = request.num_prompt_tokens
-        self.open_bills[request_id] = request, Bill(request_id, request.num_prompt_tokens, self.chunks.num_steps)
+        self.unfinished[request_id] = (
+            request,
+            RequestTotals(request_id, request.num_prompt_tokens, self.chunks.num_steps),
+        )
 
     def request_aborted(self, request_id: str) -> None:
         super().request_aborted(request_id)
@@ -116,24 +119,24 @@ class RecentSteps(StepRecorder):
         self._end_step(dict(result.sampled_token_ids))
 
     def _count_step(self, request_id: str, num_blocks: int) -> None:
-        _, bill = self.open_bills.get(request_id, (None, None))
-        if bill is None:  # it arrived before this observer
+        if request_id not in self.unfinished:  # it arrived before this observer
             return
-        if not bill.num_steps:
-            bill.num_waited = self.chunks.num_steps - bill.arrived
-        bill.num_steps += 1
-        bill.num_blocks = max(bill.num_blocks, num_blocks)
+        _, totals = self.unfinished[request_id]
+        if not totals.num_steps:
+            totals.num_waited = self.chunks.num_steps - totals.arrived
+        totals.num_steps += 1
+        totals.num_blocks = max(totals.num_blocks, num_blocks)
 
     def _request_ended(self, request_id: str) -> None:
         self._totals.ended += 1
-        request, bill = self.open_bills.pop(request_id, (None, None))
-        if request is None or bill is None:
+        if request_id not in self.unfinished:
             return
-        bill.num_cached_tokens = max(0, request.num_cached_tokens)
-        bill.num_output_tokens, bill.num_preemptions = request.num_output_tokens, request.num_preemptions
-        if not bill.num_steps:
-            bill.num_waited = self.chunks.num_steps - bill.arrived
-        self.bills[request_id] = bill
+        request, totals = self.unfinished.pop(request_id)
+        totals.num_cached_tokens = max(0, request.num_cached_tokens)
+        totals.num_output_tokens, totals.num_preemptions = request.num_output_tokens, request.num_preemptions
+        if not totals.num_steps:
+            totals.num_waited = self.chunks.num_steps - totals.arrived
+        self.bills[request_id] = totals
         if len(self.bills) > MAX_BILLS:
             self.bills.popitem(last=False)
 
@@ -224,6 +227,6 @@ def steps_since(engine: LLMEngine, step: int) -> list[Chunk]:
     return recent.chunks.since(step)
 
 
-def bill_of(engine: LLMEngine, request_id: str) -> Bill | None:
+def bill_of(engine: LLMEngine, request_id: str) -> RequestTotals | None:
     """Return the bill of a request that has ended; None if it has not, or long ago."""
     return observer_of(engine, RecentSteps).bills.get(request_id)

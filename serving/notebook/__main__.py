@@ -1,26 +1,170 @@
-"""The server's own process: it serves the lineup that its parent names, and ends with it."""
+"""The server's own process: it serves the lineup that its parent names, and ends with it.
 
+Beside OpenAI's API it has what a notebook asks: the run so far, a pause, what has been said.
+"""
+
+import asyncio
 import socket
 import threading
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
+from typing import Any, cast
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from course.fresh.process import describe, unpack
+from course.notebook.record_codec import to_json
 from course.sandbox.channel import Channel, ChannelError, take_stdio
 from course.sandbox.explain import is_not_written
+from course.traces.recording import Recording
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.request import Request
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.observers import StepObserver, StepResult
 from mini_vllm.llm import LLM
+from mini_vllm.outputs import RequestMetrics
 from serving.live.recent_steps import keep_recent_steps
-from serving.notebook.noted import Noted
-from serving.notebook.routes import notebook_router
-from serving.notebook.watched import Watched
+from serving.notebook.replay import Exchange
 from serving.server import Server, address_of, bound_socket, engine_server
 from serving.settings import ServerSettings
 
 SETTINGS = ServerSettings(port=0, shutdown_timeout=0)
+SETTLE_SECONDS = 10.0
+NOT_NOTED = "/notebook/"
+RUN = "/notebook/run"
+
+
+class Watched(StepObserver):
+    """Keeps the metrics of every request, and pauses the engine after some steps. On the engine's thread."""
+
+    def __init__(self, engine: LLMEngine) -> None:
+        self.engine = engine
+        self.exchanges: list[Exchange] = []
+        self.metrics: dict[str, RequestMetrics] = {}
+        self._steps_to_pause = 0
+        self._llm: AsyncLLM | None = None
+        engine.add_observer(self)
+
+    def pause_after(self, num_steps: int, llm: AsyncLLM) -> None:
+        """Pause after so many more steps, at once if they are 0."""
+        self._steps_to_pause, self._llm = num_steps, llm
+        if num_steps:
+            llm.resume()
+        else:
+            llm.pause()
+
+    def request_added(self, request_id: str) -> None:
+        self.metrics[request_id] = self.engine.processor.states[request_id].metrics
+
+    def after_update(self, result: StepResult) -> None:
+        if self._steps_to_pause:
+            self._steps_to_pause -= 1
+            if not self._steps_to_pause and self._llm:
+                self._llm.pause()
+
+    def run(self, engine: LLMEngine) -> dict[str, Any]:
+        """Return the trace so far, and the requests that have not ended.
+
+        What the recorder sorts by name is sorted by arrival instead: the names are random.
+        """
+        recording = Recording.of(engine)
+        place = {request_id: number for number, request_id in enumerate(self.metrics)}
+        steps = [
+            record | {"finished_sent": sorted(record["finished_sent"], key=place.__getitem__)}
+            for record in recording.steps
+        ]
+        return {"recording": to_json(replace(recording, steps=steps)), "unfinished": list(engine.processor.states)}
+
+    def times(self, engine: LLMEngine) -> dict[str, list[float]]:
+        """Return the seconds in which each request was queued, computed its prompt, and got the rest of its tokens."""
+        return {request_id: phases(metrics) for request_id, metrics in self.metrics.items()}
+
+
+def phases(metrics: RequestMetrics) -> list[float]:
+    """Return the seconds of the three phases that a request has been through."""
+    moments = [metrics.arrival_time, metrics.first_scheduled_time, metrics.first_token_time, metrics.last_token_time]
+    known = [moment for moment in moments if moment is not None]
+    return [after - before for before, after in pairwise(known)]
+
+
+class Noted:
+    """An application that appends each exchange to a list when it ends, in the order in which they began."""
+
+    def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
+        self.app, self.exchanges = app, exchanges
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if scope["type"] != "http" or (path.startswith(NOT_NOTED) and path != RUN):
+            await self.app(scope, receive, send)
+            return
+        asked, answer, status, headers = bytearray(), bytearray(), 0, dict[str, str]()
+        place = len(self.exchanges)
+        self.exchanges.append(Exchange(scope["method"], path, "", 0, {}, ""))
+
+        async def hear() -> Message:
+            message = await receive()
+            asked.extend(message.get("body", b""))
+            return message
+
+        async def say(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers.update({name.decode().lower(): value.decode() for name, value in message["headers"]})
+            answer.extend(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, hear, say)
+        finally:
+            self.exchanges[place] = Exchange(
+                scope["method"], path, asked.decode(), status, headers, answer.decode(errors="replace")
+            )
+
+
+def notebook_router(llm: AsyncLLM, watched: Watched) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/notebook")
+
+    @router.get("/run")
+    async def run() -> dict[str, Any]:
+        return await llm.call(watched.run)
+
+    @router.get("/times")
+    async def times() -> dict[str, list[float]]:
+        return await llm.call(watched.times)
+
+    @router.get("/arrived")
+    async def arrived() -> int:
+        """Return how many requests have arrived so far."""
+        return await llm.call(lambda engine: len(watched.metrics))
+
+    @router.get("/settled")
+    async def settled() -> bool:
+        """Wait until every request has ended: that of a client that has hung up, too."""
+        end = asyncio.get_running_loop().time() + SETTLE_SECONDS
+        while llm.num_unfinished_requests and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.005)
+        return await llm.call(lambda engine: not engine.processor.states)
+
+    @router.post("/pause")
+    async def pause(after_steps: int = 0) -> None:
+        await llm.call(lambda engine: watched.pause_after(after_steps, llm))
+
+    @router.post("/resume")
+    async def resume() -> None:
+        llm.resume()
+
+    @router.get("/exchanges")
+    async def exchanges() -> list[dict[str, Any]]:
+        return [asdict(each) for each in watched.exchanges]
+
+    return router
 
 
 def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.socket]:

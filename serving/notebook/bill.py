@@ -1,15 +1,40 @@
-"""The bill of one request: its steps, its tokens, its blocks, its time."""
+"""What a server's engine has done so far, and the bill of one request of it: steps, tokens, blocks, time."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from course.fresh.jobs import WorkloadRun, output_tokens
 from course.notebook.notice import Notice
+from course.notebook.record_codec import from_json
 from mini_vllm.core.step_record import StepRecord
-from serving.notebook.served_run import ServedRun
 
 WAITING, PREFILL, DECODE = "waiting", "prefill", "decode"
 ABORT = "abort"
 PHASES = ("queued", "prefill", "decode")
+
+
+@dataclass(frozen=True)
+class ServedRun(WorkloadRun):
+    """A run from the server's first step on.
+
+    `times` has the seconds of each request in the queue, until its first token, and until its last, as far as they are
+    known; a recorded run has none. `unfinished` are the requests that are still there.
+    """
+
+    times: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    unfinished: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], times: Mapping[str, Sequence[float]], recorded: str) -> "ServedRun":
+        """Return the run in a server's answer."""
+        recording = from_json(answer["recording"])
+        return cls(recording, output_tokens(recording), "", recorded, times, answer["unfinished"])
+
+    @property
+    def steps(self) -> Sequence[StepRecord]:
+        """The records of all steps."""
+        return self.recording.steps
 
 
 @dataclass(frozen=True)
@@ -113,7 +138,7 @@ def its_steps(run: ServedRun, request_id: str) -> tuple[list[StepRecord], str]:
 
 
 def item_of(record: StepRecord, request_id: str, num_prompt_tokens: int) -> Item:
-    """Return what a step is to a request."""
+    """Classify a step for one request: waiting, prefill or decode."""
     share = next((share for share in record["scheduled"] if share["id"] == request_id), None)
     if share is None:
         return Item(record["step"], WAITING, 0, 0)

@@ -16,8 +16,7 @@ from course.views.svg import Markup
 from course.views.text import counted, facts
 from course.views.tiles import tile
 from course.views.typeset import text_width
-from serving.notebook.bill import PHASES, WAITING, Bill, Item, bill_in
-from serving.notebook.served_run import ServedRun
+from serving.notebook.bill import PHASES, WAITING, Bill, Item, ServedRun, bill_in
 
 HIGH, GAP, BLOCKS, TIME, LINE = 20, 10, 66, 14, 16
 MAX_CELL, MIN_SEPARATE_CELL = 11.0, 4.0
@@ -155,7 +154,7 @@ def times_text(bill: Bill) -> str:
 
 
 def tokens_text(bill: Bill, item: Item) -> str:
-    """Return what a step is to a request."""
+    """Return a step of a request in words."""
     if item.kind == WAITING:
         return f"step {item.step}: {bill.label} waits"
     return f"step {item.step}: {counted(item.num_tokens, 'token')}, {item.kind}; {counted(item.num_blocks, 'block')}"

@@ -10,15 +10,12 @@ from course.notebook.missing import broken_starter, code_that_ran, mark_for
 from course.notebook.notice import Notice, Remark
 from course.notebook.recorded_mark import CellMarks, marked_html, marked_text
 from mini_vllm.config import EngineConfig
-from serving.notebook.at_once import Talk, heard_by, listen_at_once
-from serving.notebook.exchange import Exchange, recorded
-from serving.notebook.extras import CLIENT, SERVER, missing_extras
-from serving.notebook.heard import Heard
+from serving.notebook.at_once import Heard, Talk, heard_by, listen_at_once
+from serving.notebook.bill import ServedRun
 from serving.notebook.metrics_table import Metrics
+from serving.notebook.notices import CLIENT, SERVER, fetch, missing_extras, notice_of_error
 from serving.notebook.process import ServerProcess
-from serving.notebook.replay import Replay
-from serving.notebook.served_run import ServedRun
-from serving.notebook.talk import fetch, notice_of_error
+from serving.notebook.replay import Exchange, Replay, recorded
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -1,15 +1,105 @@
-"""A server that repeats what the reference's server has answered, where the learner's engine is not written yet."""
+"""Recorded exchanges, and a server that repeats them where the learner's engine is not written yet.
+
+A record is without times and random names, which differ from run to run.
+"""
 
 import json
+import re
 import threading
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-from course.notebook.records import find_record
+from course.notebook.records import find_record, key_of
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from serving.notebook.exchange import exchange_key, plain_body
-from serving.notebook.talk import NOT_RECORDED
+from serving.notebook.notices import NOT_RECORDED
+
+NAME = re.compile(r"\b(?:chat)?cmpl-[0-9a-f]{32}")
+CREATED = re.compile(r'"created":\d+')
+WORD = re.compile(r"\s*\S+|\s+$")
+EVENT = "data: "
+KEPT_HEADERS = ("content-type", "retry-after")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a client sent, and what it got."""
+
+    method: str
+    path: str
+    asked: str
+    status: int
+    headers: dict[str, str]
+    answer: str
+
+
+def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, int]]:
+    """Yield method, path and body of requests, each with how often the same was sent before."""
+    seen = Counter[tuple[str, str, str]]()
+    for method, path, body in asked:
+        one = method, path, plain_body(body)
+        yield (*one, seen[one])
+        seen[one] += 1
+
+
+def plain_body(body: str) -> str:
+    """Return a JSON body in one form, whatever the order of its fields; anything else as it is."""
+    try:
+        return json.dumps(json.loads(body), sort_keys=True)
+    except ValueError:
+        return body
+
+
+def exchange_key(config: EngineConfig, lineup: Lineup, method: str, path: str, body: str, number: int) -> str:
+    """Return the name of an exchange's record."""
+    return key_of(exchange_key, (config, lineup, method, path, body, number))
+
+
+def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup) -> dict[str, str]:
+    """Return the records of a server's exchanges, by their names."""
+    kept = list(exchanges)
+    keys = (exchange_key(config, lineup, *one) for one in numbered((e.method, e.path, e.asked) for e in kept))
+    names = dict[str, str]()
+    return {key: json.dumps(to_record(one, names), separators=(",", ":")) for key, one in zip(keys, kept, strict=True)}
+
+
+def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
+    """Return an exchange's answer for a record; `names` numbers the requests in their order."""
+    text = exchange.answer
+    if exchange.path == "/metrics":
+        text = "".join(line for line in text.splitlines(keepends=True) if "_seconds" not in line)
+    if exchange.headers.get("content-type", "").startswith("text/event-stream"):
+        text = in_words(text)
+    text = NAME.sub(lambda found: names.setdefault(found[0], f"chatcmpl-{len(names) + 1}"), text)
+    headers = {name: value for name, value in exchange.headers.items() if name in KEPT_HEADERS}
+    return {"status": exchange.status, "headers": headers, "answer": CREATED.sub('"created":0', text)}
+
+
+def in_words(stream: str) -> str:
+    """Return server-sent events with a word of the text in each: how it was cut depends on how fast it was read."""
+    events = [line.removeprefix(EVENT) for line in stream.splitlines() if line.startswith(EVENT)]
+    pieces = [piece_of(event) for event in events]
+    places = [place for place, piece in enumerate(pieces) if piece]
+    if not places:
+        return stream
+    first = json.loads(events[places[0]])
+    words = []
+    for word in WORD.findall("".join(pieces)):
+        first["choices"][0]["delta"]["content"] = word
+        words.append(json.dumps(first, separators=(",", ":")))
+    others = [event for event, piece in zip(events[places[0] :], pieces[places[0] :], strict=True) if not piece]
+    return "".join(f"{EVENT}{event}\n\n" for event in [*events[: places[0]], *words, *others])
+
+
+def piece_of(event: str) -> str:
+    """Return the text of a chat's event, empty if it has none."""
+    if not event.startswith("{"):
+        return ""
+    choices = json.loads(event).get("choices", [])
+    return (choices[0].get("delta", {}).get("content") or "") if choices else ""
 
 
 class Replay:

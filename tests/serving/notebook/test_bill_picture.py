@@ -10,8 +10,7 @@ from course.notebook import Lab, Notice
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from serving.notebook import bill_of, draw_bills
-from serving.notebook.bill import Bill
-from serving.notebook.served_run import ServedRun
+from serving.notebook.bill import Bill, ServedRun
 
 CONFIG = EngineConfig(max_num_seqs=1, max_num_batched_tokens=64, max_model_len=300, block_size=4, num_gpu_blocks=101)
 

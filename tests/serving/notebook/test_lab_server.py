@@ -9,12 +9,11 @@ from openai import OpenAI
 
 from course.notebook import Lab, Notice
 from serving.notebook import Heard, LabServer, bill_of
-from serving.notebook.bill import Bill
-from serving.notebook.heard import Refused
+from serving.notebook.at_once import Refused
+from serving.notebook.bill import Bill, ServedRun
 from serving.notebook.metrics_table import Metrics
+from serving.notebook.notices import fetch
 from serving.notebook.process import ServerProcess
-from serving.notebook.served_run import ServedRun
-from serving.notebook.talk import fetch
 from tests.serving.notebook.conftest import CONFIG
 from tests.serving.notebook.talks import ask, message, stream
 from tests.serving.running import PATIENCE, wait_until

@@ -7,9 +7,9 @@ import pytest
 
 from course.notebook import Lab, Notice
 from serving.notebook import LabServer, compare_metrics, draw_bills
-from serving.notebook.exchange import Exchange, in_words, recorded
-from serving.notebook.extras import missing_extras
 from serving.notebook.metrics_table import Metrics
+from serving.notebook.notices import missing_extras
+from serving.notebook.replay import Exchange, in_words, recorded
 from tests.notebook.cells import NOTEBOOKS, run_cells
 from tests.serving.notebook.conftest import CONFIG
 from tests.serving.notebook.talks import ask, stream
@@ -95,7 +95,7 @@ def test_what_was_not_asked_is_not_recorded(names: dict[str, object]) -> None:
 def test_a_missing_package_is_a_notice_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing_extras(["openai", "fastapi"]) is None
     monkeypatch.setattr(
-        "serving.notebook.extras.find_spec", lambda name: None if name in ("openai", "fastapi") else name
+        "serving.notebook.notices.find_spec", lambda name: None if name in ("openai", "fastapi") else name
     )
     made = LabServer(Lab(5, "solution"), CONFIG)
     assert "needs openai, fastapi" in str(made)

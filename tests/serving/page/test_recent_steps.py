@@ -7,7 +7,6 @@ import pytest
 from course.traces.run_state import RunState
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from serving.live.drawing.live_run import LiveRun
 from serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
@@ -172,7 +171,7 @@ def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
     assert max(bill.num_waited for bill in bills) > 5
     preempted = sum(bill.num_preemptions for bill in bills)
     assert 0 < preempted <= watched.recording.state(len(watched.recording.steps) - 1).num_preemptions
-    assert watched.recent.open_bills.keys() == watched.engine.scheduler.requests.keys()
+    assert watched.recent.unfinished.keys() == watched.engine.scheduler.requests.keys()
     first = next(iter(watched.recent.bills))
     for number in range(MAX_BILLS):
         watched.engine.add_request(f"r{number}", [1], SamplingParams())

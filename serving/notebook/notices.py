@@ -1,6 +1,8 @@
-"""Plain requests to a server, and what the errors of one mean to a learner."""
+"""Plain requests to a server, and what its errors and missing packages mean to a learner."""
 
 import json as json_format
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -9,6 +11,9 @@ from course.notebook.notice import Notice, Remark
 
 NOT_RECORDED = "not_recorded"
 SECONDS = 60.0
+CLIENT = ("openai", "prometheus_client")
+SERVER = (*CLIENT, "fastapi", "uvicorn", "httptools")
+INSTALL = "%pip install -c ../constraints.txt"
 
 
 def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -> Any:
@@ -52,3 +57,12 @@ def message_of(error: Exception) -> str:
     """Return what the server says about an error."""
     body = getattr(error, "body", None)
     return str(body["message"]) if isinstance(body, dict) and "message" in body else str(error)
+
+
+def missing_extras(needed: Sequence[str]) -> Notice | None:
+    """Return a `Notice` with the line that installs what is missing, None if nothing is."""
+    missing = [name for name in needed if find_spec(name) is None]
+    if not missing:
+        return None
+    text = "The rest of the course does without. Run this line in a cell, restart the kernel, and run all cells again:"
+    return Notice(f"This notebook needs {', '.join(missing)}", text, " ".join([INSTALL, *missing]))
