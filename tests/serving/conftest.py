@@ -11,7 +11,7 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.llm import LLM
 from serving.server import RunningServer, running_server
 from tests.own_thread import pytest_pyfunc_call
-from tests.serving.running import PATIENCE, fake_llm
+from tests.serving.running import client_of, serving
 
 __all__ = ["pytest_pyfunc_call"]
 EMBEDDED = EngineConfig(num_gpu_blocks=200)
@@ -19,8 +19,14 @@ EMBEDDED = EngineConfig(num_gpu_blocks=200)
 
 @pytest.fixture(scope="session")
 def fake_server() -> Iterator[RunningServer]:
-    with running_server(fake_llm()) as server:
+    with serving() as server:
         yield server
+
+
+@pytest.fixture
+def server(fake_server: RunningServer) -> RunningServer:
+    """The server of `client`: a file whose tests harm theirs has its own."""
+    return fake_server
 
 
 @pytest.fixture(scope="session")
@@ -37,12 +43,12 @@ def offline() -> LLM:
 
 
 @pytest.fixture
-def client(fake_server: RunningServer) -> Iterator[OpenAI]:
-    with OpenAI(base_url=fake_server.base_url, api_key="none", max_retries=0, timeout=PATIENCE) as client:
+def client(server: RunningServer) -> Iterator[OpenAI]:
+    with client_of(server) as client:
         yield client
 
 
 @pytest.fixture
 def embedded(embedded_server: RunningServer) -> Iterator[OpenAI]:
-    with OpenAI(base_url=embedded_server.base_url, api_key="none", max_retries=0, timeout=PATIENCE) as client:
+    with client_of(embedded_server) as client:
         yield client

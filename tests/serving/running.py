@@ -5,17 +5,22 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from openai import OpenAI
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.server import RunningServer
+from serving.server import RunningServer, running_server
+from serving.settings import ServerSettings
 
 MODEL = "mini-vllm"
+CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 HELLO: Any = [{"role": "user", "content": "hello"}]
 PATIENCE = 30.0
 FAKE = EngineConfig(num_gpu_blocks=400, check_invariants=True)
@@ -25,6 +30,19 @@ Result = TypeVar("Result")
 def fake_llm(config: EngineConfig = FAKE) -> AsyncLLM:
     """Return an engine on the fake model: it starts at once and needs no torch."""
     return AsyncLLM(build_engine(config, parse_lineup("solution:1-5")))
+
+
+@contextmanager
+def serving(config: EngineConfig = FAKE, **settings: Any) -> Iterator[RunningServer]:
+    """Serve an engine on the fake model, at any free port."""
+    with running_server(fake_llm(config), ServerSettings(port=0, **settings)) as server:
+        yield server
+
+
+def client_of(server: RunningServer, **options: Any) -> OpenAI:
+    """Return OpenAI's client of a server, which tries nothing twice."""
+    defaults: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": PATIENCE}
+    return OpenAI(base_url=server.base_url, **(defaults | options))
 
 
 def call(llm: AsyncLLM, function: Callable[[LLMEngine], Result]) -> Result:
@@ -55,8 +73,9 @@ def free_blocks(engine: LLMEngine) -> int:
     return engine.scheduler.kv.num_free_blocks
 
 
-def num_waiting(llm: AsyncLLM) -> int:
-    return call(llm, lambda engine: len(engine.scheduler.waiting))
+def wait_for_waiting(llm: AsyncLLM, number: int) -> None:
+    """Wait until so many requests are in the waiting queue."""
+    wait_until(lambda: call(llm, lambda engine: len(engine.scheduler.waiting)) == number, f"{number} requests wait")
 
 
 class RawConnection:
@@ -71,34 +90,46 @@ class RawConnection:
         self.socket.connect((host, int(port)))
         self.received = b""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
+    def begin(self, path: str, *headers: str, body: bytes = b"") -> None:
+        """Send the head of a request with a JSON body, and as much of the body as is given."""
+        self.send(head("POST", path, "Content-Type: application/json", *headers) + body)
+
     def post(self, path: str, body: bytes, *headers: str) -> None:
         """Send a whole request."""
-        self.send(head("POST", path, f"Content-Length: {len(body)}", "Content-Type: application/json", *headers) + body)
+        self.begin(path, f"Content-Length: {len(body)}", *headers, body=body)
+
+    def ask(self, path: str = CHAT, **fields: Any) -> None:
+        """Send a request to generate."""
+        prompt = {"messages": HELLO} if path == CHAT else {"prompt": "abc"}
+        self.post(path, json.dumps({"model": MODEL} | prompt | fields).encode())
 
     def read_until(self, mark: bytes) -> bytes:
         """Return what was received up to and with a mark."""
         while mark not in self.received:
-            data = self.socket.recv(65536)
-            assert data, f"closed before {mark!r}: {self.received!r}"
-            self.received += data
-        end = self.received.index(mark) + len(mark)
-        read, self.received = self.received[:end], self.received[end:]
-        return read
+            self._receive(f"before {mark!r}")
+        return self._take(self.received.index(mark) + len(mark))
 
     def read_answer(self) -> tuple[int, dict[str, str], Any]:
         """Return the status, the headers and the JSON of one answer."""
         lines = self.read_until(b"\r\n\r\n").decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
         while len(self.received) < int(headers["content-length"]):
-            data = self.socket.recv(65536)
-            assert data, f"closed in the body: {self.received!r}"
-            self.received += data
-        size = int(headers["content-length"])
-        body, self.received = self.received[:size], self.received[size:]
-        return int(lines[0].split()[1]), headers, json.loads(body)
+            self._receive("in the body")
+        return int(lines[0].split()[1]), headers, json.loads(self._take(int(headers["content-length"])))
+
+    def read_status(self) -> tuple[int, str | None]:
+        """Return the status of one answer, and the code of its error if it is one."""
+        status, _, answer = self.read_answer()
+        return status, answer.get("error", {}).get("code")
 
     def is_closed(self) -> bool:
         """Wait for the end of the connection; False if there is data instead."""
@@ -110,14 +141,42 @@ class RawConnection:
     def close(self) -> None:
         self.socket.close()
 
+    def _receive(self, where: str) -> None:
+        data = self.socket.recv(65536)
+        assert data, f"closed {where}: {self.received!r}"
+        self.received += data
+
+    def _take(self, size: int) -> bytes:
+        taken, self.received = self.received[:size], self.received[size:]
+        return taken
+
 
 def head(method: str, path: str, *headers: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *headers, "", ""]).encode()
 
 
-def ask(**fields: Any) -> bytes:
-    """Return the body of a chat request."""
-    return json.dumps({"model": MODEL, "messages": HELLO} | fields).encode()
+def status_of(server: RunningServer, method: str, path: str) -> tuple[int, str | None]:
+    """Return the status of a request without a body, and the code of its error if it is one."""
+    with RawConnection(server) as connection:
+        connection.send(head(method, path))
+        return connection.read_status()
+
+
+def ask_paused(server: RunningServer, path: str = CHAT, number: int = 1, **fields: Any) -> list[RawConnection]:
+    """Pause the engine and send it requests, which all wait then."""
+    server.llm.pause()
+    before = call(server.llm, lambda engine: len(engine.scheduler.waiting))
+    connections = [RawConnection(server) for _ in range(number)]
+    for connection in connections:
+        connection.ask(path, **fields)
+    wait_for_waiting(server.llm, before + number * int(fields.get("n", 1)))
+    return connections
+
+
+def step_once(server: RunningServer, number: int = 1) -> None:
+    """Let a paused engine take steps."""
+    for _ in range(number):
+        asyncio.run(server.llm.step_once())
 
 
 def hold(llm: AsyncLLM) -> threading.Event:

@@ -9,59 +9,51 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from serving.server import RunningServer, running_server
+from serving.server import RunningServer
 from tests.serving.running import (
+    CHAT,
     MODEL,
     RawConnection,
-    ask,
+    ask_paused,
     call,
-    fake_llm,
+    client_of,
     free_blocks,
-    head,
-    num_waiting,
+    serving,
+    step_once,
+    wait_for_waiting,
     wait_until,
     wait_until_idle,
 )
 from tests.serving.test_openai_client import expected
 
-CHAT = "/v1/chat/completions"
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    with running_server(fake_llm()) as server:
+    with serving() as server:
         yield server
 
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("stream", [True, False])
 def test_before_the_first_token(server: RunningServer, stream: bool, n: int) -> None:
-    server.llm.pause()
-    connection = RawConnection(server)
-    connection.post(CHAT, ask(stream=stream, n=n))
-    wait_until(lambda: num_waiting(server.llm) == n, "the request waits")
+    [connection] = ask_paused(server, stream=stream, n=n)
     connection.close()
-    wait_until(lambda: num_waiting(server.llm) == 0, "the request is gone although no step was taken")
+    wait_for_waiting(server.llm, 0)  # although no step was taken
     server.llm.resume()
     wait_until_idle(server.llm)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_in_the_middle_of_a_stream(server: RunningServer, n: int) -> None:
-    connection = RawConnection(server)
-    connection.post(CHAT, ask(stream=True, n=n, max_tokens=2000))
-    connection.read_until(b'"content":"')
-    connection.close()
+    with RawConnection(server) as connection:
+        connection.ask(stream=True, n=n, max_tokens=2000)
+        connection.read_until(b'"content":"')
     wait_until_idle(server.llm)
 
 
 def test_while_a_whole_answer_is_generated(server: RunningServer) -> None:
-    server.llm.pause()
-    connection = RawConnection(server)
-    connection.post(CHAT, ask(max_tokens=500))
-    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
-    for _ in range(3):
-        asyncio.run(server.llm.step_once())
+    [connection] = ask_paused(server, max_tokens=500)
+    step_once(server, 3)
     assert call(server.llm, free_blocks) < call(server.llm, lambda engine: engine.scheduler.kv.num_usable_blocks)
     connection.close()
     wait_until(lambda: not call(server.llm, lambda engine: engine.scheduler.requests), "the request is gone")
@@ -70,20 +62,16 @@ def test_while_a_whole_answer_is_generated(server: RunningServer) -> None:
 
 
 def test_in_the_middle_of_a_body(server: RunningServer) -> None:
-    connection = RawConnection(server)
-    connection.send(head("POST", CHAT, "Content-Length: 100", "Content-Type: application/json") + b'{"mess')
-    connection.close()
+    with RawConnection(server) as connection:
+        connection.begin(CHAT, "Content-Length: 100", body=b'{"mess')
     wait_until_idle(server.llm)
 
 
 def test_a_timeout_of_the_client(server: RunningServer) -> None:
     server.llm.pause()
-    with (
-        openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=0.2) as client,
-        pytest.raises(openai.APITimeoutError),
-    ):
+    with client_of(server, timeout=0.2) as client, pytest.raises(openai.APITimeoutError):
         client.completions.create(model=MODEL, prompt="abc")
-    wait_until(lambda: num_waiting(server.llm) == 0, "the request is gone")
+    wait_for_waiting(server.llm, 0)
     server.llm.resume()
 
 
@@ -113,8 +101,7 @@ def test_a_third_of_many_streams_hangs_up(server: RunningServer) -> None:
 
 
 def test_pipelined_requests_are_answered_in_turn(server: RunningServer) -> None:
-    connection = RawConnection(server)
-    for prompt in (b"a", b"b", b"c"):
-        connection.post("/tokenize", b'{"prompt": "%s"}' % prompt)
-    assert [connection.read_answer()[2]["tokens"] for _ in range(3)] == [[97], [98], [99]]
-    connection.close()
+    with RawConnection(server) as connection:
+        for prompt in (b"a", b"b", b"c"):
+            connection.post("/tokenize", b'{"prompt": "%s"}' % prompt)
+        assert [connection.read_answer()[2]["tokens"] for _ in range(3)] == [[97], [98], [99]]

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from openai import OpenAI
 
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
@@ -18,7 +17,7 @@ from serving.cli.engine_spec import EngineSpec
 from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.page.serving_page import events, next_of, watching
-from tests.serving.running import HELLO, MODEL, call, fake_llm, wait_until
+from tests.serving.running import HELLO, MODEL, call, client_of, serving, wait_until
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
 FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
@@ -28,10 +27,6 @@ FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "
 def server() -> Iterator[RunningServer]:
     with running_server(AsyncLLM(SPEC.open), ServerSettings(port=0, shutdown_timeout=5)) as server:
         yield server
-
-
-def client_of(server: RunningServer) -> OpenAI:
-    return OpenAI(base_url=server.base_url, api_key="none", max_retries=0)
 
 
 def kill_engine(server: RunningServer) -> None:
@@ -52,7 +47,7 @@ def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None
                 texts[choice.index] += choice.delta.content or ""
         return whole.choices, texts, whole.usage, pieces[-1].usage
 
-    with running_server(fake_llm(SPEC.config)) as local:
+    with serving(SPEC.config) as local:
         assert answers(server) == answers(local)
 
 

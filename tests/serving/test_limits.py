@@ -1,34 +1,30 @@
 """Raw connections: half of a request, too much of one, and none at all."""
 
-import json
 import resource
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
-from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
-from tests.serving.running import RawConnection, ask, fake_llm, head, wait_until
+from serving.server import RunningServer
+from tests.serving.running import CHAT, COMPLETION, RawConnection, head, serving, wait_until
 
-CHAT = "/v1/chat/completions"
-IMPATIENT = ServerSettings(
-    port=0, header_timeout=0.3, body_timeout=0.3, send_timeout=0.3, max_header_bytes=2000, max_body_bytes=10_000
-)
+DEADLINE = 0.3
 
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[RunningServer]:
-    with running_server(fake_llm(), IMPATIENT) as server:
+    limits: Any = {"max_header_bytes": 2000, "max_body_bytes": 10_000}
+    with serving(header_timeout=DEADLINE, body_timeout=DEADLINE, send_timeout=DEADLINE, **limits) as server:
         yield server
 
 
 @pytest.fixture
 def connection(impatient: RunningServer) -> Iterator[RawConnection]:
-    connection = RawConnection(impatient)
-    yield connection
-    connection.close()
+    with RawConnection(impatient) as connection:
+        yield connection
 
 
 def test_a_silent_connection_is_closed(connection: RawConnection) -> None:
@@ -37,8 +33,7 @@ def test_a_silent_connection_is_closed(connection: RawConnection) -> None:
 
 def test_half_a_header_is_answered_and_closed(connection: RawConnection) -> None:
     connection.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: te")
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (408, "header_timeout")
+    assert connection.read_status() == (408, "header_timeout")
     assert connection.is_closed()
 
 
@@ -67,7 +62,7 @@ def test_half_of_the_next_header_is_closed_too(connection: RawConnection) -> Non
 
 
 def test_a_connection_serves_several_requests_longer_than_its_deadline(connection: RawConnection) -> None:
-    end = time.monotonic() + 3 * IMPATIENT.header_timeout
+    end = time.monotonic() + 3 * DEADLINE
     while time.monotonic() < end:
         connection.post("/tokenize", b'{"prompt": "x"}')
         assert connection.read_answer()[0] == 200
@@ -76,16 +71,15 @@ def test_a_connection_serves_several_requests_longer_than_its_deadline(connectio
 
 def test_an_answer_may_take_longer_than_the_deadlines(impatient: RunningServer, connection: RawConnection) -> None:
     impatient.llm.pause()
-    connection.post(CHAT, ask(max_tokens=3))
-    time.sleep(2 * IMPATIENT.header_timeout)
+    connection.ask(max_tokens=3)
+    time.sleep(2 * DEADLINE)
     impatient.llm.resume()
     assert connection.read_answer()[0] == 200
 
 
 def test_half_a_body_is_answered_and_closed(connection: RawConnection) -> None:
-    connection.send(head("POST", CHAT, "Content-Length: 100", "Content-Type: application/json") + b'{"mess')
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (408, "body_timeout")
+    connection.begin(CHAT, "Content-Length: 100", body=b'{"mess')
+    assert connection.read_status() == (408, "body_timeout")
     assert connection.is_closed()
 
 
@@ -96,8 +90,7 @@ def test_an_endless_header_is_refused(connection: RawConnection) -> None:
 
 def test_a_header_that_is_too_large_is_refused(connection: RawConnection) -> None:
     connection.send(head("GET", "/health", *(f"X-{number}: {'x' * 100}" for number in range(30))))
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (431, "header_too_large")
+    assert connection.read_status() == (431, "header_too_large")
     assert connection.is_closed()
 
 
@@ -106,25 +99,22 @@ def test_a_header_that_is_too_large_is_refused(connection: RawConnection) -> Non
 )
 def test_what_is_not_http_is_refused(connection: RawConnection, data: bytes) -> None:
     connection.send(data)
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (400, "invalid_http")
+    assert connection.read_status() == (400, "invalid_http")
 
 
 def test_a_body_that_is_declared_too_large_is_not_read(connection: RawConnection) -> None:
-    connection.send(head("POST", CHAT, "Content-Length: 100000000", "Content-Type: application/json"))
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    connection.begin(CHAT, "Content-Length: 100000000")
+    assert connection.read_status() == (413, "body_too_large")
     assert connection.is_closed()
 
 
-def test_nobody_is_told_to_go_on_with_a_body_that_is_too_large(connection: RawConnection) -> None:
-    expecting = "Expect: 100-continue"
-    connection.send(head("POST", CHAT, "Content-Length: 100000000", "Content-Type: application/json", expecting))
+def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: RawConnection) -> None:
+    connection.begin(CHAT, "Content-Length: 100000000", "Expect: 100-continue")
     assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 413")
 
 
 def test_a_body_in_chunks_is_counted_while_it_is_read(connection: RawConnection) -> None:
-    connection.send(head("POST", CHAT, "Transfer-Encoding: chunked", "Content-Type: application/json"))
+    connection.begin(CHAT, "Transfer-Encoding: chunked")
     for _ in range(5):
         connection.send(b"fa0\r\n" + b" " * 4000 + b"\r\n")
     assert connection.read_answer()[0] == 413
@@ -134,9 +124,7 @@ def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: RunningServe
     """And so if it asks for the connection's end: a socket that is closed with unread data loses the answer."""
     connection = RawConnection(fake_server)
     size = 5_000_000
-    connection.send(
-        head("POST", CHAT, f"Content-Length: {size}", "Content-Type: application/json", "Connection: close")
-    )
+    connection.begin(CHAT, f"Content-Length: {size}", "Connection: close")
     for _ in range(10):
         connection.send(b" " * (size // 10))
         time.sleep(0.02)
@@ -146,15 +134,13 @@ def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: RunningServe
 
 
 def test_a_client_that_never_stops_sending_is_cut_off(connection: RawConnection) -> None:
-    connection.send(
-        head("POST", CHAT, "Content-Length: 1000000000", "Content-Type: application/json", "Connection: close")
-    )
+    connection.begin(CHAT, "Content-Length: 1000000000", "Connection: close")
     with pytest.raises((BrokenPipeError, ConnectionResetError)):
         send_slowly(connection, [b" " * 1000] * 1000)
 
 
 def test_a_body_in_chunks_is_served(connection: RawConnection) -> None:
-    connection.send(head("POST", "/tokenize", "Transfer-Encoding: chunked", "Content-Type: application/json"))
+    connection.begin("/tokenize", "Transfer-Encoding: chunked")
     for part in (b'{"pro', b'mpt": ', b'"x"}'):
         connection.send(b"%x\r\n%s\r\n" % (len(part), part))
     connection.send(b"0\r\n\r\n")
@@ -162,16 +148,14 @@ def test_a_body_in_chunks_is_served(connection: RawConnection) -> None:
 
 
 def test_100_megabytes_cost_no_memory() -> None:
-    with running_server(fake_llm()) as server:
-        connection = RawConnection(server)
+    with serving() as server, RawConnection(server) as connection:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        connection.send(head("POST", CHAT, "Transfer-Encoding: chunked", "Content-Type: application/json"))
+        connection.begin(CHAT, "Transfer-Encoding: chunked")
         part = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
         for _ in range(100):
             connection.send(part)
         assert connection.read_answer()[0] == 413
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000, "kilobytes"
-        connection.close()
 
 
 def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningServer) -> None:
@@ -183,10 +167,9 @@ def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningSer
             half_open.append(RawConnection(fake_server))
             if number % 2:
                 half_open[-1].send(b"POST /v1/chat/completions HTTP/1.1\r\nHo")
-        connection = RawConnection(fake_server)
-        connection.post(CHAT, ask(max_tokens=5))
-        assert connection.read_answer()[0] == 200
-        connection.close()
+        with RawConnection(fake_server) as connection:
+            connection.ask(max_tokens=5)
+            assert connection.read_answer()[0] == 200
     finally:
         for each in half_open:
             each.close()
@@ -196,8 +179,7 @@ def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningSer
 def test_a_client_that_reads_nothing_is_cut_off(impatient: RunningServer) -> None:
     connection = RawConnection(impatient, receive_buffer=4096)
     limit_send_buffers(impatient)
-    fields = {"stream": True, "n": 50, "max_tokens": 100, "prompt": "x", "logprobs": 5}
-    connection.post("/v1/completions", json.dumps(fields).encode())
+    connection.ask(COMPLETION, stream=True, n=50, max_tokens=100, logprobs=5)
     connection.read_until(b"data: ")
     wait_until(lambda: not impatient.llm.num_unfinished_requests, "the request is aborted")
     with pytest.raises((AssertionError, ConnectionResetError)):

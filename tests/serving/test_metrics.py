@@ -1,9 +1,10 @@
 """`/metrics`: vLLM's names, and figures that agree with what was done."""
 
-import asyncio
-import json
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+import httpx
 import pytest
 from openai import OpenAI
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,8 +15,17 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.metrics.engine_statistics import Histogram
 from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
-from tests.serving.running import MODEL, RawConnection, ask, fake_llm, num_waiting, wait_until, wait_until_idle
+from tests.serving.running import (
+    COMPLETION,
+    FAKE,
+    MODEL,
+    ask_paused,
+    client_of,
+    serving,
+    step_once,
+    wait_until,
+    wait_until_idle,
+)
 
 Samples = dict[str, float]
 VLLM_NAMES = {
@@ -29,28 +39,16 @@ VLLM_NAMES = {
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
-    config = EngineConfig(num_gpu_blocks=20, check_invariants=True)
-    with running_server(fake_llm(config), ServerSettings(port=0, model_name="m")) as server:
+    with serving(replace(FAKE, num_gpu_blocks=20), model_name="m") as server:
         yield server
-
-
-@pytest.fixture
-def client(server: RunningServer) -> Iterator[OpenAI]:
-    with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
-        yield client
 
 
 def scrape(server: RunningServer) -> Samples:
     """Return the samples by name without `vllm:`, and with the labels other than model and engine."""
-    connection = RawConnection(server)
-    connection.send(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
-    assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 200"), "no redirect"
-    connection.read_until(b"\r\n\r\n")
-    text = b""
-    while data := connection.received or connection.socket.recv(65536):
-        text, connection.received = text + data, b""
+    page = httpx.get(f"{server.address}/metrics")
+    assert page.status_code == 200, "no redirect"
     samples: Samples = {}
-    for family in text_string_to_metric_families(text.decode()):
+    for family in text_string_to_metric_families(page.text):
         for sample in family.samples:
             assert sample.labels.pop("engine") == "0"
             assert sample.labels.pop("model_name")
@@ -85,16 +83,12 @@ def test_tokens_and_times_of_finished_requests(server: RunningServer, client: Op
 
 
 def test_the_queues_while_requests_wait_and_run(server: RunningServer) -> None:
-    server.llm.pause()
-    connections = [RawConnection(server) for _ in range(3)]
-    for connection in connections:
-        fields = {"prompt": "x" * 150, "max_tokens": 5, "cache_salt": str(id(connection))}
-        connection.post("/v1/completions", json.dumps(fields).encode())
-    wait_until(lambda: num_waiting(server.llm) == 3, "all wait")
+    fields: Any = {"prompt": "x" * 150, "max_tokens": 5}
+    connections = [*(ask_paused(server, COMPLETION, model="m", cache_salt=salt, **fields)[0] for salt in "abc")]
     samples = scrape(server)
     assert (samples["num_requests_running"], samples["num_requests_waiting"]) == (0, 3)
     assert samples["kv_cache_usage_perc"] == 0
-    asyncio.run(server.llm.step_once())
+    step_once(server)
     samples = scrape(server)
     assert (samples["num_requests_running"], samples["num_requests_waiting"]) == (1, 2)
     assert samples["kv_cache_usage_perc"] == pytest.approx(10 / 19)
@@ -109,10 +103,7 @@ def test_the_queues_while_requests_wait_and_run(server: RunningServer) -> None:
 def test_preemptions_and_aborts_are_counted(server: RunningServer, client: OpenAI) -> None:
     client.completions.create(model="m", prompt=["x" * 100, "y" * 100], max_tokens=60)
     assert scrape(server)["num_preemptions_total"] > 0
-    server.llm.pause()
-    connection = RawConnection(server)
-    connection.post("/v1/chat/completions", ask(model="m"))
-    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
+    [connection] = ask_paused(server, model="m")
     connection.close()
     wait_until(lambda: scrape(server)["request_success_total abort"] == 1, "the abort is counted")
     samples = scrape(server)
@@ -129,7 +120,7 @@ def test_a_stop_is_counted_as_one(server: RunningServer, client: OpenAI) -> None
 def test_drafts_are_counted_where_there_are_some() -> None:
     config = EngineConfig(num_gpu_blocks=100, speculative_config=SpeculativeConfig())
     llm = AsyncLLM(build_engine(config, parse_lineup("solution:1-5,solution:7")))
-    with running_server(llm) as server, OpenAI(base_url=server.base_url, api_key="none") as client:
+    with running_server(llm) as server, client_of(server) as client:
         client.completions.create(model=MODEL, prompt="abcabcabcabc" * 10, max_tokens=60)
         samples = scrape(server)
     assert samples["spec_decode_num_draft_tokens_total"] >= samples["spec_decode_num_drafts_total"] > 0

@@ -1,16 +1,19 @@
-"""OpenAI's client, unmodified, on the fake model: the shape of every answer."""
+"""OpenAI's client, unmodified, on the fake model: the shape of every answer, whole and streamed."""
 
+import asyncio
 from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
 
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from tests.serving.running import HELLO, MODEL
+from serving.server import RunningServer
+from tests.serving.running import HELLO, MODEL, wait_until_idle
 
 TOKENIZER = ByteTokenizer()
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
 def expected(prompt: str, num_tokens: int) -> str:
@@ -19,6 +22,16 @@ def expected(prompt: str, num_tokens: int) -> str:
 
 def expected_answer(messages: list[dict[str, str]], num_tokens: int) -> str:
     return TOKENIZER.decode(fake_continuation(TOKENIZER.apply_chat_template(messages), num_tokens, LETTERS))
+
+
+def complete(client: OpenAI, stream: bool, **fields: Any) -> tuple[list[str], list[Any]]:
+    """Return the texts of all choices, and the last piece of each."""
+    answer: Any = client.completions.create(model=MODEL, stream=stream, **fields)
+    texts, last = dict[int, str](), dict[int, Any]()
+    for choice in (choice for piece in (answer if stream else [answer]) for choice in piece.choices):
+        texts[choice.index], last[choice.index] = texts.get(choice.index, "") + choice.text, choice
+    assert texts.keys() == set(range(len(texts)))
+    return [texts[index] for index in range(len(texts))], [last[index] for index in range(len(texts))]
 
 
 def test_the_model_is_listed_and_shown(client: OpenAI) -> None:
@@ -42,26 +55,28 @@ def test_another_model_does_not_exist(client: OpenAI) -> None:
     ],
 )
 @pytest.mark.parametrize("n", [1, 3])
-def test_every_form_of_prompt_is_completed(client: OpenAI, prompt: Any, texts: list[str], n: int) -> None:
-    completion = client.completions.create(model=MODEL, prompt=prompt, max_tokens=7, n=n)
-    assert [choice.index for choice in completion.choices] == list(range(n * len(texts)))
-    assert [choice.text for choice in completion.choices] == [expected(text, 7) for text in texts for _ in range(n)]
-    assert {choice.finish_reason for choice in completion.choices} == {"length"}
-    assert completion.usage is not None
-    assert completion.usage.prompt_tokens == sum(map(len, texts))
-    assert completion.usage.completion_tokens == 7 * n * len(texts)
-    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
+@BOTH
+def test_every_form_of_prompt_is_completed(client: OpenAI, prompt: Any, texts: list[str], n: int, stream: bool) -> None:
+    found, last = complete(client, stream, prompt=prompt, max_tokens=30, n=n)
+    assert found == [expected(text, 30) for text in texts for _ in range(n)]
+    assert {choice.finish_reason for choice in last} == {"length"}
 
 
-@pytest.mark.parametrize("prompt", ["abc", [97, 98, 99]])
-def test_echo_repeats_the_prompt(client: OpenAI, prompt: Any) -> None:
-    completion = client.completions.create(model=MODEL, prompt=prompt, max_tokens=4, echo=True)
-    assert completion.choices[0].text == "abc" + expected("abc", 4)
+def test_the_usage_counts_a_prompt_once(client: OpenAI) -> None:
+    usage = client.completions.create(model=MODEL, prompt=["abc", "de"], max_tokens=7, n=3).usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (5, 42, 47)
+
+
+@pytest.mark.parametrize("prompt", [["abc", "de"], [[97, 98, 99], [100, 101]]])
+@BOTH
+def test_echo_repeats_the_prompt(client: OpenAI, prompt: Any, stream: bool) -> None:
+    texts, _ = complete(client, stream, prompt=prompt, max_tokens=4, echo=True)
+    assert texts == ["abc" + expected("abc", 4), "de" + expected("de", 4)]
 
 
 def test_a_completion_has_16_tokens_by_default(client: OpenAI) -> None:
-    completion = client.completions.create(model=MODEL, prompt="abc")
-    assert completion.choices[0].text == expected("abc", 16)
+    assert complete(client, False, prompt="abc")[0] == [expected("abc", 16)]
 
 
 def test_an_answer_may_use_the_whole_room_by_default(client: OpenAI) -> None:
@@ -96,32 +111,26 @@ def test_an_answer_can_be_sent_back_as_a_message(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize("with_end", [False, True])
-def test_a_stop_string_ends_the_text(client: OpenAI, with_end: bool) -> None:
-    text = expected("abc", 30)
-    answer = client.completions.create(
-        model=MODEL, prompt="abc", max_tokens=30, stop=text[5:8], extra_body={"include_stop_str_in_output": with_end}
-    )
-    choice, end = answer.choices[0], text.index(text[5:8])
-    assert choice.text == text[: end + 3 if with_end else end]
-    assert choice.finish_reason == "stop"
-    assert choice.model_dump()["stop_reason"] == text[5:8]
+@BOTH
+def test_a_stop_string_ends_the_text_and_nothing_of_it_is_shown(client: OpenAI, with_end: bool, stream: bool) -> None:
+    text, more = expected("abc", 60), {"include_stop_str_in_output": with_end}
+    stop = text[40:44]
+    texts, [last] = complete(client, stream, prompt="abc", max_tokens=60, stop=stop, extra_body=more)
+    assert texts == [text[: text.index(stop) + (4 if with_end else 0)]]
+    assert (last.finish_reason, last.model_dump()["stop_reason"]) == ("stop", stop)
 
 
 def test_a_stop_string_among_the_first_min_tokens_ends_nothing(client: OpenAI) -> None:
-    text = expected("abc", 30)
-    answer = client.completions.create(
-        model=MODEL, prompt="abc", max_tokens=30, stop=[text[:2]], extra_body={"min_tokens": 30}
-    )
-    assert answer.choices[0].text == text
+    text, more = expected("abc", 30), {"min_tokens": 30}
+    assert complete(client, False, prompt="abc", max_tokens=30, stop=[text[:2]], extra_body=more)[0] == [text]
 
 
 def test_a_stop_token_ends_the_text(client: OpenAI) -> None:
     text = expected("abc", 30)
-    answer = client.completions.create(
-        model=MODEL, prompt="abc", max_tokens=30, extra_body={"stop_token_ids": [ord(text[6])]}
-    )
-    assert answer.choices[0].text == text[: text.index(text[6])]
-    assert answer.choices[0].model_dump()["stop_reason"] == ord(text[6])
+    more = {"stop_token_ids": [ord(text[6])]}
+    texts, [last] = complete(client, False, prompt="abc", max_tokens=30, extra_body=more)
+    assert texts == [text[: text.index(text[6])]]
+    assert last.model_dump()["stop_reason"] == ord(text[6])
 
 
 def test_shared_prompts_are_found_in_the_cache_unless_their_salts_differ(client: OpenAI) -> None:
@@ -155,3 +164,81 @@ def test_all_fields_of_the_api_together(client: OpenAI) -> None:
         extra_body=ours,
     )  # fmt: skip
     assert len(answer.choices) == 2
+
+
+def test_a_chat_begins_with_the_role_and_ends_with_the_reason(client: OpenAI) -> None:
+    chunks = list(client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=20, stream=True))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert {chunk.choices[0].delta.role for chunk in chunks[1:]} == {None}
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected_answer(HELLO, 20)
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["length"]
+    assert chunks[-1].choices[0].delta.content is None
+    assert len({(chunk.id, chunk.created, chunk.model, chunk.object) for chunk in chunks}) == 1
+
+
+@pytest.mark.parametrize("route", ["chat", "completions"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_usage_comes_last_and_without_choices(client: OpenAI, route: str, n: int) -> None:
+    options: Any = {"model": MODEL, "max_tokens": 5, "n": n, "stream": True, "stream_options": {"include_usage": True}}
+    stream = (
+        client.chat.completions.create(messages=HELLO, **options)
+        if route == "chat"
+        else client.completions.create(prompt="hello", **options)
+    )
+    *others, last = list(stream)
+    assert [chunk.usage for chunk in others] == [None] * len(others)
+    assert last.choices == []
+    assert last.usage.completion_tokens == 5 * n
+
+
+def test_a_stream_without_the_option_has_no_usage(client: OpenAI) -> None:
+    chunks = list(client.completions.create(model=MODEL, prompt="abc", max_tokens=5, stream=True))
+    assert all(chunk.choices for chunk in chunks)
+
+
+def test_logprobs_of_a_stream_are_those_of_the_whole(client: OpenAI) -> None:
+    options: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 20, "logprobs": True, "top_logprobs": 2}
+    whole = client.chat.completions.create(**options).choices[0].logprobs
+    streamed = [
+        token
+        for chunk in client.chat.completions.create(stream=True, **options)
+        for token in (chunk.choices[0].logprobs.content if chunk.choices[0].logprobs else [])
+    ]
+    assert whole is not None
+    assert streamed == whole.content
+
+
+def test_text_offsets_of_a_stream_go_on(client: OpenAI) -> None:
+    stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=20, logprobs=1, stream=True)
+    logprobs: list[Any] = [chunk.choices[0].logprobs for chunk in stream]
+    assert [offset for one in logprobs if one is not None for offset in one.text_offset] == list(range(20))
+
+
+def test_a_stream_arrives_while_it_is_generated(fake_server: RunningServer, client: OpenAI) -> None:
+    wait_until_idle(fake_server.llm)
+    stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=2000, stream=True)
+    first = next(iter(stream))
+    assert first.choices[0].finish_reason is None
+    assert fake_server.llm.num_unfinished_requests == 1
+    stream.close()
+
+
+def test_many_streams_and_whole_answers_at_once(fake_server: RunningServer) -> None:
+    chats: Any = [[{"role": "user", "content": f"chat {number}"}] for number in range(40)]
+
+    async def text_of(client: AsyncOpenAI, prompt: str) -> str:
+        stream = await client.completions.create(model=MODEL, prompt=prompt, max_tokens=40, stream=True)
+        return "".join([chunk.choices[0].text async for chunk in stream])
+
+    async def answer_of(client: AsyncOpenAI, chat: Any) -> str | None:
+        answer = await client.chat.completions.create(model=MODEL, messages=chat, max_tokens=20)
+        return answer.choices[0].message.content
+
+    async def run() -> list[str | None]:
+        async with AsyncOpenAI(base_url=fake_server.base_url, api_key="none", max_retries=0) as client:
+            streams = (text_of(client, f"prompt {number}") for number in range(40))
+            return await asyncio.gather(*streams, *(answer_of(client, chat) for chat in chats))
+
+    texts = asyncio.run(run())
+    assert texts[:40] == [expected(f"prompt {number}", 40) for number in range(40)]
+    assert texts[40:] == [expected_answer(chat, 20) for chat in chats]

@@ -1,5 +1,7 @@
 """Tokens as text and back, the key, and the settings."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -8,17 +10,16 @@ from openai import OpenAI
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
-from serving.server import RunningServer, running_server
+from serving.server import RunningServer
 from serving.settings import ServerSettings
-from tests.serving.running import HELLO, MODEL, RawConnection, ask, fake_llm, head
+from tests.serving.running import HELLO, MODEL, RawConnection, client_of, head, serving, status_of
 
 
-def post(server: RunningServer, path: str, body: bytes, *headers: str) -> tuple[int, Any]:
-    connection = RawConnection(server)
-    connection.post(path, body, *headers)
-    status, _, answer = connection.read_answer()
-    connection.close()
-    return status, answer
+def post(server: RunningServer, path: str, body: bytes) -> tuple[int, Any]:
+    with RawConnection(server) as connection:
+        connection.post(path, body)
+        status, _, answer = connection.read_answer()
+        return status, answer
 
 
 def test_tokens_of_a_text(fake_server: RunningServer) -> None:
@@ -28,11 +29,12 @@ def test_tokens_of_a_text(fake_server: RunningServer) -> None:
     assert answer == {"count": 2, "max_model_len": 2048, "tokens": [97, 98], "token_strs": ["a", "b"]}
 
 
-def test_tokens_of_a_chat_are_those_that_are_computed(embedded_server: RunningServer, offline: LLM) -> None:
-    answer = post(embedded_server, "/tokenize", ask())[1]
+def test_tokens_of_a_chat_are_those_that_are_computed(
+    embedded_server: RunningServer, embedded: OpenAI, offline: LLM
+) -> None:
+    answer = post(embedded_server, "/tokenize", json.dumps({"messages": HELLO}).encode())[1]
     assert answer["tokens"] == offline.engine.tokenizer.apply_chat_template(HELLO)
-    with OpenAI(base_url=embedded_server.base_url, api_key="none") as client:
-        usage = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1).usage
+    usage = embedded.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1).usage
     assert usage is not None
     assert usage.prompt_tokens == answer["count"]
 
@@ -70,36 +72,33 @@ def test_wrong_requests_for_tokens(embedded_server: RunningServer, path: str, bo
     assert answer["error"]["param"] == param
 
 
+@pytest.fixture(scope="module")
+def locked() -> Iterator[RunningServer]:
+    with serving(api_key="sesame", model_name="m") as server:
+        yield server
+
+
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m", "/v1/completions", "/v1/chat/completions", "/tokenize"])
-def test_without_the_key_there_is_nothing(path: str) -> None:
-    with running_server(fake_llm(), ServerSettings(port=0, api_key="sesame", model_name="m")) as server:
-        for key in (None, "Bearer wrong", "Bearer sesam", "Basic sesame", "sesame", "Bearer"):
-            connection = RawConnection(server)
-            method = "GET" if "models" in path else "POST"
-            connection.send(head(method, path, *([] if key is None else [f"Authorization: {key}"])))
-            status, headers, answer = connection.read_answer()
-            assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
-            assert headers["www-authenticate"] == "Bearer"
-            connection.close()
+@pytest.mark.parametrize("key", [None, "Bearer wrong", "Bearer sesam", "Basic sesame", "sesame", "Bearer"])
+def test_without_the_key_there_is_nothing(locked: RunningServer, path: str, key: str | None) -> None:
+    with RawConnection(locked) as connection:
+        method = "GET" if "models" in path else "POST"
+        connection.send(head(method, path, *([] if key is None else [f"Authorization: {key}"])))
+        status, headers, answer = connection.read_answer()
+        assert (status, answer["error"]["code"], headers["www-authenticate"]) == (401, "invalid_api_key", "Bearer")
 
 
-def test_with_the_key_there_is_all() -> None:
-    with running_server(fake_llm(), ServerSettings(port=0, api_key="sesame")) as server:
-        with OpenAI(base_url=server.base_url, api_key="sesame") as client:
-            assert client.models.list().data[0].id == MODEL
-            assert client.completions.create(model=MODEL, prompt="x").choices[0].finish_reason == "length"
-        with OpenAI(base_url=server.base_url, api_key="other") as client, pytest.raises(openai.AuthenticationError):
-            client.models.list()
-        connection = RawConnection(server)
-        connection.send(head("GET", "/health"))
-        assert connection.read_answer()[0] == 200, "a balancer has no key"
+def test_with_the_key_there_is_all(locked: RunningServer) -> None:
+    with client_of(locked, api_key="sesame") as client:
+        assert client.models.list().data[0].id == "m"
+        assert client.completions.create(model="m", prompt="x").choices[0].finish_reason == "length"
+    with client_of(locked, api_key="other") as client, pytest.raises(openai.AuthenticationError):
+        client.models.list()
+    assert status_of(locked, "GET", "/health")[0] == 200, "a balancer has no key"
 
 
 def test_a_priority_decides_under_the_priority_policy() -> None:
-    with (
-        running_server(fake_llm(EngineConfig(policy="priority"))) as server,
-        OpenAI(base_url=server.base_url, api_key="none") as client,
-    ):
+    with serving(EngineConfig(policy="priority")) as server, client_of(server) as client:
         answer = client.completions.create(model=MODEL, prompt="x", max_tokens=2, extra_body={"priority": -3})
         assert answer.choices[0].finish_reason == "length"
 

@@ -9,9 +9,8 @@ import pytest
 from openai import OpenAI
 
 from serving.server import RunningServer
-from tests.serving.running import HELLO, MODEL, RawConnection, head, wait_until_idle
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, head, wait_until_idle
 
-CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TOOL = {"type": "function", "function": {"name": "look_up"}}
 
@@ -61,11 +60,10 @@ def ids(case: Any) -> str:
 
 
 def post(server: RunningServer, path: str, **fields: Any) -> tuple[int, dict[str, Any]]:
-    connection = RawConnection(server)
-    connection.post(path, json.dumps(fields).encode())
-    status, _, body = connection.read_answer()
-    connection.close()
-    return status, body["error"]
+    with RawConnection(server) as connection:
+        connection.post(path, json.dumps(fields).encode())
+        status, _, body = connection.read_answer()
+        return status, body["error"]
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETION])
@@ -155,33 +153,27 @@ BODIES = [
 @pytest.mark.parametrize("path", [CHAT, COMPLETION, "/tokenize"])
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
 def test_a_body_that_is_no_request_is_refused(fake_server: RunningServer, path: str, body: bytes) -> None:
-    connection = RawConnection(fake_server)
-    connection.post(path, body)
-    status, _, answer = connection.read_answer()
-    assert status == 400
-    assert answer["error"]["type"] == "invalid_request_error"
-    assert len(answer["error"]["message"]) < 300
-    connection.post("/tokenize", b'{"prompt": "x"}')
-    assert connection.read_answer()[0] == 200, "the connection is of no more use"
-    connection.close()
+    with RawConnection(fake_server) as connection:
+        connection.post(path, body)
+        status, _, answer = connection.read_answer()
+        assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+        assert len(answer["error"]["message"]) < 300
+        connection.post("/tokenize", b'{"prompt": "x"}')
+        assert connection.read_answer()[0] == 200, "the connection is of no more use"
 
 
 def test_a_body_that_is_not_declared_as_json_is_refused(fake_server: RunningServer) -> None:
-    connection = RawConnection(fake_server)
-    connection.send(head("POST", CHAT, "Content-Length: 2", "Content-Type: text/plain") + b"{}")
-    status, _, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (415, "unsupported_media_type")
-    connection.close()
+    with RawConnection(fake_server) as connection:
+        connection.send(head("POST", CHAT, "Content-Length: 2", "Content-Type: text/plain") + b"{}")
+        assert connection.read_status() == (415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/v2/chat", 404), ("GET", CHAT, 405), ("PUT", "/health", 405)]
 )
 def test_another_path_or_method(fake_server: RunningServer, method: str, path: str, status: int) -> None:
-    connection = RawConnection(fake_server)
-    connection.send(head(method, path))
-    got, headers, answer = connection.read_answer()
-    assert got == status
-    assert path in answer["error"]["message"]
-    assert ("allow" in headers) == (status == 405)
-    connection.close()
+    with RawConnection(fake_server) as connection:
+        connection.send(head(method, path))
+        got, headers, answer = connection.read_answer()
+        assert (got, "allow" in headers) == (status, status == 405)
+        assert path in answer["error"]["message"]

@@ -4,9 +4,8 @@ import httpx
 import pytest
 
 from serving.server import RunningServer
-from tests.serving.running import HELLO, MODEL
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL
 
-CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 LONG = {"model": MODEL, "messages": HELLO, "max_tokens": 1500, "ignore_eos": True, "stream": True}
 
 

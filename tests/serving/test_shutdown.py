@@ -1,7 +1,5 @@
 """The end of a server: no new requests, running ones may finish, the rest is told, and nothing hangs."""
 
-import asyncio
-import json
 import os
 import re
 import signal
@@ -15,53 +13,55 @@ import pytest
 from openai import OpenAI
 
 from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
-from tests.serving.running import HELLO, MODEL, PATIENCE, RawConnection, ask, fake_llm, hold, num_waiting, wait_until
+from tests.serving.running import (
+    COMPLETION,
+    HELLO,
+    MODEL,
+    PATIENCE,
+    RawConnection,
+    ask_paused,
+    fake_llm,
+    head,
+    hold,
+    serving,
+    step_once,
+    wait_until,
+)
 
 SERVE = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
 
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
-    with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=PATIENCE)) as server:
+    with serving(shutdown_timeout=PATIENCE) as server:
         yield server
 
 
-def test_running_requests_finish_and_new_ones_are_refused(server: RunningServer) -> None:
-    idle, busy = RawConnection(server), RawConnection(server)
-    idle.post("/tokenize", b'{"prompt": "x"}')
-    assert idle.read_answer()[0] == 200
-    server.llm.pause()
-    busy.post("/v1/chat/completions", ask(max_tokens=30))
-    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
-    gate = begin_to_end(server)
+def idle_connection(server: RunningServer) -> RawConnection:
+    """Return a connection that has had one answer."""
+    connection = RawConnection(server)
+    connection.post("/tokenize", b'{"prompt": "x"}')
+    assert connection.read_answer()[0] == 200
+    return connection
 
-    idle.post("/v1/chat/completions", ask(max_tokens=3))
+
+def test_running_requests_finish_and_new_ones_are_refused(server: RunningServer) -> None:
+    idle, other = idle_connection(server), idle_connection(server)
+    [busy] = ask_paused(server, max_tokens=30)
+    gate = begin_to_end(server)
+    idle.ask(max_tokens=3)
     status, headers, answer = idle.read_answer()
     assert (status, answer["error"]["code"]) == (503, "shutting_down")
     assert int(headers["retry-after"]) > 0
     assert headers["connection"] == "close"
+    other.send(head("GET", "/health"))
+    assert other.read_answer()[0] == 503
     wait_until(lambda: not is_listening(server), "the listening socket is closed")
     gate.set()
     status, _, answer = busy.read_answer()
     assert (status, answer["choices"][0]["finish_reason"]) == (200, "length")
     assert idle.is_closed()
     assert busy.is_closed()
-
-
-def test_health_says_that_the_server_ends(server: RunningServer) -> None:
-    connection = RawConnection(server)
-    connection.send(b"GET /health HTTP/1.1\r\nHost: test\r\n\r\n")
-    assert connection.read_answer()[0] == 200
-    server.llm.pause()
-    other = RawConnection(server)
-    other.post("/v1/chat/completions", ask(max_tokens=3))
-    wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
-    gate = begin_to_end(server)
-    connection.send(b"GET /health HTTP/1.1\r\nHost: test\r\n\r\n")
-    assert connection.read_answer()[0] == 503
-    gate.set()
-    assert other.read_answer()[0] == 200
 
 
 def is_listening(server: RunningServer) -> bool:
@@ -81,14 +81,10 @@ def begin_to_end(server: RunningServer) -> threading.Event:
 
 
 def test_what_is_not_finished_in_time_is_aborted_and_told_so() -> None:
-    with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=0)) as server:
-        stream, whole = RawConnection(server), RawConnection(server)
-        server.llm.pause()
-        stream.post("/v1/chat/completions", ask(stream=True, max_tokens=2000))
-        whole.post("/v1/chat/completions", ask(max_tokens=2000))
-        wait_until(lambda: num_waiting(server.llm) == 2, "both requests wait")
-        for _ in range(3):
-            asyncio.run(server.llm.step_once())
+    with serving(shutdown_timeout=0) as server:
+        [stream] = ask_paused(server, stream=True, max_tokens=2000)
+        [whole] = ask_paused(server, max_tokens=2000)
+        step_once(server, 3)
         stream.read_until(b'"content":"')
         begin_to_end(server).set()
         assert b'"finish_reason":"abort"' in stream.read_until(b"data: [DONE]")
@@ -98,10 +94,9 @@ def test_what_is_not_finished_in_time_is_aborted_and_told_so() -> None:
 
 
 def test_a_client_that_reads_nothing_does_not_hold_up_the_end() -> None:
-    with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=0.5)) as server:
+    with serving(shutdown_timeout=0.5) as server:
         connection = RawConnection(server, receive_buffer=4096)
-        fields = {"stream": True, "n": 50, "max_tokens": 100, "logprobs": 5, "prompt": "x"}
-        connection.post("/v1/completions", json.dumps(fields).encode())
+        connection.ask(COMPLETION, stream=True, n=50, max_tokens=100, logprobs=5)
         connection.read_until(b"data: ")
         began = time.monotonic()
     assert time.monotonic() - began < PATIENCE
@@ -110,39 +105,29 @@ def test_a_client_that_reads_nothing_does_not_hold_up_the_end() -> None:
 
 def test_an_idle_connection_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.server.LAST_EVENTS_SECONDS", 2 * PATIENCE)
-    with running_server(fake_llm(), ServerSettings(port=0, header_timeout=2 * PATIENCE)) as server:
-        connection = RawConnection(server)
-        connection.post("/tokenize", b'{"prompt": "x"}')
-        assert connection.read_answer()[0] == 200
+    with serving(header_timeout=2 * PATIENCE) as server:
+        connection = idle_connection(server)
         server.server.should_exit = True
         assert connection.is_closed()
 
 
-def test_a_second_signal_ends_at_once() -> None:
-    with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=PATIENCE)) as server:
-        connection = RawConnection(server)
-        server.llm.pause()
-        connection.post("/v1/chat/completions", ask())
-        wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
-        gate = hold(server.llm)
-        server.server.handle_exit(signal.SIGINT, None)
-        wait_until(lambda: server.llm.is_shutting_down, "the shutdown has begun")
-        server.server.handle_exit(signal.SIGINT, None)
-        assert connection.is_closed()
-        gate.set()
+def test_a_second_signal_ends_at_once(server: RunningServer) -> None:
+    [connection] = ask_paused(server)
+    gate = hold(server.llm)
+    server.server.handle_exit(signal.SIGINT, None)
+    wait_until(lambda: server.llm.is_shutting_down, "the shutdown has begun")
+    server.server.handle_exit(signal.SIGINT, None)
+    assert connection.is_closed()
+    gate.set()
 
 
 def test_an_engine_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_vllm.engine.async_llm.SECONDS_FOR_LAST_STEP", 0.2)
-    with running_server(fake_llm(), ServerSettings(port=0, shutdown_timeout=0)) as server:
-        connection = RawConnection(server)
-        server.llm.pause()
-        connection.post("/v1/chat/completions", ask())
-        wait_until(lambda: num_waiting(server.llm) == 1, "the request waits")
+    with serving(shutdown_timeout=0) as server:
+        [connection] = ask_paused(server)
         gate = hold(server.llm)
         server.server.should_exit = True
-        status, _, answer = connection.read_answer()
-        assert (status, answer["error"]["code"]) == (503, "engine_dead")
+        assert connection.read_status() == (503, "engine_dead")
         assert connection.is_closed()
         gate.set()
 
@@ -172,4 +157,5 @@ def test_a_signal_in_the_middle_of_a_stream(number: signal.Signals) -> None:
             reasons = [first.choices[0].finish_reason, *(chunk.choices[0].finish_reason for chunk in chunks)]
         assert reasons[-1] == "length", "it was given the time to finish"
         assert process.wait(PATIENCE) == 0
-        assert process.stderr.read() == ""
+        errors = [line for line in process.stderr if not line.startswith("[")]  # progress, on a busy machine
+        assert errors == []
