@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
@@ -46,12 +47,13 @@ def client_of(server: RunningServer, **options: Any) -> OpenAI:
 
 
 def call(llm: AsyncLLM, function: Callable[[LLMEngine], Result]) -> Result:
-    """Run a function of the engine on its thread."""
+    """Run a function of the engine on its thread. The test's own may have a loop already: playwright's."""
 
     async def run() -> Result:
         return await llm.call(function)
 
-    return asyncio.run(run())
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, run()).result()
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -1,25 +1,12 @@
 """A server with the page."""
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import psutil
-
-from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.engine.llm_engine import LLMEngine
-from tests.serving.running import call
-
-Result = TypeVar("Result")
-
-
-def on_engine(llm: AsyncLLM, function: Callable[[LLMEngine], Result]) -> Result:
-    """Run a function of the engine on its thread, from a test that has a browser: its thread has a loop already."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call, llm, function).result()
 
 
 def drawing_processes() -> list[int]:

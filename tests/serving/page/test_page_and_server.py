@@ -4,12 +4,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from mini_vllm.engine.async_llm import AsyncLLM
 from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
-from tests.serving.page.conftest import small_llm
+from tests.serving.page.conftest import SMALL
 from tests.serving.page.serving_page import drawing_processes
-from tests.serving.running import wait_until
+from tests.serving.running import fake_llm, serving, wait_until
 
 
 def ask(page: Any, words: str = "hello") -> None:
@@ -60,7 +59,7 @@ def test_the_page_asks_for_the_key_and_remembers_it(
 
 
 def test_the_page_says_that_the_server_is_gone_and_finds_it_again(open_page: Callable[..., Any]) -> None:
-    with running_server(small_llm()) as server:
+    with serving(SMALL) as server:
         page = open_page(server, expected="Failed to load resource")
         ask(page)
         port = int(server.address.rpartition(":")[2])
@@ -69,7 +68,7 @@ def test_the_page_says_that_the_server_is_gone_and_finds_it_again(open_page: Cal
     page.fill("#message", "hello?")
     page.get_by_role("button", name="Send").click()
     page.get_by_role("button", name="Ask again").wait_for()
-    with running_server(small_llm(), ServerSettings(port=port)):
+    with running_server(fake_llm(SMALL), ServerSettings(port=port)):
         page.wait_for_selector("#connection[data-state=open]")
         page.get_by_role("button", name="Ask again").click()
         page.locator(".answer").last.locator(".bill").wait_for()
@@ -90,12 +89,11 @@ def test_a_drawing_that_is_killed_begins_again(server: RunningServer, open_page:
 
 
 def test_a_visitor_does_not_hold_up_the_end_of_the_server(open_page: Callable[..., Any]) -> None:
-    llm: AsyncLLM = small_llm()
-    with running_server(llm, ServerSettings(port=0, shutdown_timeout=60)) as server:
+    with serving(SMALL, shutdown_timeout=60) as server:
         page = open_page(server, expected="Failed to load resource")
         ask(page)
         page.locator("#pause").click()
         page.wait_for_selector("body.paused")
-    assert not llm.is_alive
+    assert not server.llm.is_alive
     page.wait_for_selector("#connection:is([data-state=lost], [data-state=problem])")
     wait_until(lambda: not drawing_processes(), "the drawing has ended with the server")

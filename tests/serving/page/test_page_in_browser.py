@@ -7,8 +7,7 @@ from typing import Any
 from serving.live.recent_steps import seen_of
 from serving.server import RunningServer
 from tests.serving.page.conftest import SMALL
-from tests.serving.page.serving_page import on_engine
-from tests.serving.running import PATIENCE, wait_until
+from tests.serving.running import PATIENCE, call, wait_until
 
 
 def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
@@ -36,7 +35,7 @@ def step_of(page: Any) -> int:
 
 def num_steps(server: RunningServer) -> int:
     """Return how many steps the engine has taken, from its own recorder."""
-    return on_engine(server.llm, seen_of).newest + 1
+    return call(server.llm, seen_of).newest + 1
 
 
 def until(page: Any, expression: str) -> None:
@@ -202,7 +201,7 @@ def test_a_chat_that_waits_can_be_followed(page: Any, server: RunningServer) -> 
 
 
 def waiting(server: RunningServer) -> list[str]:
-    return on_engine(server.llm, lambda engine: [request.request_id for request in engine.scheduler.waiting])
+    return call(server.llm, lambda engine: [request.request_id for request in engine.scheduler.waiting])
 
 
 def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None:
