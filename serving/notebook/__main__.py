@@ -6,7 +6,6 @@ Beside OpenAI's API it has what a notebook asks: the run so far, a pause, what h
 import asyncio
 import socket
 import threading
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -21,7 +20,6 @@ from course.sandbox.explain import is_not_written
 from course.traces.recording import Recording
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.request import Request
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepObserver, StepResult
