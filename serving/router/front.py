@@ -13,8 +13,7 @@ from prometheus_client.registry import Collector
 
 from serving.errors import engine_error, install_error_handlers, unavailable
 from serving.limits import ended_by_disconnect, read_body
-from serving.router.policies import Router
-from serving.router.prompt_prefix import prefix_of_bytes
+from serving.router.policies import Router, prefix_of_bytes
 from serving.router.replicas import Replica, Replicas
 
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}

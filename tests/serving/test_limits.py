@@ -1,13 +1,16 @@
-"""Raw connections: half of a request, too much of one, and none at all."""
+"""Raw connections: half of a request, too much of one, and none at all; and a close in two halves."""
 
 import resource
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from serving.connection import IDLE_SECONDS, LingeringTransport
 from serving.server import RunningServer
 from tests.serving.running import CHAT, COMPLETION, RawConnection, head, serving, wait_until
 
@@ -193,3 +196,51 @@ def limit_send_buffers(server: RunningServer) -> None:
     wait_until(lambda: bool(connections), "the server has the connection")
     for connection in list(connections):
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+class Clock:
+    """Keeps what is to be called later, by its delay."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[float, Callable[[], None]] = {}
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> TimerHandle:
+        self.waiting[seconds] = function
+        handle = Mock(spec=TimerHandle)
+        handle.cancel.side_effect = lambda: self.waiting.pop(seconds, None)
+        return handle
+
+
+@pytest.fixture
+def inner() -> Any:
+    return Mock(is_closing=Mock(return_value=False))
+
+
+def test_a_client_that_sends_nothing_is_closed_at_once(inner: Any) -> None:
+    transport = LingeringTransport(inner, Clock().call_later, 10.0)
+    transport.write(b"answer")
+    transport.close()
+    inner.write.assert_called_once_with(b"answer")
+    inner.close.assert_called_once_with()
+    inner.write_eof.assert_not_called()
+
+
+@pytest.mark.parametrize("ends_after", [IDLE_SECONDS, 10.0])
+def test_a_client_that_still_sends_may_read_its_answer_first(inner: Any, ends_after: float) -> None:
+    clock = Clock()
+    transport = LingeringTransport(inner, clock.call_later, 10.0)
+    transport.is_client_sending = True
+    transport.write(b"answer")
+    transport.close()
+    transport.close()
+    transport.write(b"more")
+    inner.write.assert_called_once_with(b"answer")
+    inner.write_eof.assert_called_once_with()
+    inner.close.assert_not_called()
+    assert transport.is_closing()
+    assert transport.throws_away(b"body")
+    assert clock.waiting.keys() == {IDLE_SECONDS, 10.0}
+    clock.waiting[ends_after]()
+    inner.close.assert_called_once_with()
+    transport.stop()
+    assert not clock.waiting
