@@ -1,9 +1,8 @@
 """Functions for the cells of the notebooks: `Lab` runs the learner's engine afresh and reports what is missing."""
 
-from course.notebook.charts import request_bars, waits
+from course.notebook.charts import figures, request_bars, waits
 from course.notebook.contests import goodput_bars, slo_bars, user_bars, wait_of
 from course.notebook.draft_costs import draft_costs
-from course.notebook.figures import figures
 from course.notebook.lab import Lab
 from course.notebook.measurements import measure
 from course.notebook.notice import Notice, show

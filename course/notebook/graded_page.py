@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from course.notebook.bars import step_bars
+from course.palette import color, ink_on
 from course.starter_status import starter_path
 
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
@@ -139,3 +139,31 @@ def line_of(phase: int, about: str) -> int | None:
 def in_words(name: str) -> str:
     """Return the name of a class as that of a function: `BlockPool` is `block_pool`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+MIN_PERCENT = 3.0
+
+
+def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int) -> str:
+    """Return the expected plan above the learner's, in one scale; shares that differ are framed."""
+    names = list(dict.fromkeys([*expected, *yours]))
+    totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
+    scale = max([min(budget, 2 * max(totals)), *totals, 1])
+    return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
+        ("expected", expected, expected), ("yours", yours, expected),
+    ))  # fmt: skip
+
+
+def bar(side: str, plan: Mapping[str, int], expected: Mapping[str, int], names: list[str], scale: int) -> str:
+    """Return one plan as a row of shares in their order."""
+    shares = []
+    for name, amount in plan.items():
+        number = names.index(name)
+        wrong = "" if expected.get(name) == amount else " mvt-wrong"
+        width = max(MIN_PERCENT, 100 * max(0, amount) / scale)
+        style = f"width:{width:.1f}%;background:{color(number)};color:{ink_on(number)}"
+        shares.append(f'<span class="mvt-share{wrong}" style="{style}">{escape(f"{name} {amount}")}</span>')
+    total = sum(plan.values())
+    words = escape(f"{side}: " + (", ".join(f"{name} {amount}" for name, amount in plan.items()) or "nothing"))
+    strip = f'<span class="mvt-step" role="img" aria-label="{words}">{"".join(shares)}</span>'
+    return f'<div class="mvt-bar"><span class="mvt-side">{side}</span>{strip}<span>{total} tokens</span></div>'

@@ -6,23 +6,17 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
-from course.fresh.process import FreshError, in_fresh_process, start_process
-from course.fresh.ready import ReadyProcess
-from course.notebook.ablation_charts import ablation_charts
-from course.notebook.chain import draw_hash_blocks, hash_blocks
+from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload
+from course.notebook import phase_views
 from course.notebook.charts import Charts
-from course.notebook.electives import cut_lineup, whole_lineup
 from course.notebook.graded_tests import GradedTests
-from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
-from course.notebook.missing import broken_starter, code_that_ran, first_missing, mark_for, notice_of, whose_code
-from course.notebook.notice import Notice, Remark, is_notice
-from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
-from course.notebook.records import recorded_result
+from course.notebook.layout import Layout
+from course.notebook.missing import first_missing, mark_for, whose_code
+from course.notebook.notice import Notice, Remark
+from course.notebook.phase_code import PhaseCode, whole_lineup
+from course.notebook.recorded_mark import CellMarks
 from course.notebook.words import say
 from course.views.picture import Picture
-from course.views.show import player
-from course.workloads.ablation import ablation_lineups
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL
 from course.workloads.timed_request import TimedRequest
@@ -50,44 +44,35 @@ class Lab:
     def __init__(self, phase: int, lineup: str | None = None) -> None:
         if not 1 <= phase <= len(ALL_NAMES):
             raise ValueError(f"phase must be 1 to {len(ALL_NAMES)}, got {phase}")
-        self.phase = phase
-        self.whole = whole_lineup(lineup or os.environ.get("LAB_IMPL") or "starter", phase)
+        self.code = PhaseCode(phase, whole_lineup(lineup or os.environ.get("LAB_IMPL") or "starter", phase))
         self._printed: set[str] = set()
-        self._start = start_process
         self._marks = CellMarks()
 
     def __repr__(self) -> str:
-        notice = self._notice()
+        notice = self.code.notice()
         return whose_code(self.lineup()) + ("" if notice is None else f"\n\n{notice}")
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
-        notice = self._notice()
+        notice = self.code.notice()
         page = f"<p>{whose_code(self.lineup())}</p>{'' if notice is None else notice.html()}"
         return {"text/html": page, "text/plain": repr(self)}
-
-    def _notice(self) -> Notice | None:
-        """Return what is missing in this notebook: a line that Python cannot read, or the next task."""
-        broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
-        if broken is None and missing:
-            return notice_of(missing, self.phase, self.whole)
-        return broken
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
         """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
 
         Of the electives it has the one that is named by its number; with a `config` those that it turns on instead.
         """
-        return cut_lineup(self.whole, self.phase if phases is None else phases, config)
+        return self.code.lineup(phases, config)
 
     def kept_ready(self) -> "Lab":
         """Return the same lab with a new process always waiting for its next run, for a panel."""
         ready = copy(self)
-        ready._start = ReadyProcess(start_process).take
+        ready.code = self.code.kept_ready()
         return ready
 
     def test(self, task: int | None = None) -> GradedTests:
         """Run the graded tests of this phase, or of one of its tasks."""
-        return GradedTests.run(self.phase, task, self.whole)
+        return GradedTests.run(self.code.phase, task, self.code.whole)
 
     def play(
         self, arrivals: Sequence[TimedRequest], config: EngineConfig | None = None, phases: int | None = None
@@ -96,9 +81,9 @@ class Lab:
 
         A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
         """
-        lineup = self.lineup(min(5, self.phase if phases is None else phases), config or SMALL_POOL)
+        lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
-        played = self._call(lineup, play_workload, arrivals, chosen, lineup)
+        played = self.code.call(lineup, play_workload, arrivals, chosen, lineup)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
             say(played.stalled)
@@ -112,7 +97,7 @@ class Lab:
         missing = first_missing(self.lineup())
         if missing:
             return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
-        return Lab(self.phase, "solution")
+        return Lab(self.code.phase, "solution")
 
     def chat(
         self,
@@ -126,7 +111,7 @@ class Lab:
         `params` hold for all questions, or there is one for each.
         """
         lineup = self.lineup(phases, config)
-        chats = self._call(lineup, chat, questions, config, params, lineup)
+        chats = self.code.call(lineup, chat, questions, config, params, lineup)
         return replace(chats, recorded=mark_for(lineup)) if isinstance(chats, ChatRun) else chats
 
     def hash_chain(
@@ -136,35 +121,19 @@ class Lab:
 
         `salts` gives some of them a `cache_salt`.
         """
-        lineup = self.lineup()
-        answers = self._call(lineup, hash_blocks, prompts, block_size, salts or {}, lineup)
-        if isinstance(answers, Notice):
-            return answers
-        return marked_picture(draw_hash_blocks(prompts, block_size, salts or {}, answers), mark_for(lineup))
+        return phase_views.chain_picture(self.code, prompts, block_size, salts or {})
 
     def lay_out(self, chats: ChatRun | Notice, step: int) -> Layout | Notice:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
-        lineup = self.lineup()
-        if is_notice(chats):
-            return chats
-        layout = self._call(lineup, lay_out, chats, step, lineup)
-        return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
+        return chats if isinstance(chats, Notice) else phase_views.step_layout(self.code, chats, step)
 
     def watch_batch(self, chats: ChatRun | Notice, step: int, row: int = 0) -> "Player | Notice":
         """Play a step token by token from a `row` on, in the numbers of phase 6's functions."""
-        if isinstance(chats, Notice):
-            return chats
-        lineup = self.lineup()
-        arrays = self._call(lineup, number_batch, chats, step, lineup)
-        if isinstance(arrays, Notice):
-            return arrays
-        return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)), row)
+        return chats if isinstance(chats, Notice) else phase_views.batch_player(self.code, chats, step, row)
 
     def ablation(self) -> Charts | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
-        lineups = ablation_lineups(self.lineup(), min(5, self.phase))
-        stages = self._call(lineups[-1], run_ablation, lineups)
-        return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
+        return phase_views.ablation(self.code)
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)` with the `phases` as in `lineup`: 5 for a simulation, 6 for the model.
@@ -172,7 +141,7 @@ class Lab:
         `function` must be importable by its name, such as `simulate`.
         """
         lineup = self.lineup(phases)
-        result = self._call(lineup, function, *arguments, lineup)
+        result = self.code.call(lineup, function, *arguments, lineup)
         if not isinstance(result, Notice):
             self._marks.show(mark_for(lineup))
         return result
@@ -183,18 +152,3 @@ class Lab:
             if remark not in self._printed:
                 say(remark)
         self._printed.update(remarks)
-
-    def _call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
-        """Return the function's value, that of the recorded run if a task is missing, or a `Notice`."""
-        broken = broken_starter(lineup)
-        if broken is not None:
-            return broken
-        missing = first_missing(lineup)
-        if missing:
-            recorded: T | Notice = recorded_result(missing, function, arguments)
-            return recorded
-        try:
-            return in_fresh_process(function, *arguments, start=self._start)
-        except FreshError as error:
-            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
-            return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")

@@ -23,7 +23,7 @@ def run_cells(path: Path, impl: str, monkeypatch: pytest.MonkeyPatch) -> tuple[d
     """Return the names that the cells defined, and the value that each of them shows; graded tests are not run."""
     monkeypatch.setenv("LAB_IMPL", impl)
     monkeypatch.setattr(
-        "course.notebook.lab.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
+        "course.notebook.phase_code.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
     )
     monkeypatch.setattr("course.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
     names: dict[str, Any] = {}

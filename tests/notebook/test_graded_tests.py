@@ -14,8 +14,7 @@ from course.labtest.expect import difference_report, fail_with_smallest, lab_fai
 from course.labtest.failure import Failed, Shares, parts_of
 from course.labtest.phase1.situations import describe_plan, read_plan
 from course.notebook import Lab
-from course.notebook.bars import step_bars
-from course.notebook.graded_page import graded_page, line_of
+from course.notebook.graded_page import graded_page, line_of, step_bars
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 

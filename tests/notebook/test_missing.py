@@ -24,7 +24,7 @@ def pasted(line: str) -> Lab:
 def test_the_line_of_the_hint_can_be_pasted_and_runs(phase: int) -> None:
     line = repr(Lab(phase, "starter")).splitlines()[-1]
     lab = pasted(line)
-    assert (lab.phase, str(lab.whole)) == (phase, "solution" if phase <= 6 else f"solution:1-{phase}")
+    assert (lab.code.phase, str(lab.code.whole)) == (phase, "solution" if phase <= 6 else f"solution:1-{phase}")
     assert "not written" not in repr(lab)
     assert isinstance(lab.play(WORKLOAD), WorkloadRun)
 

@@ -11,7 +11,7 @@ from course.views.alone import alone
 from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
 from course.views.time_machine.difference import Difference, first_difference
-from course.views.time_machine.machine import histories_of, states
+from course.views.time_machine.machine import Outlook, states
 from course.views.time_machine.shelf import CELLS, Shelf
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree
 from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, observed, small
@@ -76,7 +76,7 @@ def test_the_timeline_holds_every_event_of_the_run() -> None:
     assert marks.count("mv-preempted") == sum(len(record["preempted"]) for record in recording.steps) == 2
     assert marks.count("mv-hit") == sum(bool(share.get("hit")) for share in shares) == 3
     assert marks.count("mv-first") == marks.count("mv-end-of-request") == len(recording.info.titles)
-    spans = histories_of(recording).of["r3"].spans
+    spans = Outlook.of(recording).histories.of["r3"].spans
     expected = "waiting 0-0, prefill 1-3, decode 4-5, waiting 6-7, prefill 8-8, decode 9-9"
     assert ", ".join(f"{span.kind} {span.first}-{span.last}" for span in spans) == expected
     columns = [box.get("data-go-to") for box in layers(film[0])["timeline-columns"].iter(f"{SVG}rect")]

@@ -77,7 +77,7 @@ def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     with (
         patch.dict(os.environ, {"LAB_IMPL": "solution"}),
-        patch("course.notebook.lab.in_fresh_process", recorded),
+        patch("course.notebook.phase_code.in_fresh_process", recorded),
         patch("course.notebook.lab.Lab.test", lambda lab, task=None: None),
         contextlib.redirect_stdout(io.StringIO()),
     ):

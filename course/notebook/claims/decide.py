@@ -11,7 +11,9 @@ from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.predictions import NOT_SHOWN, Predictions
 from course.notebook.run_facts import RunFacts
-from course.notebook.step_text import step_lines
+from course.terminal.step_line import LineWriter
+from course.traces.recording import Recording
+from course.traces.run_state import RunState
 from course.views.picture import Picture
 from course.views.prediction import Answer, Card, checked_answer
 from course.views.time_machine import run_strip
@@ -19,6 +21,7 @@ from mini_vllm.assembly.lineup import Lineup
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Deck
+
 
 Played = Sequence[WorkloadRun] | str
 
@@ -101,3 +104,14 @@ def looked_at(claim: Claim, run: RunFacts) -> int:
         return min(claim.step(run), run.last_step)
     except LookupError:
         return run.last_step
+
+
+def step_lines(recording: Recording) -> list[str]:
+    """Return the lines as `mini-vllm trace` prints them to a pipe."""
+    lines: list[str] = []
+    state, writer = RunState(recording.info), LineWriter(lines.append)
+    for record in recording.steps:
+        state.advance(record)
+        writer.add(state)
+    writer.flush()
+    return lines

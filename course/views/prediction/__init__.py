@@ -1,6 +1,5 @@
 """Questions that are answered before a run is seen, the run behind them, the score, and a deck of cards."""
 
-from course.views.prediction.deck import Card
-from course.views.prediction.question import Answer, Question, checked_answer
+from course.views.prediction.question import Answer, Card, Question, checked_answer
 
 __all__ = ["Answer", "Card", "Question", "checked_answer"]

@@ -1,8 +1,10 @@
-"""A question with one right answer, and the check of what is said to it."""
+"""A question with one right answer, the check of what is said to it, and the card that asks it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from course.views.picture import Picture
 
 Answer = float | str | list[str]
 Kind = Literal["number", "choice", "several"]
@@ -60,3 +62,41 @@ def in_words(question: Question, answer: Answer) -> str:
         return answer
     number = f"{answer:,.3g}" if answer != int(answer) else f"{int(answer):,}"
     return f"{number} {question.unit.removesuffix('s') if answer == 1 else question.unit}".strip()
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim, the run that it is tested by in words, and a question about them.
+
+    Behind the answer: `truth` (None if the run did not show it), `pictures`, `text` (the same as lines), and `why`.
+    """
+
+    title: str
+    claim: str
+    setup: str
+    question: Question
+    truth: Answer | None
+    why: str
+    pictures: Sequence[Picture]
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the card as its front end expects it."""
+        return {
+            "title": self.title,
+            "claim": self.claim,
+            "setup": self.setup,
+            "question": self.question.as_json(),
+            "truth": self.truth,
+            "why": self.why,
+            "pictures": [for_any_width(picture) for picture in self.pictures],
+            "text": self.text,
+        }
+
+
+def for_any_width(picture: Picture) -> str:
+    """Return a picture as HTML in which the style sheet shows the narrow drawing or the other one."""
+    if picture.narrow is None:
+        return str(picture.svg())
+    drawn = f'<div class="mvw-narrow">{picture.narrow.svg()}</div><div class="mvw-roomy">{picture.svg()}</div>'
+    return f'<div class="mvw-both">{drawn}</div>'

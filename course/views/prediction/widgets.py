@@ -10,8 +10,7 @@ from IPython.display import display
 
 from course.views.alone import alone
 from course.views.picture import read_asset
-from course.views.prediction.deck import Card
-from course.views.prediction.question import Answer, Question
+from course.views.prediction.question import Answer, Card, Question
 from course.views.prediction.still import folded_answers, folded_cards, listed
 
 FRONT_END = ("prediction/questions.js", "prediction/deck.js", "prediction/prediction.js")

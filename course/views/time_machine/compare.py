@@ -15,11 +15,11 @@ from course.views.svg import Markup
 from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.difference import Difference, first_difference
 from course.views.time_machine.machine import (
+    Outlook,
     axes_of,
     choices,
     figures,
     headline,
-    histories_of,
     states,
     text_alternative,
 )
@@ -30,8 +30,10 @@ from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
-BESIDE, GAP, LOW = 1000, 4, 64
+MIN_WIDTH_BESIDE, GAP = 1000, 4
 """From this width on the runs stand side by side."""
+MAX_HEIGHT_ABOVE = 64
+"""Of a timeline where one run stands above the other."""
 
 
 def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES) -> Film:
@@ -43,29 +45,43 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
         raise ValueError(f"both runs are called {names[0]!r}; give them different names")
     runs = with_common_titles(first.with_stuck_step(), second.with_stuck_step())
     difference = first_difference(runs[0].steps, runs[1].steps)
-    drawn = {width: pictures(runs, names, difference, width) for width in WIDTHS}
+    drawn = drawings(runs, names, difference)
     follow = max((choices(run.info, shelf_for(runs, WIDTH)) for run in runs), key=len)
     return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(*runs), has_time=True)
 
 
-def pictures(
-    runs: Sequence[Recording], names: tuple[str, str], difference: Difference | None, width: float
-) -> list[Picture]:
-    """Return the pictures of all steps for pages of a width."""
-    num_steps, mark = max(len(run.steps) for run in runs), difference.step if difference else None
-    is_wide = width >= BESIDE
-    column = (width - GAP) / 2 if is_wide else width
-    histories = [histories_of(run) for run in runs]
-    axes = axes_of([history.num_tokens for history in histories], num_steps, span_of(column))
-    high = MAX_HEIGHT if is_wide else LOW
-    parts = zip(runs, histories, axes, strict=True)
-    lines = [Timeline(run.info, history, places, mark, high) for run, history, places in parts]
-    shared = Shared(names, difference, shelf_for(runs, column), with_hits(runs), width, column)
-    sides = [Side(name, run, line) for name, run, line in zip(names, runs, lines, strict=True)]
-    pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
-    num_lines = most_lines((shared.sentence(step, pair) for step, *pair in pairs), width)
-    pairs = zip(range(num_steps), *(side.states(num_steps) for side in sides), strict=True)
-    return [picture(step, sides, pair, shared, num_lines) for step, *pair in pairs]
+def drawings(
+    runs: Sequence[Recording], names: tuple[str, str], difference: Difference | None
+) -> dict[float, list[Picture]]:
+    """Return the pictures of all steps for pages of each width. A run is replayed twice, whatever the widths."""
+    num_steps, outlooks = max(len(run.steps) for run in runs), [Outlook.of(run) for run in runs]
+    events = [
+        [outlook.sentences[min(step, len(outlook.sentences) - 1)] for outlook in outlooks] for step in range(num_steps)
+    ]
+    pages = [Shared.of(runs, outlooks, names, difference, width) for width in WIDTHS]
+    sentences = [sentence(difference, step, names, happened) for step, happened in enumerate(events)]
+    num_lines = {page.width: most_lines(sentences, page.width) for page in pages}
+    drawn: dict[float, list[Picture]] = {width: [] for width in WIDTHS}
+    for step, *pair in zip(range(num_steps), *(states_until(run, num_steps) for run in runs), strict=True):
+        for shared in pages:
+            drawn[shared.width].append(picture(step, pair, shared, sentences[step], num_lines[shared.width]))
+    return drawn
+
+
+def sentence(difference: Difference | None, step: int, names: tuple[str, str], events: Sequence[str]) -> str:
+    """Return how the runs compare up to a step, and what happens in each where this differs."""
+    if difference is None or step < difference.step:
+        return verdict(difference, step, names)
+    told = [f"{name}: {event}" for name, event in zip(names, events, strict=True)]
+    return " ".join([verdict(difference, step, names), *told])
+
+
+def states_until(recording: Recording, num_steps: int) -> Iterator[RunState]:
+    """Yield a state for each step; a run that has ended keeps its last state."""
+    for state in states(recording):
+        yield state
+    for _ in range(num_steps - len(recording.steps)):
+        yield state
 
 
 def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
@@ -74,49 +90,12 @@ def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What both runs share in all pictures: names, the first difference, the scale of memory, a line for hits.
-
-    The picture is `width` wide; a run is as wide, or half as wide and beside the other.
-    """
-
-    names: tuple[str, str]
-    difference: Difference | None
-    shelf: Shelf
-    hits: bool
-    width: float
-    column: float
-
-    def sentence(self, step: int, pair: Sequence[RunState]) -> str:
-        """Return how the runs compare up to a step, and what happens in each where this differs."""
-        events = [describe_step(state) for state in pair]
-        if self.difference is None or step < self.difference.step:
-            return verdict(self.difference, step, self.names)
-        told = [f"{name}: {event}" for name, event in zip(self.names, events, strict=True)]
-        return " ".join([verdict(self.difference, step, self.names), *told])
-
-
-def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
-    """Return both recordings with the requests of both, so that numbers, labels and colours agree."""
-    titles = first.info.titles | {i: t for i, t in second.info.titles.items() if i not in first.info.titles}
-    lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
-    info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
-    return replace(first, info=info[0]), replace(second, info=info[1])
-
-
 class Side:
-    """One of the two runs."""
+    """One of the two runs: its name, its last step, and its timeline."""
 
-    def __init__(self, name: str, recording: Recording, timeline: Timeline) -> None:
-        self.name, self.recording, self.timeline = name, recording, timeline
-        self.last = len(recording.steps) - 1
-
-    def states(self, num_steps: int) -> Iterator[RunState]:
-        """Yield a state for each step; a run that has ended keeps its last state."""
-        for state in states(self.recording):
-            yield state
-        for _ in range(num_steps - len(self.recording.steps)):
-            yield state
+    name: str
+    last: int
+    timeline: Timeline
 
     def headline(self, state: RunState, step: int) -> str:
         """Return the run's name and which of its steps is shown."""
@@ -128,10 +107,54 @@ class Side:
         return f"{self.name}\n{text_alternative(state, self.timeline.histories, self.last + 1)}"
 
 
-def picture(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: Shared, num_lines: int) -> Picture:
+@dataclass(frozen=True)
+class Shared:
+    """What all pictures of a width share: both sides, the first difference, the scale of memory, a line for hits.
+
+    The picture is `width` wide; a run is as wide, or half as wide and beside the other.
+    """
+
+    sides: Sequence[Side]
+    difference: Difference | None
+    shelf: Shelf
+    hits: bool
+    width: float
+    column: float
+
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[Recording],
+        outlooks: Sequence[Outlook],
+        names: tuple[str, str],
+        difference: Difference | None,
+        width: float,
+    ) -> "Shared":
+        """Return what the pictures for pages of a width share."""
+        num_steps, mark = max(len(run.steps) for run in runs), difference.step if difference else None
+        is_wide = width >= MIN_WIDTH_BESIDE
+        column = (width - GAP) / 2 if is_wide else width
+        axes = axes_of([outlook.histories.num_tokens for outlook in outlooks], num_steps, span_of(column))
+        high = MAX_HEIGHT if is_wide else MAX_HEIGHT_ABOVE
+        sides = [
+            Side(name, len(run.steps) - 1, Timeline(run.info, outlook.histories, places, mark, high))
+            for name, run, outlook, places in zip(names, runs, outlooks, axes, strict=True)
+        ]
+        return cls(sides, difference, shelf_for(runs, column), with_hits(runs), width, column)
+
+
+def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:
+    """Return both recordings with the requests of both, so that numbers, labels and colours agree."""
+    titles = first.info.titles | {i: t for i, t in second.info.titles.items() if i not in first.info.titles}
+    lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
+    info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
+    return replace(first, info=info[0]), replace(second, info=info[1])
+
+
+def picture(step: int, pair: Sequence[RunState], shared: Shared, sentence: str, num_lines: int) -> Picture:
     """Return both runs in one step."""
     parts, column, is_wide = list[Part](), shared.column, shared.column < shared.width
-    for place, (side, state) in enumerate(zip(sides, pair, strict=True)):
+    for place, (side, state) in enumerate(zip(shared.sides, pair, strict=True)):
         drawn = [budget_part(state, column, hits=shared.hits), queues_part(state, column)]
         drawn.append(memory_part(state, shared.shelf))
         marked = [with_bar(part, mark) for part, mark in zip(drawn, differing(*pair), strict=True)]
@@ -140,16 +163,17 @@ def picture(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: 
         parts.append(stacked([head, *marked, timeline], PREFIXES[place]))
     if is_wide:
         parts = [side_by_side(parts, column + GAP)]
-    text = text_of(step, sides, pair, shared) if shared.width == WIDTH else ""
-    title = f"{shared.names[0]} and {shared.names[1]}, step {step}"
-    return page(title, parts, shared.sentence(step, pair), text, shared.width, num_lines)
+    text = text_of(step, pair, shared) if shared.width == WIDTH else ""
+    title = f"{' and '.join(side.name for side in shared.sides)}, step {step}"
+    return page(title, parts, sentence, text, shared.width, num_lines)
 
 
-def text_of(step: int, sides: Sequence[Side], pair: Sequence[RunState], shared: Shared) -> str:
+def text_of(step: int, pair: Sequence[RunState], shared: Shared) -> str:
     """Return every fact of both runs in one step as text."""
-    events = [f"{side.name}: {describe_step(state)}" for side, state in zip(sides, pair, strict=True)]
-    texts = [side.text_alternative(state) for side, state in zip(sides, pair, strict=True)]
-    return "\n\n".join(["\n".join([verdict(shared.difference, step, shared.names), *events]), *texts])
+    names = (shared.sides[0].name, shared.sides[1].name)
+    events = [f"{side.name}: {describe_step(state)}" for side, state in zip(shared.sides, pair, strict=True)]
+    texts = [side.text_alternative(state) for side, state in zip(shared.sides, pair, strict=True)]
+    return "\n\n".join(["\n".join([verdict(shared.difference, step, names), *events]), *texts])
 
 
 def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:

@@ -1,6 +1,6 @@
 """The time machine: every step of a run as one picture."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from course.traces.events import events_in
@@ -20,8 +20,10 @@ from course.views.time_machine.queues import queues_part
 from course.views.time_machine.shelf import MAX_LINES, Shelf
 from course.views.time_machine.tables import num_rows, tables_part
 from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
+from mini_vllm.core.step_record import StepRecord
 
-LOW = 112
+MAX_BRIEF_HEIGHT = 112
+"""Of a brief film's timeline, in px."""
 
 
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
@@ -30,7 +32,7 @@ def time_machine(recording: Recording, *, brief: bool = False) -> Film:
     A `brief` one has room below the knobs of a panel: block tables and free queue are in its text alone.
     """
     recording = recording.with_stuck_step()
-    drawn = {width: pictures(recording, range(len(recording.steps)), width, brief=brief) for width in WIDTHS}
+    drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
     follow = choices(recording.info, Shelf.fitting([recording], span_of(WIDTH)))
     return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording), has_time=True)
 
@@ -39,19 +41,21 @@ def pictures(
     recording: Recording, steps: Container[int], width: float = WIDTH, *, brief: bool = False
 ) -> list[Picture]:
     """Return the pictures of some steps, for those who need no whole film."""
-    recording, room = recording.with_stuck_step(), span_of(width)
-    histories, num_steps = histories_of(recording), len(recording.steps)
-    timeline = Timeline(
-        recording.info,
-        histories,
-        axes_of([histories.num_tokens], num_steps, room)[0],
-        most_high=LOW if brief else MAX_HEIGHT,
-    )
-    shelf = Shelf.fitting([recording], room, most_lines=1 if brief else MAX_LINES)
-    num_lines = most_lines(map(describe_step, states(recording)), width)
-    frame = Frame(width, timeline, shelf, with_hits([recording]), 0 if brief else num_rows(recording), num_steps, brief)
-    shown = (state for step, state in enumerate(states(recording)) if step in steps)
-    return [frame.picture(state, num_lines) for state in shown]
+    return drawings(recording.with_stuck_step(), steps, [width], brief=brief)[width]
+
+
+def drawings(
+    recording: Recording, steps: Container[int], widths: Sequence[float], *, brief: bool
+) -> dict[float, list[Picture]]:
+    """Return the pictures of some steps for pages of each width. The run is replayed twice, whatever the widths."""
+    outlook = Outlook.of(recording)
+    frames = [Frame.of(recording, outlook, width, brief=brief) for width in widths]
+    drawn: dict[float, list[Picture]] = {width: [] for width in widths}
+    for step, state in enumerate(states(recording)):
+        if step in steps:
+            for frame in frames:
+                drawn[frame.width].append(frame.picture(state, outlook.sentence(step)))
+    return drawn
 
 
 def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[dict[str, StepAxis]]:
@@ -68,12 +72,25 @@ def states(recording: Recording) -> Iterator[RunState]:
         yield state
 
 
-def histories_of(recording: Recording) -> Histories:
-    """Return the history of each request over the whole run."""
-    histories = Histories(list(recording.info.titles))
-    for state in states(recording):
-        histories.add(state)
-    return histories
+@dataclass(frozen=True)
+class Outlook:
+    """What a run is known to bring before its first picture is drawn: histories, and the sentence of each step."""
+
+    histories: Histories
+    sentences: list[str]
+
+    @classmethod
+    def of(cls, recording: Recording) -> "Outlook":
+        """Replay the run once."""
+        histories, sentences = Histories(list(recording.info.titles)), list[str]()
+        for state in states(recording):
+            histories.add(state)
+            sentences.append(describe_step(state))
+        return cls(histories, sentences)
+
+    def sentence(self, step: int) -> str:
+        """Return the sentence of a step; of a run that has ended, the last one."""
+        return self.sentences[min(step, len(self.sentences) - 1)]
 
 
 def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
@@ -90,24 +107,42 @@ class Frame:
     width: float
     timeline: Timeline
     shelf: Shelf
-    hits: bool
-    table_rows: int
+    has_hits: bool
+    num_table_rows: int
     num_steps: int
+    num_lines: int
     brief: bool
 
-    def picture(self, state: RunState, num_lines: int) -> Picture:
-        """Return the picture of the state's current step, with room for a sentence of `num_lines` lines."""
+    @classmethod
+    def of(cls, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> "Frame":
+        """Return the frame of a run for pages of a width, with room for its longest sentence."""
+        histories, num_steps, room = outlook.histories, len(recording.steps), span_of(width)
+        axes = axes_of([histories.num_tokens], num_steps, room)[0]
+        high = MAX_BRIEF_HEIGHT if brief else MAX_HEIGHT
+        return cls(
+            width,
+            Timeline(recording.info, histories, axes, most_high=high),
+            Shelf.fitting([recording], room, most_lines=1 if brief else MAX_LINES),
+            with_hits([recording]),
+            0 if brief else num_rows(recording),
+            num_steps,
+            most_lines(outlook.sentences, width),
+            brief,
+        )
+
+    def picture(self, state: RunState, sentence: str) -> Picture:
+        """Return the picture of the state's current step."""
         assert state.record is not None
         title, width = headline(state, self.num_steps), self.width
-        parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.hits)]
+        parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.has_hits)]
         parts += [queues_part(state, width), memory_part(state, self.shelf)]
-        if self.table_rows:
-            parts.append(tables_part(state, width, self.table_rows))
+        if self.num_table_rows:
+            parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
         parts.append(self.timeline.part(state, state.record["step"]))
         text = text_alternative(state, self.timeline.histories, self.num_steps) if width == WIDTH else ""
-        return page(f"Time machine, {title}", parts, describe_step(state), text, width, num_lines)
+        return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
 
 
 def headline(state: RunState, num_steps: int) -> str:
@@ -133,48 +168,53 @@ def figures(state: RunState) -> str:
 def text_alternative(state: RunState, histories: Histories, num_steps: int) -> str:
     """Return every fact of the picture as lines of text."""
     assert state.record is not None
-    record, info, holders = state.record, state.info, state.holders()
-
-    def labels(request_ids: Iterable[str]) -> str:
-        return spaced(map(info.label, request_ids))
-
-    shares = [
-        f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}{of_drafts(share)}"
-        for share in record["scheduled"]
-    ]
-    unit, used = info.unit, state.num_used_slots()
-    undone = [f"{info.label(i)} {num_tokens}" for i, _, num_tokens in record["preempted"] if num_tokens]
-    hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
-    reserved = {
-        i: len(table) * info.block_size - sum(used[block] for block in table) for i, table in state.tables.items()
-    }
-    ranked = sorted(info.priorities.items(), key=lambda item: item[1])
-    priorities = ", ".join(f"{info.label(i)} {priority}" for i, priority in ranked)
-    rare = [("plan undone", ", ".join(undone)), ("in the prefix cache, not computed", ", ".join(hits))]
-    rare.append(("priorities, most urgent first", priorities))
-    shared = [f"{block} ({labels(holders[block])})" for block in sorted(holders) if len(holders[block]) > 1]
+    info, step = state.info, state.record["step"]
     return facts(
         [
             (headline(state, num_steps), counts(state)),
             ("what happened", describe_step(state)),
-            ("token budget", f"{record['total']} of {info.token_budget}: {', '.join(shares) or 'none'}"),
-            *[fact for fact in rare if fact[1]],
-            ("running", labels(request_id for request_id, *_ in record["running_after"])),
-            ("waiting", labels(record["waiting_after"])),
-            ("memory", f"{counted(info.num_blocks, unit)}{f' of {info.block_size} slots' * (info.block_size > 1)}"),
-            *[(f"{unit}s of {info.label(i)}", ranges(state.tables[i])) for i in info.titles if state.tables.get(i)],
-            ("slots reserved, not used", ", ".join(f"{info.label(i)} {n}" for i, n in reserved.items() if n)),
-            (f"shared {unit}s", ", ".join(shared)),
-            ("just taken", ranges(state.pool.taken)),
-            ("old content lost", ranges(record["evicted"])),
-            ("free, content kept", ranges(sorted(state.cached() - holders.keys()))),
-            ("given back", "; ".join(f"{info.label(i)} {ranges(blocks)}" for i, blocks in state.pool.freed if blocks)),
-            ("free queue, next first", ranges(state.pool.free_queue)),
-            ("tokens computed before the first token", histories.waits(info, record["step"], first=True)),
-            (
-                "tokens computed in the longest wait for a next token",
-                histories.waits(info, record["step"], first=False),
-            ),
-            *[(info.label(i), histories.of[i].text(state, i)) for i in histories.arrived(record["step"])],
+            *of_tokens(state, state.record),
+            *of_memory(state, state.record),
+            ("tokens computed before the first token", histories.waits(info, step, first=True)),
+            ("tokens computed in the longest wait for a next token", histories.waits(info, step, first=False)),
+            *((info.label(i), histories.of[i].text(state, i)) for i in histories.arrived(step)),
         ]
     )
+
+
+def of_tokens(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the token budget and of the queues."""
+    info = state.info
+    shares = [
+        f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}{of_drafts(share)}"
+        for share in record["scheduled"]
+    ]
+    undone = [f"{info.label(i)} {num_tokens}" for i, _, num_tokens in record["preempted"] if num_tokens]
+    hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
+    ranked = sorted(info.priorities.items(), key=lambda item: item[1])
+    yield "token budget", f"{record['total']} of {info.token_budget}: {', '.join(shares) or 'none'}"
+    if undone:
+        yield "plan undone", ", ".join(undone)
+    if hits:
+        yield "in the prefix cache, not computed", ", ".join(hits)
+    if ranked:
+        yield "priorities, most urgent first", ", ".join(f"{info.label(i)} {priority}" for i, priority in ranked)
+    yield "running", spaced(info.label(request_id) for request_id, *_ in record["running_after"])
+    yield "waiting", spaced(map(info.label, record["waiting_after"]))
+
+
+def of_memory(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the pool, of the block tables and of the free queue."""
+    info, holders, used, pool = state.info, state.holders(), state.num_used_slots(), state.pool
+    unit, size, tables = info.unit, info.block_size, state.tables
+    unused = {i: len(table) * size - sum(used[block] for block in table) for i, table in tables.items()}
+    shared = [block for block in sorted(holders) if len(holders[block]) > 1]
+    yield "memory", f"{counted(info.num_blocks, unit)}{f' of {size} slots' * (size > 1)}"
+    yield from ((f"{unit}s of {info.label(i)}", ranges(tables[i])) for i in info.titles if tables.get(i))
+    yield "slots reserved, not used", ", ".join(f"{info.label(i)} {n}" for i, n in unused.items() if n)
+    yield f"shared {unit}s", ", ".join(f"{block} ({spaced(map(info.label, holders[block]))})" for block in shared)
+    yield "just taken", ranges(pool.taken)
+    yield "old content lost", ranges(record["evicted"])
+    yield "free, content kept", ranges(sorted(state.cached() - holders.keys()))
+    yield "given back", "; ".join(f"{info.label(i)} {ranges(blocks)}" for i, blocks in pool.freed if blocks)
+    yield "free queue, next first", ranges(pool.free_queue)

@@ -1,0 +1,88 @@
+"""The phases of a notebook, and what they return: each call in a new process, or the recorded run of the reference."""
+
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import TypeVar
+
+from course.fresh.process import FreshError, in_fresh_process, start_process
+from course.fresh.ready import ReadyProcess
+from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
+from course.notebook.notice import Notice
+from course.notebook.records import recorded_result
+from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.parts import Impl
+from mini_vllm.config import EngineConfig
+
+SPECULATION, ASYNC = 7, 8
+
+
+def whole_lineup(text: str, phase: int) -> Lineup:
+    """Return the lineup that a text names in the notebook of a phase.
+
+    In an elective's notebook `starter` and `solution` alone mean the electives too, up to that one.
+    """
+    lineup = parse_lineup(text)
+    if phase > len(PHASE_NAMES) and text.strip() in ("starter", "solution"):
+        return Lineup(*[lineup.scheduler] * phase)
+    return lineup
+
+
+def cut_lineup(whole: Lineup, last: int, config: EngineConfig | None) -> Lineup:
+    """Return phases 1 to `last` of a lineup; of the electives `last` itself, or those that a `config` turns on."""
+    kept = set(range(1, min(last, len(PHASE_NAMES)) + 1))
+    kept |= {last} if config is None else electives_of(config)
+    impls: tuple[Impl, ...] = astuple(whole)
+    absent: Impl = "absent"
+    return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
+
+
+def electives_of(config: EngineConfig) -> set[int]:
+    """Return the electives without which an engine refuses a config."""
+    drafts = {SPECULATION} if config.speculative_config is not None else set[int]()
+    return drafts | ({ASYNC} if config.async_scheduling else set[int]())
+
+
+T = TypeVar("T")
+
+
+class PhaseCode:
+    """The code of the `whole` lineup, seen from the notebook of a `phase`."""
+
+    def __init__(self, phase: int, whole: Lineup) -> None:
+        self.phase, self.whole = phase, whole
+        self._start = start_process
+
+    def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
+        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
+
+        Of the electives it has the one that is named by its number; with a `config` those that it turns on instead.
+        """
+        return cut_lineup(self.whole, self.phase if phases is None else phases, config)
+
+    def kept_ready(self) -> "PhaseCode":
+        """Return the same code with a new process always waiting for its next call."""
+        ready = PhaseCode(self.phase, self.whole)
+        ready._start = ReadyProcess(start_process).take
+        return ready
+
+    def notice(self) -> Notice | None:
+        """Return what is missing in this notebook: a line that Python cannot read, or the next task."""
+        broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
+        if broken is None and missing:
+            return notice_of(missing, self.phase, self.whole)
+        return broken
+
+    def call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
+        """Return the function's value, that of the recorded run if a task is missing, or a `Notice`."""
+        broken = broken_starter(lineup)
+        if broken is not None:
+            return broken
+        missing = first_missing(lineup)
+        if missing:
+            recorded: T | Notice = recorded_result(missing, function, arguments)
+            return recorded
+        try:
+            return in_fresh_process(function, *arguments, start=self._start)
+        except FreshError as error:
+            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
+            return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
