@@ -10,7 +10,7 @@ from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
 
 SMALL_WIDTH = 260
-TITLE, LINE, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
+TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
 COLOUR = "#8E7CC3"
 """No request has it."""
@@ -37,13 +37,14 @@ def bars(
     room = SMALL_WIDTH - start - GAP - MARGIN - max(text_width(text, LABEL, bold=True) for text in texts.values())
     scale = room / (max([most, *values.values(), *known.values()]) or 1)
     titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
-    top, rows = 14 + LINE * len(titles), []
+    top, rows = 14 + LINE_HEIGHT * len(titles), []
     for place, (shown, (name, text)) in enumerate(zip(names, texts.items(), strict=True)):
         fill = COLOUR if indices is None else color(indices[name])
         bar = row(shown, values.get(name, 0.0) * scale, text, start, fill, known.get(name, -1) * scale)
         rows.append(svg.group(svg.tooltip(f"{name}: {text}"), bar, transform=f"translate(0,{top + place * ROW})"))
     heading = svg.joined(
-        svg.text(MARGIN, 20 + LINE * n, line, class_="mv-strong", font_size=TITLE) for n, line in enumerate(titles)
+        svg.text(MARGIN, 20 + LINE_HEIGHT * n, words, class_="mv-strong", font_size=TITLE)
+        for n, words in enumerate(titles)
     )
     references = {name: f", reference {as_text(value)}" for name, value in known.items()}
     sentence = ", ".join(f"{text} ({name}{references.get(name, '')})" for name, text in texts.items())

@@ -15,7 +15,7 @@ TICK_GAP = 6
 SHORT = 150
 """A scale whose ends differ by at most this factor has more ticks than the powers of ten."""
 NEARLY = 1e-9
-MARGIN, LINE, MAX_LINES = 10, 16, 6
+MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
@@ -145,22 +145,22 @@ def above_left(point: Point, content: str, left: float) -> Markup:
 
 def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> Markup:
     """Return lines of text, one below the other."""
-    return svg.joined(svg.text(x, y + LINE * n, content, **attributes) for n, content in enumerate(lines))
+    return svg.joined(svg.text(x, y + LINE_HEIGHT * n, content, **attributes) for n, content in enumerate(lines))
 
 
 def head(title: str, lines: Iterable[str], width: float) -> tuple[Markup, float]:
     """Return a title with faint lines below it, all wrapped to the width, and the y where the rest may begin."""
     titles = wrap(title, width - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MAX_LINES)]
-    below = 22 + LINE * len(titles)
+    below = 22 + LINE_HEIGHT * len(titles)
     drawn = [
         paragraph(MARGIN, 22, titles, class_="mv-title"),
         paragraph(MARGIN, below + 2, faint, class_="mv-faint"),
     ]
-    return svg.joined(drawn), below + LINE * len(faint)
+    return svg.joined(drawn), below + LINE_HEIGHT * len(faint)
 
 
 def foot(sentence: str, y: float, width: float, look: str = "") -> tuple[Layer, float]:
     """Return the last lines of a picture as a layer, and the height of the picture."""
     lines = wrap(sentence, width - 2 * MARGIN, LABEL, MAX_LINES)
-    return Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)), y + LINE * len(lines)
+    return Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)), y + LINE_HEIGHT * len(lines)

@@ -14,7 +14,7 @@ LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13
 MAX_LINES, MAX_NARROW_LINES = 4, 7
-LINE = 18
+LINE_HEIGHT = 18
 NARROW, FIGURE_LINES = 640, 2
 
 
@@ -89,10 +89,10 @@ def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
     """Return the sentence under a rule."""
     rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
     lines = [
-        svg.text(MARGIN, 20 + LINE * place, line, font_size=SENTENCE_SIZE)
+        svg.text(MARGIN, 20 + LINE_HEIGHT * place, line, font_size=SENTENCE_SIZE)
         for place, line in enumerate(sentence_lines(sentence, width))
     ]
-    return Part([Layer("sentence-rule", rule), Layer("sentence", svg.joined(lines))], LINE * num_lines + 10)
+    return Part([Layer("sentence-rule", rule), Layer("sentence", svg.joined(lines))], LINE_HEIGHT * num_lines + 10)
 
 
 def sentence_lines(sentence: str, width: float) -> list[str]:

@@ -15,9 +15,9 @@ from course.views.parts import LEFT, WIDTHS, Part, headline_part, most_lines, pa
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.tiles import tile
 
-SLOTS = 2 * words.LINE + 3
+SLOTS = 2 * words.LINE_HEIGHT + 3
 ROW = SLOTS + strips.APART + strips.HIGH + strips.IDS + 5
-NAMES = ((15, "drafts"), (words.LINE + 15, "text"), (SLOTS + 11, "slots"), (SLOTS + strips.APART + 11, "after"))
+NAMES = ((15, "drafts"), (words.TEXT_Y, "text"), (SLOTS + 11, "slots"), (SLOTS + strips.APART + 11, "after"))
 
 
 def draft_film(recording: Recording, request_id: str | None = None, texts: Mapping[int, str] | None = None) -> Film:
@@ -87,10 +87,11 @@ def row_part(scene: Scene, place: int, width: float, scale: strips.StripScale) -
     request_id = scene.rows[place] if place < len(scene.rows) else None
     head, tokens, slots = svg.Markup(""), svg.Markup(""), svg.Markup("")
     if request_id is not None:
-        index, verdict = scene.info.index(request_id), scene.verdicts[request_id]
+        info, verdict = scene.info, scene.verdicts[request_id]
+        index = info.index(request_id)
         names = [svg.text(LEFT - 20, y, name, class_="mv-end mv-faint") for y, name in NAMES if verdict is not None]
-        title = svg.tooltip(scene.info.titles[request_id])
-        named = svg.group(title, tile(index, scene.info.label(request_id), 12, 0, 30, words.BOX), class_="mv-link")
+        title = svg.tooltip(info.titles[request_id])
+        named = svg.group(title, tile(index, info.label(request_id), 12, 0, 30, words.BOX_HEIGHT), class_="mv-link")
         head = svg.group(named, *names, data_request=str(index))
         tokens = words.words(scene, request_id, span_of(width))
         slots = svg.Markup("") if verdict is None else strips.strips(scene, verdict, scale)

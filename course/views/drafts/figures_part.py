@@ -7,7 +7,7 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import counted, ordinal
 
-BAR, MAX_COLUMN, BESIDE = 36, 64, 268
+BAR, MAX_COLUMN, TEXT_WIDTH = 36, 64, 268
 SAMPLES = [
     (svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"),
     (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted"),
@@ -26,8 +26,8 @@ def figures_part(scene: Scene, num_positions: int, width: float) -> Part:
         svg.text(0, 38, told),
     ]
     is_narrow = width < NARROW
-    left, top = (LEFT, 50) if is_narrow else (LEFT + BESIDE, 4)
-    room = span_of(width) - (0 if is_narrow else BESIDE)
+    left, top = (LEFT, 50) if is_narrow else (LEFT + TEXT_WIDTH, 4)
+    room = span_of(width) - (0 if is_narrow else TEXT_WIDTH)
     layers = [
         heading("figures", "so far", 16, f"{counted(counts.num_tokens, 'token')}"),
         Layer("figures", svg.joined(lines), LEFT),

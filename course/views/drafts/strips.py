@@ -14,8 +14,8 @@ from course.views.typeset import text_width
 
 CELLS = (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)
 HIGH, GAP, APART, IDS = 14, 5, 17, 15
-FEWEST = 5
-EARLIER = 0.45
+MIN_BLOCKS = 5
+EARLIER_OPACITY = 0.45
 COMPUTED, NOW, DRAFT, TAKEN_BACK, FREE = "computed", "computed in this step", "for a draft", "taken back", "free"
 
 
@@ -37,7 +37,7 @@ class StripScale:
     def fitting(cls, block_size: int, most_blocks: int, room: float) -> "StripScale":
         """Return the largest slots with which all blocks fit, or the newest few."""
         left = text_width(f"… {most_blocks} ", 12)
-        wanted = min(most_blocks, FEWEST)
+        wanted = min(most_blocks, MIN_BLOCKS)
         for cell in CELLS:
             width = cell * block_size + GAP
             fit = int((room + GAP) // width)
@@ -111,7 +111,7 @@ def slots_of(state: str, x: float, width: float, high: float, index: int) -> Mar
     """Return some slots in one state, marked with it."""
     style = f"stroke:{color(index)};stroke-opacity:1"
     if state in (COMPUTED, NOW):
-        faint = EARLIER if state == COMPUTED else None
+        faint = EARLIER_OPACITY if state == COMPUTED else None
         drawn = svg.rect(x, 0, width, high, fill=color(index), opacity=faint)
     elif state == DRAFT:
         frame = svg.rect(x + 0.5, 0.5, width - 1, high - 1, style=style, fill="none")

@@ -12,7 +12,8 @@ from course.views.text import counted, ordinal
 from course.views.tiles import on_tile, tile
 from course.views.typeset import shorten, text_width
 
-SIZE, BOX, LINE, GAP, PAD = 12, 22, 26, 3, 10
+SIZE, BOX_HEIGHT, LINE_HEIGHT, GAP, PAD = 12, 22, 26, 3, 10
+TEXT_Y = LINE_HEIGHT + 15
 MIN_TOKEN_WIDTH, MAX_TOKEN_WIDTH = 24.0, 96.0
 BEFORE_DRAFTS = 12
 NO_DRAFTS = "no drafts"
@@ -64,20 +65,21 @@ def words(scene: Scene, request_id: str, room: float) -> Markup:
     """Return the two lines of a request: its drafts, and its text with what this step adds."""
     verdict = scene.verdicts[request_id]
     if verdict is None:
-        return svg.text(0, LINE + 15, absence(scene, request_id), class_="mv-faint")
+        return svg.text(0, TEXT_Y, absence(scene, request_id), class_="mv-faint")
     columns, missing = Columns.of(scene, verdict, room), why_no_token(verdict)
     new = max(columns.total, text_width(missing, SIZE), 0 if verdict.drafts else text_width(NO_DRAFTS, SIZE))
     known, x = known_text(scene, request_id, room - new - BEFORE_DRAFTS)
-    drawn = [known, svg.line(x + BEFORE_DRAFTS / 2 - 1, 2, x + BEFORE_DRAFTS / 2 - 1, LINE + BOX, class_="mv-rule")]
+    middle = x + BEFORE_DRAFTS / 2 - 1
+    drawn = [known, svg.line(middle, 2, middle, LINE_HEIGHT + BOX_HEIGHT, class_="mv-rule")]
     index, x = scene.info.index(request_id), x + BEFORE_DRAFTS
     if not verdict.drafts:
         drawn.append(svg.text(x, 15, NO_DRAFTS, class_="mv-faint"))
-    drawn.append(svg.text(x, LINE + 15, missing, class_="mv-faint"))
+    drawn.append(svg.text(x, TEXT_Y, missing, class_="mv-faint"))
     for place, width in enumerate(columns.widths):
         if place < len(verdict.drafts):
             drawn.append(svg.group(draft_box(scene, verdict, place, width, index), transform=at(x, 0)))
         if place < len(verdict.sampled):
-            drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=at(x, LINE)))
+            drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=at(x, LINE_HEIGHT)))
         x += width + GAP
     return svg.group(*drawn, data_request=str(index))
 
@@ -112,10 +114,10 @@ def known_text(scene: Scene, request_id: str, room: float) -> tuple[Markup, floa
         used += box_width(name) + GAP
     is_whole = len(boxes) == len(names)
     first = prompt if is_whole and used + box_width(prompt) <= room else "…"
-    x, drawn = text_width(first, SIZE) + GAP + 2, [svg.text(0, LINE + 15, first, class_="mv-faint")]
+    x, drawn = text_width(first, SIZE) + GAP + 2, [svg.text(0, TEXT_Y, first, class_="mv-faint")]
     for name, width in boxes:
-        drawn.append(svg.rect(x, LINE, width, BOX, rx=3, class_="mv-panel"))
-        drawn.append(svg.text(x + width / 2, LINE + 15, name, class_="mv-middle"))
+        drawn.append(svg.rect(x, LINE_HEIGHT, width, BOX_HEIGHT, rx=3, class_="mv-panel"))
+        drawn.append(svg.text(x + width / 2, TEXT_Y, name, class_="mv-middle"))
         x += width + GAP
     return svg.joined(drawn), x
 
@@ -128,19 +130,19 @@ def draft_box(scene: Scene, verdict: Verdict, place: int, width: float, index: i
     what = f"{ordinal(place + 1)} {'place for a draft' if token_id == STAND_IN else 'draft'}"
     if is_accepted:
         about = f"{what}: the target samples the same"
-        return svg.group(svg.tooltip(about), tile(index, name, 0, 0, width, BOX), class_="mv-accepted")
+        return svg.group(svg.tooltip(about), tile(index, name, 0, 0, width, BOX_HEIGHT), class_="mv-accepted")
     label = svg.text(width / 2, 15, name, class_="mv-middle")
     if place == verdict.num_accepted and verdict.sampled and token_id != STAND_IN:
-        frame = svg.rect(0.75, 0.75, width - 1.5, BOX - 1.5, rx=3, class_="mv-alert-line", stroke_width=1.5)
-        cross = svg.line(3, BOX / 2, width - 3, BOX / 2, class_="mv-alert-line", stroke_width=2)
+        frame = svg.rect(0.75, 0.75, width - 1.5, BOX_HEIGHT - 1.5, rx=3, class_="mv-alert-line", stroke_width=1.5)
+        cross = svg.line(3, BOX_HEIGHT / 2, width - 3, BOX_HEIGHT / 2, class_="mv-alert-line", stroke_width=2)
         about = svg.tooltip(f"{what}: the target samples another token")
         return svg.group(about, frame, label, cross, class_="mv-rejected")
-    lines = svg.hatch(0, 0, width, BOX, 6, style="stroke:var(--mv-faint)")
-    frame = svg.rect(0.5, 0.5, width - 1, BOX - 1, rx=3, class_="mv-rule")
+    lines = svg.hatch(0, 0, width, BOX_HEIGHT, 6, style="stroke:var(--mv-faint)")
+    frame = svg.rect(0.5, 0.5, width - 1, BOX_HEIGHT - 1, rx=3, class_="mv-rule")
     why = "behind a wrong one, so the target has read another text there"
     why = "there was none, or a wrong one, or one behind a wrong one" if token_id == STAND_IN else why
     about = svg.tooltip(f"{what}: {'in vain' if verdict.in_vain else why}")
-    ground = svg.rect(4, 3, width - 8, BOX - 6, rx=2, class_="mv-paper", opacity=0.8)
+    ground = svg.rect(4, 3, width - 8, BOX_HEIGHT - 6, rx=2, class_="mv-paper", opacity=0.8)
     return svg.group(about, frame, lines, ground, label, class_="mv-unread", opacity=0.55)
 
 
@@ -151,11 +153,11 @@ def sampled_box(scene: Scene, verdict: Verdict, place: int, width: float, index:
     behind = "" if faded is None else ", behind the end of the answer: not kept"
     if place < verdict.num_accepted:
         box = svg.joined(
-            [svg.rect(0, 0, width, BOX, rx=3, fill=color(index)), on_tile(index, width / 2, 15, name, SIZE)]
+            [svg.rect(0, 0, width, BOX_HEIGHT, rx=3, fill=color(index)), on_tile(index, width / 2, 15, name, SIZE)]
         )
         about = f"accepted draft{behind}"
     else:
-        frame = svg.rect(1.25, 1.25, width - 2.5, BOX - 2.5, rx=3, class_="mv-changed")
+        frame = svg.rect(1.25, 1.25, width - 2.5, BOX_HEIGHT - 2.5, rx=3, class_="mv-changed")
         box = svg.joined([frame, svg.text(width / 2, 15, name, class_="mv-middle mv-strong")])
         count = counted(verdict.num_accepted, "accepted draft")
         about = f"the target's own token behind {count}{behind}"

@@ -11,7 +11,7 @@ from course.views.tiles import tile
 MAX_COLUMNS = 14
 MAX_WIDTH = 44
 TILE = 20
-LINE = 20
+LINE_HEIGHT = 20
 ARRAYS = ("input_ids", "positions", "slot_mapping")
 TOP = 44
 MARGIN = 12
@@ -29,13 +29,13 @@ def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> P
     room = span_of(width) - 2 * MARGIN
     columns = int(room // MIN_WIDTH)
     page, wide = page_of(scene, row, columns), min(float(MAX_WIDTH), room / min(scene.num_rows, columns))
-    high = TOP + LINE * len(ARRAYS)
+    high = TOP + LINE_HEIGHT * len(ARRAYS)
     names = [
         (14, "1 one row", "mv-strong"),
         (34, "row", "mv-faint"),
         (TOP + 14, "input_ids", ""),
-        (TOP + LINE + 14, "2 positions", "mv-strong"),
-        (TOP + 2 * LINE + 14, "3 slot_mapping", "mv-strong"),
+        (TOP + LINE_HEIGHT + 14, "2 positions", "mv-strong"),
+        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", "mv-strong"),
         (high + 14, "logits rows", ""),
         (high + 30, "query_start_loc", ""),
     ]
@@ -51,7 +51,7 @@ def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> P
 
 def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int], room: float) -> Markup:
     """Return the columns of a page."""
-    high, parts = TOP + LINE * len(ARRAYS), []
+    high, parts = TOP + LINE_HEIGHT * len(ARRAYS), []
     for number in dict.fromkeys(scene.owners[row] for row in page):
         rows = [row for row in page if scene.owners[row] == number]
         x, width = (rows[0] - page.start) * wide, len(rows) * wide
@@ -61,7 +61,7 @@ def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int], 
         x = (row - page.start) * wide
         cells = [svg.text(x + wide / 2, 34, str(row), class_="mv-middle mv-faint")]
         for place, name in enumerate(ARRAYS):
-            cells.append(entry(scene, name, row, x + wide / 2, TOP + place * LINE + 14))
+            cells.append(entry(scene, name, row, x + wide / 2, TOP + place * LINE_HEIGHT + 14))
         if row in scene.step.logits_rows or row in scene.rules.logits_rows:
             is_there = row in scene.step.logits_rows
             colour = "" if is_there == (row in scene.rules.logits_rows) else "mv-alert mv-wrong"

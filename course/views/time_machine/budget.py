@@ -18,7 +18,7 @@ from mini_vllm.core.step_record import ScheduledRecord
 
 FIGURE = 84
 HIGH = 26
-LOW = 18
+HITS_HEIGHT = 18
 MIN_SEGMENT_WIDTH = 13.0
 PREFILL = (svg.group(svg.hatch(0, 0, 14, 10, 5), svg.rect(0, 0, 14, 10), class_="mv-line"), "prefill")
 DECODE = (svg.rect(0, 0, 14, 10, class_="mv-ink", opacity=0.7), "decode")
@@ -62,7 +62,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
     height = HIGH + 4
     if hits:
         layers.append(Layer("budget-hits", hit_shares(state, found, bar), LEFT, height))
-        height += LOW + 4
+        height += HITS_HEIGHT + 4
     return Part(layers, height + 6, {"token budget": [PREFILL, DECODE, UNDONE, *([HIT] if hits else [])]})
 
 
@@ -119,7 +119,7 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
 def hit_shares(state: RunState, found: Sequence[tuple[str, int]], bar: float) -> Markup:
     """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
     if not found:
-        return svg.text(0, LOW / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
+        return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
     parts, x = list[Markup](), 0.0
     for (request_id, num_tokens), width in zip(
         found, fitted([n for _, n in found], state.info.token_budget, bar), strict=True
@@ -130,8 +130,10 @@ def hit_shares(state: RunState, found: Sequence[tuple[str, int]], bar: float) ->
         parts.append(
             svg.group(
                 svg.tooltip(f"{label}: {counted(num_tokens, 'token')} found in the prefix cache, not computed"),
-                svg.rect(x + 1.5, 1, width - 3, LOW - 2, rx=3, class_="mv-paper", style=frame, stroke_dasharray="4 2"),
-                svg.text(x + width / 2, LOW / 2 + 4, name, class_="mv-middle"),
+                svg.rect(
+                    x + 1.5, 1, width - 3, HITS_HEIGHT - 2, rx=3, class_="mv-paper", style=frame, stroke_dasharray="4 2"
+                ),
+                svg.text(x + width / 2, HITS_HEIGHT / 2 + 4, name, class_="mv-middle"),
                 data_request=str(index),
                 data_kind="hit",
                 class_="mv-link",
