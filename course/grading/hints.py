@@ -1,8 +1,8 @@
 """Hints for known mistakes: a mistake is known by all the wrong answers that it gives to the tests of a task.
 
-`recorded_hints/phaseN.json` maps task and digest of those answers to the hint. `python -m tests.mutants --record`
-makes it: it runs every mutant of `tests/mutants/phaseN.diff` on the graded tests. If two of them answer the same
-and have not the same hint, there is none. Without a hint, a failure keeps the question of its test.
+`recorded_hints/phaseN.json` maps task and digest of those answers to the hint. It is recorded by running every
+known mistake on the graded tests. If two mistakes give the same answers but have
+different hints, neither hint is recorded. Without a hint, a failure keeps the question of its test.
 """
 
 import json

@@ -188,6 +188,7 @@ class LLMEngine:
         result = StepResult(scheduler_output, runner_output.sampled_token_ids, kept, ended, drafts)
         for observer in self.observers:
             observer.after_update(result)
+        self._in_step = []
         return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
     def _living(self, by_request: Mapping[str, Value]) -> dict[str, Value]:

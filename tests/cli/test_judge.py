@@ -46,13 +46,17 @@ def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> 
     assert SEED not in "".join(path.read_text() for path in out.iterdir())
 
 
-def test_the_first_differing_step_is_shown(mini_vllm: Commands, tmp_path: Path) -> None:
+def test_the_first_differing_call_and_step_are_shown(mini_vllm: Commands, tmp_path: Path) -> None:
+    for phase in range(1, 5):
+        (tmp_path / f"phase{phase}.py").write_text(solution(phase), encoding="utf-8")
     (tmp_path / "phase5.py").write_text(mutant(5, "ignores the threshold"), encoding="utf-8")
-    options = ["--no-jail", "--phase", "5", "--situations", "2", "--seed", SEED, "--reveal"]
+    options = ["--no-jail", "--situations", "2", "--seed", SEED, "--reveal"]
     mini_vllm("judge", tmp_path, *options, "--feedback", tmp_path / "out")
     text = (tmp_path / "out" / f"{tmp_path.name}.txt").read_text()
-    for words in ("The first difference from the reference is in step", "reference", "yours", "prompt tokens", SEED):
-        assert words in text
+    for words in ("is the first that differs", "num_new_tokens(request=", "expected", "prompt tokens", SEED):
+        assert words in text, "one phase on its own: the call"
+    for words in ("The first difference from the reference is in step", "reference", "yours"):
+        assert words in text, "the phases in one engine: the step"
     assert max(map(len, text.splitlines())) <= 110
 
 
