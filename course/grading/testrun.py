@@ -85,7 +85,7 @@ def run_tests(
 
 
 def leave_out(run: TestRun) -> None:
-    """Give every test of an untouched starter the result that it would have: `tests/course` runs them."""
+    """Give every test of an untouched starter the result that it would have, which a test of the course proves."""
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
         for test in task.tests:
