@@ -18,14 +18,14 @@ def require_at_least(settings: object, least: int, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
-    """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model of its own.
+    """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model (`draft_model`).
 
-    A request gets at most `num_speculative_tokens` drafts per step. `prompt_lookup_min` and `prompt_lookup_max` are
-    the lengths of what `ngram` looks up, in tokens. `model` is the draft model, a directory or hub name; None is the
+    A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
+    tokens, or fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None is the
     small one that comes with the course. Its drafts for requests with a temperature are `greedy`, which leaves every
-    text as it is without drafts, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a
-    request gets fewer drafts, or none for a while, if they are not accepted (vLLM 0.13.0 has no such setting). No
-    request gets any while more than `disable_by_batch_size` requests decode (None: however many).
+    text unchanged, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a request gets fewer
+    drafts, or none for a while, if they are not accepted (vLLM 0.13.0 has no such setting). No request gets any while
+    more than `disable_by_batch_size` requests decode (None: no limit).
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -56,8 +56,13 @@ class SpeculativeConfig:
 
     @property
     def drafter_has_kv_cache(self) -> bool:
-        """Whether the drafter is a model, with K and V of its own in the same blocks."""
+        """Whether the drafter is a model, which stores its own K and V in the same blocks."""
         return self.method == "draft_model"
+
+    @property
+    def draws_drafts(self) -> bool:
+        """Whether drafts of requests with a temperature are drawn at random."""
+        return self.method == "draft_model" and self.draft_sample_method == "probabilistic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,9 @@ class EngineConfig:
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the model's own length and the free memory
     then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
-    the null block, which is never handed out. `tensor_parallel_size` processes share the model's heads, each on
-    its own GPU or all on the CPU. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of requests
-    without a seed of their own repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. vLLM
-    0.13.0 has none of `admission_guard`, `max_num_waiting` (a longer waiting queue is refused; None: no limit) and
+    the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of
+    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. vLLM 0.13.0
+    has none of `admission_guard`, `max_num_waiting` (requests beyond it are refused; None: no limit) and
     `prepack_weights` (reorder the linear layers' weights for the CPU).
 
     Raises `ValueError` naming the setting, its value and the legal range.
@@ -92,13 +96,12 @@ class EngineConfig:
     kv_cache_memory_bytes: int | None = None
     dtype: str = "float32"
     enforce_eager: bool = False
-    tensor_parallel_size: int = 1
     prepack_weights: bool = True
     admission_guard: bool = False
     check_invariants: bool = False
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "max_num_seqs", "max_num_batched_tokens", "block_size", "tensor_parallel_size")
+        require_at_least(self, 1, "max_num_seqs", "max_num_batched_tokens", "block_size")
         require_at_least(self, 0, "long_prefill_token_threshold")
         require_at_least(self, 2, "max_model_len", "num_gpu_blocks")
         require_at_least(self, 1, "kv_cache_memory_bytes", "max_num_waiting")
@@ -119,11 +122,6 @@ class EngineConfig:
                 f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
                 f"{why}: a longer prompt would wait forever; got {self.max_num_batched_tokens}"
             )
-
-    def require_one_rank(self, why: str) -> None:
-        """Raise `ValueError` if the model is to be split, but there is none."""
-        if self.tensor_parallel_size > 1:
-            raise ValueError(f"tensor_parallel_size must be 1 because {why}; got {self.tensor_parallel_size}")
 
     def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
         """Return the config with the settings that were None filled in."""

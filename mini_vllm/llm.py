@@ -1,7 +1,6 @@
 """`LLM`: the offline interface, in vLLM's shape."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import count
 
 from mini_vllm.assembly.build import build_engine
@@ -16,9 +15,8 @@ class LLM:
     """A model and an engine over it, assembled from the code that a lineup names.
 
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
-    defaults to `LAB_IMPL`. `tensor_parallel_size` replaces the config's, as in vLLM. `record` keeps a trace of
-    every step in `llm.engine.recorder.steps`. `dense` matters without phase 6 alone: real text from a plain forward
-    pass, slowly, in place of the fake model's letters.
+    defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only
+    without phase 6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters.
     """
 
     def __init__(
@@ -27,15 +25,11 @@ class LLM:
         config: EngineConfig | None = None,
         lineup: Lineup | None = None,
         *,
-        tensor_parallel_size: int | None = None,
         record: bool = False,
         dense: bool = False,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
-        config = config or EngineConfig()
-        if tensor_parallel_size is not None:
-            config = replace(config, tensor_parallel_size=tensor_parallel_size)
-        self.engine = build_engine(config, self.lineup, model, record=record, dense=dense)
+        self.engine = build_engine(config or EngineConfig(), self.lineup, model, record=record, dense=dense)
         self._request_ids = map(str, count())
 
     def generate(

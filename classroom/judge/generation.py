@@ -16,8 +16,7 @@ from classroom.judge.scenario_filters import REFERENCE
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun
 from mini_vllm.assembly.parts import runner_steps_for
-from mini_vllm.runner.host import use_one_thread_if_small
-from mini_vllm.runner.loading import describe_model
+from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 

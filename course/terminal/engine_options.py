@@ -60,7 +60,6 @@ class EngineOptions(SchedulerOptions):
 class RunnerOptions:
     """The settings of the real model's runner."""
 
-    tensor_parallel_size: Annotated[int | None, _option(help="Processes that share the model, a GPU each.")] = None
     dtype: Annotated[
         Literal["float32", "bfloat16"] | None, _option(help="Type of weights and KV cache. Default: float32.")
     ] = None

@@ -105,7 +105,7 @@ def build_engine(
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     speculation = speculation_functions_for(lineup.speculation, config)
     if speculation is not None and config.speculative_config is not None:
-        runner = with_drafts(runner, config, speculation, opened.draft_model_with_cache, *cache_size)
+        runner = with_drafts(runner, opened, config, speculation, *cache_size)
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))

@@ -1,12 +1,11 @@
-"""The runner of a lineup: phase 6 on a model, or what stands in for it, and what proposes drafts around it."""
+"""The runner of a lineup: phase 6 on a model, or what stands in for it, with what proposes drafts around it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for
-from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
@@ -18,22 +17,20 @@ from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
 FAKE_MODEL_LEN = 2048
 NUM_BLOCKS_WITHOUT_CACHE = 1024
 
-WithCache = Callable[[int, int], ModelRunner]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedRunner:
-    """A runner whose KV cache is still to be made, because its size depends on the whole engine.
+    """A runner whose KV cache does not exist yet, because its size depends on the whole engine.
 
-    `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)`
-    returns the runner, `draft_model_with_cache` that of the draft model, if the config asks for one.
+    `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
+    runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
     """
 
     tokenizer: Tokenizer
     max_model_len: int
     num_gpu_blocks: int
-    with_cache: WithCache
-    draft_model_with_cache: WithCache
+    with_cache: Callable[[int, int], ModelRunner]
+    draft_model_with_cache: Callable[[int, int], DraftModel]
 
 
 def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool) -> OpenedRunner:
@@ -44,7 +41,8 @@ def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dens
     speculation = speculation_functions_for(lineup.speculation, config)
     if lineup.runner != "absent":
         return _paged(config, lineup, model, speculation)
-    config.require_one_rank("phase 6 (GPU runner) is absent")
+    if config.speculative_config is not None and config.speculative_config.draws_drafts:
+        raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
     return _dense(config, model) if dense else _fake(speculation)
 
 
@@ -55,7 +53,7 @@ def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
         FAKE_MODEL_LEN,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS, accept_drafts),
-        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS),
+        lambda num_blocks, block_size: DraftModel(FakeModelRunner(num_blocks, block_size, LETTERS), block_size),
     )
 
 
@@ -69,45 +67,47 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
         loaded.max_model_len,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: DenseModelRunner(loaded),
-        lambda num_blocks, block_size: DenseModelRunner(load_draft_model(config)),
+        lambda num_blocks, block_size: DraftModel(DenseModelRunner(load_draft_model(config)), block_size),
     )
 
 
 def _paged(
     config: EngineConfig, lineup: Lineup, model: str | None, speculation: SpeculationFunctions | None
 ) -> OpenedRunner:
-    from mini_vllm.runner.drafts.random_drafts import RandomDraftRunner
-    from mini_vllm.runner.drafts.verify import AcceptanceOfDrafts
-    from mini_vllm.runner.opening import draft_model_with_cache, open_model
+    from mini_vllm.runner.drafts.random_drafts import RandomDraftModel, RandomDraftRunner
+    from mini_vllm.runner.loading import pick_device
+    from mini_vllm.runner.opening import OpenedModel
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
-    opened = open_model(model, config, partial(runner_steps_on, lineup.runner))
-    steps, verify = opened.steps, None
+    opened = OpenedModel(model, config, runner_steps_on(lineup.runner, pick_device().type))
+    steps = opened.steps
     if speculation is not None:
-        verify = AcceptanceOfDrafts(speculation)
         steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
-    draws = config.speculative_config is not None and config.speculative_config.draft_sample_method == "probabilistic"
-    draft_runner = RandomDraftRunner if draws else PagedModelRunner
+
+    def draft_model_with_cache(num_blocks: int, block_size: int) -> DraftModel:
+        draft_model = opened.draft_model_with_cache(num_blocks, block_size)
+        if config.speculative_config is not None and config.speculative_config.draws_drafts:
+            return RandomDraftModel(RandomDraftRunner(draft_model, opened.steps), block_size)
+        return DraftModel(PagedModelRunner(draft_model, opened.steps), block_size)
+
     return OpenedRunner(
         opened.tokenizer,
         opened.max_model_len,
         opened.num_gpu_blocks,
-        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), steps, verify),
-        lambda num_blocks, block_size: draft_runner(
-            draft_model_with_cache(opened, num_blocks, block_size), opened.steps
-        ),
+        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), steps, speculation),
+        draft_model_with_cache,
     )
 
 
 def with_drafts(
     runner: ModelRunner,
+    opened: OpenedRunner,
     config: EngineConfig,
     functions: SpeculationFunctions,
-    draft_model_with_cache: WithCache,
     num_blocks: int,
     block_size: int,
 ) -> DraftingRunner:
-    """Return a runner that proposes drafts as a resolved config says; a draft model gets a cache of that size.
+    """Return `runner` with drafts as a resolved config asks for them; a draft model gets a cache of that size.
 
     Raises `ValueError` if the draft model cannot be found, or if its vocabulary is not the runner's.
     """
@@ -116,22 +116,10 @@ def with_drafts(
     assert max_model_len is not None
     proposer: Proposer = PromptLookup(speculative_config, functions.propose_by_lookup)
     if speculative_config.drafter_has_kv_cache:
-        draft_runner = draft_model_with_cache(num_blocks, block_size)
-        if draft_runner.vocab_size != runner.vocab_size:
+        proposer = opened.draft_model_with_cache(num_blocks, block_size)
+        if proposer.runner.vocab_size != runner.vocab_size:
             raise ValueError(
                 f"the draft model must have the target's vocabulary of {runner.vocab_size} tokens, "
-                f"got {speculative_config.model!r} with {draft_runner.vocab_size}"
+                f"got {speculative_config.model!r} with {proposer.runner.vocab_size}"
             )
-        proposer = draft_model_for(draft_runner, speculative_config, block_size)
     return DraftingRunner(runner, proposer, speculative_config, max_model_len)
-
-
-def draft_model_for(runner: ModelRunner, config: SpeculativeConfig, block_size: int) -> DraftModel:
-    """Return the proposer around a draft model; only the real model can draw its drafts. Raises `ValueError`."""
-    if config.draft_sample_method == "greedy":
-        return DraftModel(runner, block_size)
-    from mini_vllm.runner.drafts.random_drafts import RandomDraftModel, RandomDraftRunner
-
-    if not isinstance(runner, RandomDraftRunner):
-        raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
-    return RandomDraftModel(runner, block_size)

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -122,7 +122,7 @@ class LLMEngine:
             return self.processor.output(request_id, now, error)
 
     def requests_in_failed_step(self) -> list[str]:
-        """Return the unfinished requests of the step that raised last; if it raised before it had any, all of them."""
+        """Return the unfinished requests of the step that raised last; all requests if it had no plan yet."""
         return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)
 
     def has_unfinished_requests(self) -> bool:
@@ -146,13 +146,12 @@ class LLMEngine:
         for observer in self.observers:
             observer.before_schedule()
         scheduler_output = self.scheduler.schedule()
-        self._in_step = list(scheduler_output.num_scheduled_tokens)
+        # If nothing could be scheduled, the others wait for the blocks that the running requests hold.
+        self._in_step = list(scheduler_output.num_scheduled_tokens) or [r.request_id for r in self.scheduler.running]
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
-            # The blocks that these hold are what all others wait for.
-            self._in_step = [request.request_id for request in self.scheduler.running]
             raise StalledError.of(self.scheduler)
         return scheduler_output
 
@@ -172,31 +171,41 @@ class LLMEngine:
     def _answer(
         self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
     ) -> list[RequestOutput]:
-        """Turn the tokens that a step has brought into outputs, for requests that an earlier step left without, too."""
+        """Turn the tokens of a step into outputs, also for requests that an interrupted step left without one."""
         now = self.clock()
-        errors = self._living(runner_output.errors)
+        errors = only(self.scheduler.requests, runner_output.errors)
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
         self.processor.note_logprobs(kept, runner_output.logprobs)
-        num_cut = {request_id: self._detokenize(request_id, now) for request_id in changed}
-        kept = {request_id: tokens[: len(tokens) - num_cut[request_id]] for request_id, tokens in kept.items()}
-        for request_id in errors:
-            # None of its K and V count as computed: they may be as unusable as its logits.
-            self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
+        kept = self._detokenize_all(changed, kept, now)
+        self._finish_failed(errors)
+        drafts = self._accept_drafts(runner_output)
         ended = [request for request in changed.values() if request.is_finished]
-        drafts = self._living(runner_output.draft_token_ids)
+        self._report(StepResult(scheduler_output, runner_output.sampled_token_ids, kept, ended, drafts))
+        return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
+
+    def _detokenize_all(self, changed: Iterable[str], kept: dict[str, list[int]], now: float) -> dict[str, list[int]]:
+        """Turn new tokens into text; return the kept ones up to a stop string."""
+        num_cut = {request_id: self._detokenize(request_id, now) for request_id in changed}
+        return {request_id: tokens[: len(tokens) - num_cut[request_id]] for request_id, tokens in kept.items()}
+
+    def _finish_failed(self, errors: Iterable[str]) -> None:
+        for request_id in errors:
+            # None of their K and V count as computed: they may be as unusable as the logits.
+            self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
+
+    def _accept_drafts(self, runner_output: ModelRunnerOutput) -> dict[str, list[int]]:
+        """Give the drafts for the next step to the requests that live on; return these drafts."""
+        drafts = only(self.scheduler.requests, runner_output.draft_token_ids)
         self.scheduler.update_draft_token_ids(drafts)
-        result = StepResult(scheduler_output, runner_output.sampled_token_ids, kept, ended, drafts)
+        return drafts
+
+    def _report(self, result: StepResult) -> None:
         for observer in self.observers:
             observer.after_update(result)
         self._in_step = []
-        return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
-
-    def _living(self, by_request: Mapping[str, Value]) -> dict[str, Value]:
-        """Leave out what belongs to requests that have ended."""
-        return {name: value for name, value in by_request.items() if name in self.scheduler.requests}
 
     def _detokenize(self, request_id: str, now: float) -> int:
-        """Turn new tokens into text; return how many of them come behind a stop string, which ends the request."""
+        """Turn new tokens into text; return how many of them follow a stop string, which ends the request."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None:
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED)
@@ -207,7 +216,7 @@ class LLMEngine:
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:
         try:
             yield
-            # Last: an interrupt behind it would lose the outputs that it calls delivered.
+            # Must come last: an interrupt after it would lose the outputs that it calls delivered.
             self.processor.note_delivered()
         except BaseException as error:
             if not isinstance(error, StalledError):
@@ -218,10 +227,15 @@ class LLMEngine:
             raise
 
     def _discard(self, request_id: str) -> None:
-        """Forget a request that was not added completely."""
+        """Forget a request that was only half added."""
         self.processor.states.pop(request_id, None)
         self.scheduler.requests.pop(request_id, None)
         self._start_over()
 
     def _start_over(self) -> None:
         self.scheduler.restart()
+
+
+def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the entries of these requests."""
+    return {request_id: value for request_id, value in by_request.items() if request_id in request_ids}

@@ -16,7 +16,7 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.llm_engine import LLMEngine, only
 from mini_vllm.engine.observers import StepObserver
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.outputs import RequestOutput
@@ -24,7 +24,7 @@ from mini_vllm.outputs import RequestOutput
 
 @dataclass(frozen=True, slots=True)
 class StepInFlight:
-    """A step that was planned, and its result when it is there."""
+    """A step that was planned, and its result to come."""
 
     scheduler_output: SchedulerOutput
     batch: list[ScheduledRequest]
@@ -66,17 +66,14 @@ class OverlappingEngine(LLMEngine):
     def _finish(self, step: StepInFlight) -> list[RequestOutput]:
         self._in_step = list(step.scheduler_output.num_scheduled_tokens)
         result = step.result.result()
-        # Others have ended since the step was planned, and perhaps begun again under the same name.
-        living = {
-            one.request.request_id
-            for one in step.batch
-            if self.scheduler.requests.get(one.request.request_id) is one.request
-        }
+        # A request may have ended since the step was planned, and a new one may have its id.
+        requests = {one.request.request_id: one.request for one in step.batch}
+        living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
         # The drafts stay with the runner: the scheduler has planned stand-ins for them.
         runner_output = ModelRunnerOutput(
-            {name: tokens for name, tokens in result.sampled_token_ids.items() if name in living},
-            {name: error for name, error in result.errors.items() if name in living},
-            logprobs={name: logprobs for name, logprobs in result.logprobs.items() if name in living},
+            only(living, result.sampled_token_ids),
+            only(living, result.errors),
+            logprobs=only(living, result.logprobs),
         )
         kept = self.scheduler.update_from_output(step.scheduler_output, runner_output.sampled_token_ids)
         outputs = self._answer(kept, runner_output, step.scheduler_output)

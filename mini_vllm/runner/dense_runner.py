@@ -1,7 +1,7 @@
 """Readable text while phase 6 is absent: a plain forward pass over each request's whole text, without a KV cache.
 
-It reads the tokens from the request and not from the blocks, so a wrong block table changes nothing here.
-Grading therefore runs on the fake model, which reads what the blocks hold.
+It reads the tokens from the request and not from the blocks, so a wrong block table changes nothing here. Grading
+therefore runs on the fake model, which reads what the blocks hold.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.loading import LoadedModel
-from mini_vllm.runner.logits_processors import probabilities, processed_logits
-from mini_vllm.runner.paged_model_runner import draw
+from mini_vllm.runner.logits_processors import draw_token, probabilities, processed_logits
 from mini_vllm.runner.token_logprobs import token_logprobs
 
 
@@ -41,11 +40,7 @@ class DenseModelRunner:
             return
         params, row = request.sampling_params, [(scheduled, 0)]
         processed = processed_logits(row, logits)
-        if params.temperature:
-            sums = probabilities(processed, params)[0].cumsum(dim=-1)
-            # By the last sum, which rounding may leave below 1: then it is 1, and every draw lies below it.
-            token_id = int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
-        else:
-            token_id = int(processed.argmax())
+        is_greedy = not params.temperature
+        token_id = int(processed.argmax()) if is_greedy else draw_token(probabilities(processed, params)[0], request)
         output.sampled_token_ids[request.request_id] = [token_id]
         output.logprobs |= token_logprobs(row, logits, output.sampled_token_ids)

@@ -1,5 +1,6 @@
 """Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ from transformers.utils import logging
 from mini_vllm.config import EngineConfig
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract
-from mini_vllm.runner.host import use_one_thread_if_small
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
+SMALL_MODEL_PARAMETERS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,16 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     assert config.speculative_config is not None
     with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
         return _load_weights(name, config.dtype, prepack_weights=config.prepack_weights)
+
+
+def use_one_thread_if_small(model: Any) -> None:
+    """Run a small model on one thread, unless OMP_NUM_THREADS is set.
+
+    Its matrices are too small to split: on a busy machine, threads waiting for each other made it 100 times slower.
+    """
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""What changes logits before a token is sampled, and the distribution that it is drawn from.
+"""What changes logits before a token is sampled, the distribution it is drawn from, and the random draw.
 
-`min_tokens`, `logit_bias` and the three penalties are ours; temperature, top-k and top-p are transformers' own.
-
-vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`. The sampler of phase 6 gets the result.
+`min_tokens`, `logit_bias` and the three penalties are ours; temperature, top-k and top-p are transformers' own. The
+sampler of phase 6 gets the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
 """
 
 import math
+import random
 from collections import Counter
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def processed_logits(rows: Rows, logits: Tensor) -> Tensor:
 
 
 def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[int]) -> None:
-    """Change one row in place. In vLLM's order: what forbids and biases tokens comes before the penalties."""
+    """Change one row in place, in vLLM's order: forbidden tokens and biases before the penalties."""
     params = request.sampling_params
     if len(output_token_ids) < params.min_tokens:
         logits[_stop_token_ids(request, len(logits))] = -math.inf
@@ -66,3 +66,24 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
         chosen.append(TopPLogitsWarper(params.top_p))
     no_text = torch.empty(len(logits), 0, dtype=torch.int64)
     return chosen(no_text, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]
+
+
+def draw(request: Request, num_drafts: int = 0) -> float:
+    """Return the random number, 0 <= draw < 1, for a request's next token, or for the one after `num_drafts` drafts.
+
+    It depends only on the seed and the token's place in the answer, so a token is the same with and without drafts.
+    """
+    return draw_twice(request, num_drafts)[0]
+
+
+def draw_twice(request: Request, num_drafts: int) -> tuple[float, float]:
+    """Return the number of `draw`, and a second one for the same place."""
+    numbers = random.Random(f"{request.seed}:{request.num_output_tokens + num_drafts}")
+    return numbers.random(), numbers.random()
+
+
+def draw_token(probs: Tensor, request: Request) -> int:
+    """Return the request's next token, drawn from probabilities [vocab]."""
+    sums = probs.cumsum(dim=-1)
+    # Rounding may leave the last sum below 1. Divided by it, the last one is 1 and every draw lies below it.
+    return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))

@@ -1,4 +1,8 @@
-"""Choose the number of blocks of the KV cache from the memory that is free."""
+"""Choose the number of blocks of the KV cache from the memory that is free.
+
+On a GPU the largest step is run once before, to measure what it needs. (vLLM: `profile_run` of `GPUModelRunner` and
+`determine_available_memory` of its worker.)
+"""
 
 import psutil
 import torch
@@ -6,8 +10,8 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.loading import LoadedModel
-from mini_vllm.runner.profiling import peak_bytes_of_a_step
-from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 
 CPU_KV_CACHE_BYTES = 4 * 2**30
 
@@ -28,15 +32,11 @@ def size_kv_cache(
 
     On a GPU the largest step runs once, and the memory it needs besides the weights stays free. On a CPU the cache
     is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
-    limits. With tensor parallelism `loaded` is one rank's share: each GPU holds its own K/V heads, but the CPU's
-    memory holds those of all ranks. A `draft_model` has K and V of its own in every block.
+    limits. A `draft_model` stores its own K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
-    num_ranks = config.tensor_parallel_size if loaded.device.type == "cpu" else 1
     block_bytes = sum(
-        steps.kv_block_bytes(
-            model.num_layers, config.block_size, num_ranks * model.num_kv_heads, model.head_dim, bytes_per_number
-        )
+        steps.kv_block_bytes(model.num_layers, config.block_size, model.num_kv_heads, model.head_dim, bytes_per_number)
         for model in (loaded, draft_model)
         if model is not None
     )
@@ -59,3 +59,44 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
             f"kv_cache_memory_bytes must hold at least 2 blocks of {block_bytes:,} bytes, got {num_bytes:,}"
         )
     return num_bytes // block_bytes
+
+
+def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: torch.device) -> FlatBatch:
+    """Return a step of `num_tokens` prompt tokens, spread evenly over requests that all need a token.
+
+    All their slots are in block 0: the results are meaningless, but take as much memory as any others.
+    """
+    num_requests = min(num_requests, num_tokens)
+    shorter, num_longer = divmod(num_tokens, num_requests)
+    query_lens = [shorter + 1] * num_longer + [shorter] * (num_requests - num_longer)
+    lengths = torch.tensor(query_lens, device=device)
+    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    positions = torch.cat([torch.arange(length, device=device) for length in query_lens])
+    longest_table = cdiv(max(query_lens), block_size)
+    return FlatBatch(
+        input_ids=torch.zeros_like(positions),
+        positions=positions,
+        slot_mapping=positions % block_size,
+        query_start_loc=starts,
+        seq_lens=lengths,
+        block_tables=torch.zeros(num_requests, longest_table, dtype=torch.int64, device=device),
+        logits_indices=starts[1:] - 1,
+        query_lens=query_lens,
+        seq_lens_cpu=query_lens,
+        block_size=block_size,
+    )
+
+
+def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
+    """Return the peak bytes of the largest step of `config` on a GPU, besides weights and KV cache."""
+    device = loaded.device
+    model = PagedModel(loaded, steps.write_kv, steps.paged_attention, num_blocks=1, block_size=config.block_size)
+    batch = largest_batch(config.max_num_batched_tokens, config.max_num_seqs, config.block_size, device)
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    model.forward(batch)
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device) - before
+    torch.cuda.empty_cache()
+    return peak

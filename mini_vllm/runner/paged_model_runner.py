@@ -1,58 +1,30 @@
 """The paged model runner: one forward pass for all requests of a step, over a KV cache in blocks."""
 
-import random
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from mini_vllm.core.request import Request
+from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.runner.logits_processors import Rows, processed_logits
+from mini_vllm.runner.drafts.verify import verify_drafts
+from mini_vllm.runner.logits_processors import Rows, draw, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
 from mini_vllm.runner.token_logprobs import token_logprobs
 
 
-def draw(request: Request, num_drafts: int = 0) -> float:
-    """Return the random number, 0 <= draw < 1, for a request's next token, or for the one behind `num_drafts` drafts.
-
-    It depends on the seed and the token's place in the answer only. So a token is the same with drafts and without.
-    """
-    return draw_twice(request, num_drafts)[0]
-
-
-def draw_twice(request: Request, num_drafts: int) -> tuple[float, float]:
-    """Return the number of `draw`, and a second one for the same place."""
-    numbers = random.Random(f"{request.seed}:{request.num_output_tokens + num_drafts}")
-    return numbers.random(), numbers.random()
-
-
-class Verify(Protocol):
-    """Phase 7: which of the sampled tokens are kept."""
-
-    def __call__(
-        self,
-        rows: Rows,
-        logits: Tensor,
-        sampled_token_ids: Mapping[str, Sequence[int]],
-    ) -> dict[str, list[int]]:
-        """Return the tokens of the requests with drafts; see `PagedModelRunner.sample` for rows and logits."""
-        ...
-
-
 class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder with full attention in all layers.
 
-    With drafts there are several rows of logits for a request, and `verify` decides which of their tokens count.
+    A request with drafts has several rows of logits, and `speculation` decides which of their tokens count.
     """
 
-    def __init__(self, model: ForwardPass, steps: RunnerSteps, verify: Verify | None = None) -> None:
+    def __init__(self, model: ForwardPass, steps: RunnerSteps, speculation: SpeculationFunctions | None = None) -> None:
         self.model = model
         self.steps = steps
-        self.verify = verify
+        self.speculation = speculation
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
@@ -77,12 +49,12 @@ class PagedModelRunner:
         processed = processed_logits(rows, logits)
         for (one, _), token_id in zip(rows, self.sample(rows, processed), strict=True):
             sampled.setdefault(one.request.request_id, []).append(token_id)
-        if self.verify is not None:
-            sampled |= self.verify(rows, processed, sampled)
+        if self.speculation is not None:
+            sampled |= verify_drafts(self.speculation, rows, processed, sampled)
         return ModelRunnerOutput(sampled, errors, logprobs=token_logprobs(rows, logits, sampled))
 
     def sample(self, rows: Rows, logits: Tensor) -> list[int]:
-        """Return a token for each row of logits [S, vocab]: the one behind a request's first k drafts."""
+        """Return a token for each row of logits [S, vocab]: the one after the request's first k drafts."""
         params = [one.request.sampling_params for one, _ in rows]
         draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]
         return self.steps.sample(logits, params, draws)

@@ -92,7 +92,3 @@ class RunnerSteps:
             seq_lens_cpu=seq_lens,
             block_size=block_size,
         )
-
-
-StepsFor = Callable[[str], RunnerSteps]
-"""Returns phase 6 for a type of device, "cpu" or "cuda". Pickle takes it: every rank calls it in its own process."""

@@ -32,7 +32,7 @@ PARTS = (
     "schedule",
     "schedule_step",
     "make_room",
-    "batch",
+    "start_step",
     "update_from_output",
     "check_stop",
     "_forget",

@@ -1,4 +1,4 @@
-"""Drafts that are drawn at random, as the target draws its tokens: what it says often is proposed often."""
+"""Drafts drawn at random, as the target draws its tokens: likely tokens are proposed often."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,8 +8,8 @@ from torch import Tensor
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.drafts.draft_model import DraftModel
-from mini_vllm.runner.logits_processors import probabilities
-from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
+from mini_vllm.runner.logits_processors import draw_token, probabilities
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
 
 class RandomDraftRunner(PagedModelRunner):
@@ -28,15 +28,14 @@ class RandomDraftRunner(PagedModelRunner):
             return int(logits.argmax())
         probs = probabilities(logits, request.sampling_params)[0]
         self.drawn_from.setdefault(request.request_id, []).append(probs)
-        sums = probs.cumsum(dim=-1)
-        return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))
+        return draw_token(probs, request)
 
 
 class RandomDraftModel(DraftModel):
     """A `DraftModel` whose drafts are drawn by each request's own settings; the target accepts by rejection sampling.
 
-    More of them are accepted than of greedy drafts. The text is another one than without drafts, of the same
-    distribution.
+    More of them are accepted than of greedy drafts. The text differs from the one without drafts, but comes from the
+    same distribution.
     """
 
     def __init__(self, runner: RandomDraftRunner, block_size: int) -> None:

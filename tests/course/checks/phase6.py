@@ -17,8 +17,9 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.llm import LLM
 from mini_vllm.runner.groups import group_requests
 from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
+from mini_vllm.runner.logits_processors import draw
 from mini_vllm.runner.paged_model import PagedModel
-from mini_vllm.runner.paged_model_runner import PagedModelRunner, draw
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
