@@ -8,12 +8,12 @@ DraftMethod = Literal["ngram", "draft_model"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
 
 
-def require_at_least(settings: object, least: int, *names: str) -> None:
-    """Raise `ValueError` unless each of these settings is None or an integer of at least `least`."""
+def require_at_least(settings: object, minimum: int, *names: str) -> None:
+    """Raise `ValueError` unless each of these settings is None or an integer of at least `minimum`."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and (type(value) is not int or value < least):
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if value is not None and (type(value) is not int or value < minimum):
+            raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,13 @@ class EngineConfig:
                 f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
                 f"{why}: a longer prompt would wait forever; got {self.max_num_batched_tokens}"
             )
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """`max_model_len` and `num_gpu_blocks`. Raises `ValueError` while one of them is None."""
+        if self.max_model_len is None or self.num_gpu_blocks is None:
+            raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
+        return self.max_model_len, self.num_gpu_blocks
 
     def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
         """Return the config with the settings that were None filled in."""

@@ -1,4 +1,4 @@
-"""Memory that a process frees and keeps for its next step."""
+"""Keep freed memory in the process, for its next step."""
 
 import ctypes
 import sys
@@ -12,9 +12,9 @@ def keep_freed_memory() -> bool:
 
     Each layer copies K and V of the whole batch out of the cache, megabytes at a time. By default the C library
     returns them to the system at once and maps new pages for the next layer; on the embedded model that took longer
-    than the arithmetic. Threads get no arenas of their own: what they free in them goes back in spite of the settings,
-    which made an engine on a thread an eighth slower. That holds for a process that has not had threads yet.
-    Only glibc has the settings (mallopt); elsewhere nothing changes.
+    than the arithmetic. All threads share one arena, because memory freed in a thread's own arena is returned in spite
+    of the settings, which made an engine on a thread an eighth slower. That part only works before the first thread
+    starts. Only glibc has the settings (mallopt); elsewhere nothing changes.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,6 +1,7 @@
 """What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`, and what is in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 MetricValues = tuple[float, float | None, float | None, float | None, float | None, int, int, int]
 
@@ -14,7 +15,7 @@ class Logprob:
 
 
 TokenLogprobs = dict[int, Logprob]
-"""Of one place in a text: the token that was taken, and the likeliest ones."""
+"""For one place in a text, by token id: the sampled token and the likeliest ones."""
 
 
 @dataclass(slots=True)
@@ -54,19 +55,11 @@ class RequestMetrics:
 
     def values(self) -> MetricValues:
         """Return what is known now, in the order of the fields. (`dataclasses.astuple` takes twenty times as long.)"""
-        return (
-            self.arrival_time,
-            self.first_scheduled_time,
-            self.first_token_time,
-            self.last_token_time,
-            self.finished_time,
-            self.num_output_tokens,
-            self.num_preemptions,
-            self.num_cached_tokens,
-        )
+        values: MetricValues = _metric_values(self)
+        return values
 
     def copy(self) -> "RequestMetrics":
-        """Return what is known now, as an object of its own."""
+        """Return a copy, which does not change any more."""
         return RequestMetrics(*self.values())
 
     def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
@@ -77,11 +70,14 @@ class RequestMetrics:
             self.num_output_tokens = num_output_tokens
 
 
+_metric_values = attrgetter(*(field.name for field in fields(RequestMetrics)))
+
+
 @dataclass(slots=True)
 class CompletionOutput:
     """The text of one request. `finish_reason` is None while it grows.
 
-    `logprobs` has an entry for each token if the request asks for it; None for one that an interrupted step has lost.
+    `logprobs` has an entry for each token if the request asks for it; None for one lost in an interrupted step.
     """
 
     text: str
@@ -95,7 +91,7 @@ class CompletionOutput:
 class RequestOutput:
     """One request and its completion so far. `outputs` has one element.
 
-    `new_text` and the last `num_new_tokens` tokens have come since the output before.
+    `new_text` and the last `num_new_tokens` tokens are what is new since the previous output.
     """
 
     request_id: str

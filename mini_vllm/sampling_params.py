@@ -11,11 +11,11 @@ MAX_LOGPROBS = 20
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
-    `temperature=0` is greedy. `top_k=0` and `top_p=1` switch the two filters off. `seed` makes the
-    request's own draws repeatable, whatever else is in the batch. `max_tokens` and `min_tokens` count output tokens.
+    `temperature=0` is greedy. `top_k=0` and `top_p=1` switch the two filters off. `seed` makes the request's draws
+    repeatable, whatever else is in the batch. `max_tokens` and `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
-    count a token's uses in the output, repetition divides by its factor what is anywhere in the text. `logprobs` asks
-    how likely each token was, and for that many of the likeliest beside it.
+    penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
+    each token was, and for that many of the likeliest tokens in its place.
     """
 
     max_tokens: int = 16
@@ -36,7 +36,7 @@ class SamplingParams:
 
     @property
     def changes_logits(self) -> bool:
-        """Whether sampling is to see other logits than the model's."""
+        """Whether sampling sees logits different from the model's."""
         penalties = self.presence_penalty, self.frequency_penalty, self.repetition_penalty - 1
         return bool(self.min_tokens or self.logit_bias or any(penalties))
 

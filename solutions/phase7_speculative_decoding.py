@@ -103,7 +103,7 @@ def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[in
     kept: list[int] = []
     for index, token_id in enumerate(sampled_token_ids):
         kept.append(token_id)
-        # Behind a wrong draft the model has read a text that is not the answer's.
+        # After a wrong draft the model has read a text that is not the answer's.
         if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
             break
     return kept

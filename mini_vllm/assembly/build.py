@@ -1,6 +1,7 @@
 """The bill of materials: which parts an engine is made of. The only place that knows all phases."""
 
 from collections.abc import Callable
+from typing import cast
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
@@ -17,6 +18,7 @@ from mini_vllm.assembly.parts import (
 )
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncScheduling, Speculation
+from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
 from mini_vllm.core.tokens_ahead import TokensAhead
@@ -30,19 +32,16 @@ from mini_vllm.engine.trace_recorder import TraceRecorder
 def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[int], object] | None = None) -> Scheduler:
     """Assemble phases 1 to 5, and around them 7 and 8 where the config asks for them.
 
-    `config` must set `max_model_len` and `num_gpu_blocks` (see `EngineConfig.resolved`). `on_evict` is called
-    with the id of every block that the prefix cache evicts. Raises `ValueError` if config and lineup do not
-    go together.
+    `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. Raises
+    `ValueError` if config and lineup do not fit together.
     """
-    if config.max_model_len is None or config.num_gpu_blocks is None:
-        raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
-    functions, max_model_len = scheduling_functions_for(lineup.scheduler), config.max_model_len
+    functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
 
     def make_parts() -> SchedulerParts:
         prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
         if on_evict is not None:
-            prefix_cache = ObservedPrefixCache(prefix_cache, on_evict)
+            prefix_cache = cast(PrefixCache, ObservedPrefixCache(prefix_cache, on_evict))
         kv = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache)
         chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
         speculation = speculation_for(lineup.speculation, config)
@@ -67,7 +66,7 @@ def build_scheduler(config: EngineConfig, lineup: Lineup, on_evict: Callable[[in
         max_model_len=max_model_len,
         functions=functions,
         make_parts=make_parts,
-        # Slots of rejected drafts and those for the drafter's next ones stay; without phase 2 all are reserved at once.
+        # A request keeps the slots of rejected drafts and of the drafter's next ones; without phase 2 it reserves all.
         num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else 2 * num_drafts,
     )
 
@@ -92,9 +91,9 @@ def build_engine(
 ) -> LLMEngine:
     """Assemble a whole engine.
 
-    With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake
-    model, which needs no torch. `dense` replaces the fake model by a plain forward pass of `model` without a KV
-    cache. `record` keeps a trace of every step (`engine.recorder.steps`).
+    With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake model,
+    which needs no torch, or with `dense` a plain forward pass of `model` without a KV cache. `record` keeps a trace of
+    every step (`engine.recorder.steps`).
     """
     opened = open_runner(config, lineup, model, dense=dense)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)

@@ -1,8 +1,8 @@
 """Whose code runs in which phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
-that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, 7 and 8, are
-there only if they are listed, as in `starter:1-8` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
+that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, 7 and 8, must
+be listed, as in `starter:1-8` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
 """
 
 import os
@@ -60,7 +60,7 @@ class Lineup:
         return ",".join(runs)
 
     def describe(self) -> str:
-        """Return one line that names every phase and its implementation; electives only if they are there."""
+        """Return one line that names every phase and its implementation, but electives only if they are present."""
         names = {"starter": "yours", "solution": "reference", "absent": "absent"}
         return ", ".join(
             f"{phase} {name}: {names[impl]}"

@@ -111,9 +111,8 @@ def with_drafts(
 
     Raises `ValueError` if the draft model cannot be found, or if its vocabulary is not the runner's.
     """
-    speculative_config, max_model_len = config.speculative_config, config.max_model_len
+    speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None
-    assert max_model_len is not None
     proposer: Proposer = PromptLookup(speculative_config, functions.propose_by_lookup)
     if speculative_config.drafter_has_kv_cache:
         proposer = opened.draft_model_with_cache(num_blocks, block_size)

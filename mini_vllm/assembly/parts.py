@@ -6,7 +6,6 @@ The imports stand inside the functions, so that only what is used is loaded and 
 
 import ast
 import inspect
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -35,9 +34,9 @@ Impl = Literal["starter", "solution", "absent"]
 
 
 def solutions_exist() -> bool:
-    """Return whether this checkout has the reference solutions (a student edition has not).
+    """Return whether this checkout has the reference solutions; a student edition does not.
 
-    A folder that is left over has no origin, and the solutions of another checkout do not count.
+    An empty folder that was left over has no origin, and the solutions of a different checkout do not count.
     """
     spec = find_spec("solutions")
     checkout = Path(__file__).resolve().parents[2]
@@ -57,9 +56,7 @@ def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
 
 def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
     """Return phase 2 over the blocks that `config` grants; absent, over as many single slots."""
-    num_gpu_blocks, max_model_len = config.num_gpu_blocks, config.max_model_len
-    assert num_gpu_blocks is not None
-    assert max_model_len is not None
+    max_model_len, num_gpu_blocks = config.sizes
     if impl == "starter":
         from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours
 
@@ -127,27 +124,18 @@ def hash_block_for(impl: Impl) -> HashBlock | None:
 
 def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPolicy:
     """Return phase 5, built on the clamp of phase 1."""
-    max_model_len = config.max_model_len
-    assert max_model_len is not None
     if impl == "absent":
         config.require_whole_prompts_fit("phase 5 (chunked prefill) is absent")
         return WholePrompts(clamp)
-    make: Callable[[Clamp, int, int, bool, bool], ChunkPolicy]
+    limits = config.long_prefill_token_threshold, config.sizes[0]
+    switches = config.enable_chunked_prefill, config.admission_guard
     if impl == "starter":
         from labs.phase5_chunked_prefill.starter import ChunkedPrefillPolicy as Yours
 
-        make = Yours
-    else:
-        from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Ours
+        return Yours(clamp, *limits, *switches)
+    from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Ours
 
-        make = Ours
-    return make(
-        clamp,
-        config.long_prefill_token_threshold,
-        max_model_len,
-        config.enable_chunked_prefill,
-        config.admission_guard,
-    )
+    return Ours(clamp, *limits, *switches)
 
 
 def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:

@@ -113,7 +113,7 @@ class WholePrompts:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_wanted = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_wanted, token_budget, 0)
-        # What a running request gets behind its prompt are drafts, and some are better than none.
+        # After its prompt a running request gets drafts, and some are better than none.
         is_whole = num_granted == num_wanted or request.status is RequestStatus.RUNNING
         return num_granted if is_whole else 0
 

@@ -1,7 +1,4 @@
-"""The seams of the electives, phases 7 and 8, which plan tokens that nobody has sampled yet.
-
-Without them the engine has None in their place.
-"""
+"""The seams of the electives, phases 7 and 8, which plan tokens that are not sampled yet. Without them: None."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +17,7 @@ class Speculation(Protocol):
         ...
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use, too."""
+        """Return the blocks of a prefix hit that the drafter can use as well."""
         ...
 
     def schedule_drafts(self, request: Request) -> list[int]:
@@ -47,7 +44,7 @@ class AcceptDrafts(Protocol):
 
 
 class RejectionSample(Protocol):
-    """Phase 7: which drafts are kept that were drawn at random, and what stands in place of the first other one."""
+    """Phase 7: which randomly drawn drafts are kept, and what replaces the first one that is not."""
 
     def __call__(
         self, draft_token_ids: Sequence[int], draft_probs: Any, target_probs: Any, draws: Sequence[tuple[float, float]]
@@ -60,7 +57,7 @@ class RejectionSample(Protocol):
 class SpeculationFunctions:
     """Phase 7 as scheduler, proposer and runner use it.
 
-    `make_scheduling` gets the most drafts of a request and whether the drafter has a KV cache of its own.
+    `make_scheduling` takes the maximum number of drafts per request, and whether the drafter has a KV cache.
     """
 
     make_scheduling: Callable[[int, bool], Speculation]
@@ -71,14 +68,14 @@ class SpeculationFunctions:
 
 
 class AsyncScheduling(Protocol):
-    """Phase 8: how a step is planned before the tokens of the one before it are known."""
+    """Phase 8: how a step is planned before the tokens of the previous one are known."""
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
         ...
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
-        """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already."""
+        """Count the output tokens that a step will bring if it samples; its tokens already count as computed."""
         ...
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
@@ -87,7 +84,7 @@ class AsyncScheduling(Protocol):
 
 
 class CorrectShare(Protocol):
-    """Phase 8: what the runner makes of a plan once the step before it is done."""
+    """Phase 8: how the runner corrects a plan once the previous step is done."""
 
     def __call__(
         self, scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
@@ -96,7 +93,7 @@ class CorrectShare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AsyncFunctions:
-    """Phase 8 as scheduler and runner use it. `make_scheduling` gets the most drafts of a request."""
+    """Phase 8 as scheduler and runner use it. `make_scheduling` takes the maximum number of drafts per request."""
 
     make_scheduling: Callable[[int], AsyncScheduling]
     correct_share: CorrectShare

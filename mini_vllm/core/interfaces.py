@@ -1,7 +1,7 @@
 """The six seams: what each phase's code must offer to the rest of the engine. (`electives.py`: phases 7 and 8.)
 
-Each `Protocol` is written by one phase (its number stands in the docstring), has a do-nothing version
-in `absent.py`, and is handed to its users by `build.py`. Nothing here has behaviour.
+Each `Protocol` is written by one phase (named in the docstring), has a do-nothing version in `absent.py`, and
+reaches its users through `build.py`. Nothing here has behaviour.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class KVCacheManager(Protocol):
         ...
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Free all blocks, last block first; those behind `num_computed_tokens` leave the prefix cache."""
+        """Free all blocks, last block first; those not full by `num_computed_tokens` leave the prefix cache."""
         ...
 
     def block_ids(self, request_id: str) -> list[int]:

@@ -82,7 +82,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(num_held == 0, f"{name} waits but holds {num_held} blocks")
         return
-    # Stand-ins for drafts may be planned behind the last possible token; there is never a draft there.
+    # Stand-ins for drafts may be planned after the last possible token, where there is never a draft.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
@@ -138,11 +138,11 @@ def check_cache(scheduler: Scheduler) -> None:
             )
             prefix = _prefix(request, index, kv)
             known = prefix_of_hash.setdefault(cached[block_id], prefix)
-            require(known == prefix, f"block {block_id} has the hash of another prefix")
+            require(known == prefix, f"block {block_id} has the hash of a different prefix")
 
 
 def check_drained(scheduler: Scheduler) -> None:
-    """After the last request nothing is left behind: no request, no holder, every block free."""
+    """After the last request nothing is left: no request, no holder, every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv

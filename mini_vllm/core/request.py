@@ -40,9 +40,9 @@ class Request:
     `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned
     step has run; only the methods below change it. `num_cached_tokens` is the prefix hit of the first
     admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
-    request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 keep
-    it. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of the
-    request's random draws.
+    request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
+    both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
+    the request's random draws.
     """
 
     request_id: str
@@ -86,7 +86,7 @@ class Request:
 
     @property
     def num_tokens_ahead(self) -> int:
-        """Tokens behind the known ones that a step may compute: the results of steps in flight, and the drafts."""
+        """Tokens after the known ones that a step may compute: the results of steps in flight, and the drafts."""
         return self.num_output_placeholders + len(self.spec_token_ids)
 
     @property
@@ -134,11 +134,11 @@ class Request:
         self.stop_reason = stop_reason
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":
-        """Return a copy with these tokens at its end, as if they had been sampled."""
+        """Return a copy with these tokens appended, as if they had been sampled."""
         request = copy(self)
         request.all_token_ids = [*self.all_token_ids, *token_ids]
         return request
 
     def max_total_tokens(self, max_model_len: int) -> int:
-        """The most tokens, prompt included, that the request can ever have."""
+        """Return the maximum number of tokens, prompt included, that the request can reach."""
         return min(self.num_prompt_tokens + self.sampling_params.max_tokens, max_model_len)

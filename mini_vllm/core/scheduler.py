@@ -18,9 +18,9 @@ from mini_vllm.core.tokens_ahead import TokensAhead
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """The waiting queue and phases 2 to 5: everything that keeps state from step to step besides `running`.
+    """The waiting queue and phases 2 to 5: everything besides `running` that keeps state from step to step.
 
-    `ahead` are phases 7 and 8 around two of them, None without.
+    `ahead` are phases 7 and 8, which wrap two of them; None without.
     """
 
     kv: KVCacheManager
@@ -35,8 +35,8 @@ class Scheduler:
     """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
     `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
-    ended since the last `schedule()`. `make_parts` is called once now and again by `restart`. A request may hold
-    slots for `num_spare_tokens` tokens that are not computed: what is kept of rejected drafts, or reserved.
+    ended since the last `schedule()`. `make_parts` is called at once, and again by `restart`. A request may hold
+    slots for `num_spare_tokens` tokens that are not computed: those of rejected drafts, or reserved ones.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Scheduler:
         self._use(make_parts())
 
     def add_request(self, request: Request) -> None:
-        """Queue a request. Whether it can ever run was checked before (`LLMEngine.add_request`)."""
+        """Queue a request. `LLMEngine.add_request` has checked that it can be served."""
         self.requests[request.request_id] = request
         self.prefix_cache.update_block_hashes(request)
         self.waiting.add_request(request)
@@ -90,9 +90,9 @@ class Scheduler:
         return scheduler_output
 
     def start_step(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
-        """Return the plan as the runner takes it: each request's new tokens and the blocks they go to.
+        """Return the plan as a batch for the runner: each request's new tokens and the blocks they go to.
 
-        From here to `update_from_output` nothing but the forward pass can fail, and `recover` rolls this step back.
+        From here to `update_from_output` only the forward pass can fail, and `recover` rolls this step back.
         """
         batch: list[ScheduledRequest] = []
         for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
@@ -130,9 +130,9 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End an unfinished request with a final `status`, wherever it is; return it, or None if there is none.
+        """End an unfinished request with a final `status`, in whichever queue; return it, None if there is none.
 
-        The K and V of its first `num_computed_tokens` tokens may be found again (default: all that were scheduled).
+        The K and V of its first `num_computed_tokens` tokens stay in the prefix cache (default: all scheduled ones).
         """
         request = self.requests.get(request_id)
         if request is None:
@@ -158,9 +158,9 @@ class Scheduler:
     def restart(self) -> None:
         """Send every unfinished request back to wait, in order of arrival, over new and empty parts.
 
-        Whatever was left half done in a queue, a block table or the cache is thrown away. `requests` is all that
-        has to be right, and computing a request again from its first token always gives the right text. Tokens of
-        a half-applied update are dropped, too: their requests sample them again.
+        A half-done change of a queue, a block table or the cache is thrown away with them. Only `requests` has to be
+        right: computing a request again from its first token always gives the right text. Tokens of a half-applied
+        update are dropped too, and sampled again.
         """
         self._to_roll_back = None
         for request_id, num_tokens in self._half_updated.items():
@@ -190,9 +190,9 @@ class Scheduler:
     def _roll_back(self, batch: list[ScheduledRequest]) -> None:
         """Send the requests of a batch that was never computed back to wait, the first one at the front.
 
-        They start again from their first token, because the blocks that the batch was to fill may be shared
-        already; the prefix cache gives back what was computed before. Running requests behind them that the batch
-        had left out go with them, so that the order of arrival is kept.
+        They start again from their first token, because the blocks that the batch was to fill may already be shared;
+        the prefix cache gives back what was computed earlier. Running requests that the batch left out, but that follow
+        them in the queue, go with them to keep the order of arrival.
         """
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:

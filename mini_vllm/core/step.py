@@ -53,7 +53,7 @@ class ScheduledRequest:
     draft_probs: Any = None
 
     def with_drafts(self) -> "ScheduledRequest":
-        """Return the share with its drafts in `request.all_token_ids`, those of a copy: what a forward pass reads."""
+        """Return the share as a forward pass reads it: of a copy of the request with the drafts in `all_token_ids`."""
         if not self.draft_token_ids:
             return self
         return replace(self, request=self.request.followed_by(self.draft_token_ids))
@@ -63,8 +63,8 @@ class ScheduledRequest:
 class ModelRunnerOutput:
     """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
 
-    `draft_token_ids` are guesses of the tokens that follow, for the next step. `logprobs` has an entry for each token
-    of the requests that ask for it.
+    `draft_token_ids` are guesses of the following tokens, for the next step. `logprobs` has an entry for each token of
+    the requests that ask for them.
     """
 
     sampled_token_ids: dict[str, list[int]]

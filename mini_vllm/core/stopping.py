@@ -6,8 +6,8 @@ from mini_vllm.core.request import Request, RequestStatus
 def check_stop(request: Request, max_model_len: int) -> bool:
     """Look at the request's newest token; if it ends the request, set its status and return True.
 
-    A stop token takes precedence over a length limit when both apply to the same token; among the first `min_tokens`
-    it ends nothing. Stop strings are found later, in the text (`detokenizer.py`).
+    If a stop token and a length limit apply to the same token, the stop token counts. Among the first `min_tokens` it
+    does not end the request. Stop strings are found later, in the text (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]
     params = request.sampling_params

@@ -1,10 +1,10 @@
-"""Tokens ahead: drafts, and the results of steps in flight. They are planned before anyone knows them.
+"""Tokens ahead: drafts, and the results of steps in flight. They are planned before they are known.
 
-What a learner wrote for phases 1, 2 and 5 counts known tokens. It serves phases 7 and 8 unchanged, because here
+What a learner wrote for phases 1, 2 and 5 counts known tokens. It serves phases 7 and 8 unchanged, because
 
-    phase 5 is asked about the request as it will be when the tokens ahead are known    `ChunksAhead`
-    phase 2 gives them slots; their blocks are cached as soon as they are known         `KVCacheAhead`
-    phase 1 applies the results one request after the other, with 7 and 8 around it     `TokensAhead`
+    phase 5 is asked about the request as it will be once the tokens ahead are known     `ChunksAhead`
+    phase 2 gives them slots, and their blocks are cached as soon as they are known      `KVCacheAhead`
+    phase 1 applies the results one request after the other, with 7 and 8 around it      `TokensAhead`
 
 An engine without phases 7 and 8 has none of this.
 """
@@ -32,7 +32,7 @@ class ChunksAhead:
         if request.status is RequestStatus.RUNNING:
             if self.async_scheduling is not None and self.async_scheduling.is_surely_over(request):
                 return 0
-            # No step computes the token at the model's last position, or one behind it.
+            # No step computes the token at the model's last position, or one after it.
             num_ahead = min(request.num_tokens_ahead, self.max_model_len - 1 - request.num_tokens)
             if num_ahead > 0:
                 request = request.followed_by([UNKNOWN] * num_ahead)
@@ -49,11 +49,11 @@ class ChunksAhead:
 
 
 class KVCacheAhead:
-    """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks when they are known.
+    """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks once they are known.
 
-    Phase 2 caches what a step fills when it allocates that step's slots. Blocks that accepted drafts or late results
-    fill come after that, so here is noted how many blocks of a request are cached. (vLLM: `num_cached_block` and
-    `cache_blocks` in `v1/core/single_type_kv_cache_manager.py`.)
+    Phase 2 caches the blocks that a step fills when it allocates that step's slots. Accepted drafts and late results
+    fill blocks after that, so this class counts how many blocks of each request are cached. (vLLM: `num_cached_block`
+    and `cache_blocks` in `v1/core/single_type_kv_cache_manager.py`.)
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class KVCacheAhead:
         if new_blocks is not None:
             self._num_cached_blocks.setdefault(request.request_id, len(hit_blocks))
             self.cache_blocks(request, min(num_computed_tokens, request.num_tokens))
-            # Phase 2 has cached what comes behind that itself.
+            # Phase 2 has cached the blocks after these itself.
             num_full_blocks = min(end, request.num_tokens) // self.block_size
             num_cached_blocks = self._num_cached_blocks[request.request_id]
             self._num_cached_blocks[request.request_id] = max(num_cached_blocks, num_full_blocks)
         return new_blocks
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Cache the blocks that the first `num_tokens` tokens fill, if the request holds them and they are not yet."""
+        """Cache the blocks that the first `num_tokens` tokens fill, as far as the request holds them uncached."""
         num_cached_blocks = self._num_cached_blocks.get(request.request_id)
         num_full_blocks = num_tokens // self.block_size
         if num_cached_blocks is not None and num_full_blocks > num_cached_blocks:
@@ -114,7 +114,7 @@ class KVCacheAhead:
             self._num_cached_blocks[request.request_id] = num_full_blocks
 
     def cache_late_blocks(self, request: Request) -> None:
-        """Cache what late results have filled. The newest token is not computed yet."""
+        """Cache the blocks that late results have filled. The newest token is not computed yet."""
         if self.results_are_late:
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
@@ -135,9 +135,9 @@ class KVCacheAhead:
 
 
 class TokensAhead:
-    """Phases 7 and 8 around the others' plan and update. One of the two may be None.
+    """Phases 7 and 8 around the other phases' plan and update. One of the two may be None.
 
-    `chunks` and `kv` are phases 5 and 2 as the scheduler is to use them.
+    The scheduler uses `chunks` and `kv` in place of phases 5 and 2.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class TokensAhead:
         self.kv = KVCacheAhead(kv, prefix_cache, max_model_len, speculation, results_are_late=is_late)
 
     def after_schedule(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Take the drafts of the requests that were scheduled, and placeholders for what they will sample."""
+        """Take the drafts of the scheduled requests, and placeholders for what they will sample."""
         for request_id in scheduler_output.num_scheduled_tokens:
             request, num_drafts = requests[request_id], 0
             if self.speculation is not None and request.spec_token_ids:
@@ -193,6 +193,6 @@ class TokensAhead:
             if self.async_scheduling is not None:
                 self.async_scheduling.fill_placeholders(request, len(kept.get(request_id, ())))
             self.kv.cache_late_blocks(request)
-            if request.is_finished and not was_running:  # it was preempted in flight, and ends while it waits
+            if request.is_finished and not was_running:  # preempted in flight, so it ends while it waits
                 waiting.remove_request(request)
         return kept

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_host import EngineHost
 from mini_vllm.engine.engine_messages import OpenEngine
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
@@ -28,16 +27,16 @@ SECONDS_FOR_LAST_STEP = 10.0
 class AsyncLLM:
     """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it.
 
-    The thread is in this process if `engine` is an engine. If it is a function that opens one, that happens in a
-    process of its own, and the readers' Python never keeps a step waiting. The function, and all that `call` and
-    `call_during_step` are given then, must be picklable.
+    If `engine` is an engine, the thread is in this process. If it is a function that opens one, the engine gets a
+    separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
+    `call_during_step`, must then be picklable.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine) -> None:
         self.is_shutting_down = False
-        # None: the reader has left. The id stays in use until the engine has ended the request.
+        # None: the reader has left, but the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
-        self._host: EngineHost = (
+        self._host: EngineThread | EngineProcess = (
             EngineThread(engine, self._deliver, self._fail_all)
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all)
@@ -47,7 +46,7 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """Requests whose last output is still to be read, and those left by their readers that the engine still has."""
+        """Requests whose last output is not yet read, and those without a reader that the engine has not ended yet."""
         return len(self._collectors)
 
     @property
@@ -57,7 +56,7 @@ class AsyncLLM:
 
     @property
     def seconds_in_step(self) -> float:
-        """How long the step that is being taken has lasted; 0 between two steps."""
+        """How long the current step has lasted, 0 between two steps."""
         return self._host.seconds_in_step
 
     async def generate(
@@ -95,7 +94,7 @@ class AsyncLLM:
                 cache_salt=cache_salt,
             )
             adding = self.call(add)
-            # The step that it waits for may take long, too.
+            # Adding waits for the end of a step, which may take long too.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:
@@ -145,8 +144,8 @@ class AsyncLLM:
     async def shutdown(self, timeout: float = 30.0) -> None:
         """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread.
 
-        A step that does not end is waited for so long: then its readers get `EngineDeadError`, and the thread is
-        left, or its process killed.
+        If the last step does not end within `SECONDS_FOR_LAST_STEP`, its readers get `EngineDeadError`, and the thread
+        is abandoned or its process killed.
         """
         self.is_shutting_down = True
         if not self.is_alive:
@@ -168,7 +167,7 @@ class AsyncLLM:
             self._host.abandon()
 
     def _abort(self, request_id: str) -> None:
-        """End a request whose reader has left. Outputs of it may be on their way."""
+        """End a request whose reader has left. Some of its outputs may still arrive."""
         self._collectors[request_id] = None
         try:
             ending = self._host.abort(request_id)
@@ -178,7 +177,7 @@ class AsyncLLM:
             ending.add_done_callback(lambda _: self._collectors.pop(request_id, None))
 
     def _end(self, request_id: str) -> "Future[RequestOutput | None]":
-        """End a request, and let its reader have its last output."""
+        """End a request and deliver its last output."""
         ending = self._host.abort(request_id)
         ending.add_done_callback(self._deliver_last)
         return ending
@@ -188,7 +187,7 @@ class AsyncLLM:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Hand outputs to the loops of their readers, one call for each loop. Called on the thread of the outputs."""
+        """Pass outputs to the loops of their readers, one call per loop. Runs on the thread that brings them."""
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)
@@ -197,12 +196,12 @@ class AsyncLLM:
         for loop, items in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_put_all, items)
-            except RuntimeError:  # the loop has been closed, and its readers never came to say so
+            except RuntimeError:  # the loop is closed, and its readers never unregistered
                 for _, output in items:
                     self._abort(output.request_id)
 
     def _fail_all(self, error: EngineDeadError) -> None:
-        """Tell all readers that nothing will come any more."""
+        """Let all readers fail: nothing will come any more."""
         for collector in list(self._collectors.values()):
             if collector is not None:
                 with suppress(RuntimeError):

@@ -1,4 +1,4 @@
-"""Tokens become text one by one: never emits partial characters, finds stop strings across tokens.
+"""Turns tokens into text one by one: never emits partial characters, finds stop strings across tokens.
 
 vLLM: `v1/engine/detokenizer.py`.
 """
@@ -14,8 +14,8 @@ INCOMPLETE = "\ufffd"
 class IncrementalDetokenizer:
     """The text of one request while it grows.
 
-    One character may need several tokens, and a token may decode differently after another one. So new tokens
-    are decoded together with the previous ones, and text is accepted only when it ends on a whole character.
+    One character may need several tokens, and how a token decodes may depend on the one before. So new tokens are
+    decoded together with the previous ones, and text is accepted only when it ends with a whole character.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class IncrementalDetokenizer:
         self._token_ids = list(prompt_token_ids[-NUM_CONTEXT_TOKENS:])
         self._context_start = 0
         self._num_read = len(self._token_ids)
-        # A stop string that is complete before this many tokens are known ends nothing.
+        # A stop string that is complete before this many tokens are known does not end the text.
         self._num_known_before_stop = len(self._token_ids) + min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
@@ -46,7 +46,7 @@ class IncrementalDetokenizer:
         return None
 
     def finish(self) -> str | None:
-        """Accept an incomplete end; the text is final. Returns a stop string like `add`."""
+        """Accept an incomplete end: the text is final. Returns a stop string as `add` does."""
         self._num_held_back = 0
         return self._accept(final=True)
 

@@ -1,4 +1,4 @@
-"""What an `EngineProcess` and its process say to each other, besides pieces of outputs."""
+"""The messages between an `EngineProcess` and its process, besides pieces of outputs."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,37 +9,36 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 
 OpenEngine = Callable[[], LLMEngine]
-"""Opens the engine in its process: a function of a module, a method of an object that pickle takes, or a `partial`."""
-
+"""Opens the engine in its process: a function of a module, a method of a picklable object, or a `partial`."""
 
 Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]
-"""The methods of an `EngineHost` that an `EngineProcess` passes on."""
+"""The methods of an `EngineThread` that an `EngineProcess` passes on."""
 
 
 class Opened(NamedTuple):
-    """The engine is there. What a server needs of it without asking."""
+    """The engine is open: what a server needs to know of it without asking."""
 
     config: EngineConfig
     tokenizer: Tokenizer
 
 
 class Call(NamedTuple):
-    """A method of the `EngineThread`, to be called in the order of sending; its arguments are pickled."""
+    """A method of the `EngineThread` to be called, in the order of sending; its arguments are pickled."""
 
     call_id: int
     method: Method
     arguments: bytes
 
 
-class Answer(NamedTuple):
-    """What a call has returned, or raised."""
+class CallResult(NamedTuple):
+    """What a call returned or raised."""
 
     call_id: int
     result: Any
     error: BaseException | None
 
     def complete(self, future: "Future[Any]") -> None:
-        """Hand it to the caller."""
+        """Pass it on to the caller."""
         if self.error is None:
             future.set_result(self.result)
         else:

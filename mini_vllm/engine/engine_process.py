@@ -1,4 +1,4 @@
-"""An engine in a process of its own, whose Python never waits for that of its readers. (vLLM: `core_client.py`.)"""
+"""An engine in a separate process, whose Python never waits for that of its readers. (vLLM: `core_client.py`.)"""
 
 import atexit
 import logging
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import Answer, Call, Method, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, CallResult, Method, Opened, OpenEngine
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """Starts a process with an `EngineThread` in it, and calls its methods. Functions for it must be picklable.
+    """Starts a process with an `EngineThread` in it, and has its methods. Functions for them must be picklable.
 
     `deliver` and `on_death` are called on a thread of this process. Raises what `open_engine` raises, and
     `EngineDeadError` if the process ends before there is an engine.
     """
 
     def __init__(self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath) -> None:
-        # A forked process would have torch's threads on its books, but not running.
+        # A forked process would believe that torch's threads run, and they would not.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._step_clock: Any = spawn.Value("d", 0.0, lock=False)
@@ -42,11 +42,11 @@ class EngineProcess:
             target=run_engine, args=(open_engine, theirs, self._step_clock), name="mini-vllm-engine", daemon=True
         )
         self._process.start()
-        # The process ends when this end of the pipe is closed; but at exit it would be waited for before that.
+        # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
         atexit.register(self._process.kill)
         theirs.close()
-        # Callers are on several threads. What takes answers needs none of the pipe's lock: else a message for which the
-        # pipe has no room could wait for the process, and the process for its answers to be taken.
+        # Callers are on several threads. Reading results must not need the lock for sending: a message that does not
+        # fit into the pipe waits for the process, which may itself wait for its results to be read.
         self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
             opened = self._opened()
@@ -98,7 +98,7 @@ class EngineProcess:
         self._send_unless_ended("resume")
 
     def end(self) -> None:
-        """Let the process end after the calls so far."""
+        """Let the process end after the calls made so far."""
         self._send_unless_ended("end")
 
     def abandon(self) -> None:
@@ -119,7 +119,7 @@ class EngineProcess:
     def _send(self, method: Method, *arguments: Any) -> Future[Any]:
         """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
-        future.set_running_or_notify_cancel()  # what is sent is done: a caller that waits no longer cancels nothing
+        future.set_running_or_notify_cancel()  # what is sent will be done, even if the caller no longer waits
         message = pickle.dumps(Call(call_id, method, pickle.dumps(arguments)))
         with self._noting:
             if self._error is not None:
@@ -128,12 +128,12 @@ class EngineProcess:
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = method == "end"
             self._pending[call_id] = future
-        with self._sending, suppress(OSError):  # without a process, the reader is about to complete all that is pending
+        with self._sending, suppress(OSError):  # if the process is gone, `_read` completes all that is pending
             self._connection.send_bytes(message)
         return future
 
     def _send_unless_ended(self, method: Method) -> None:
-        """Call a method that an engine which has ended does not need."""
+        """Call a method unless the engine has ended: it then has no effect to miss."""
         with suppress(ShuttingDownError, EngineDeadError):
             self._send(method)
 
@@ -143,15 +143,15 @@ class EngineProcess:
                 self._handle(self._connection.recv())
         except (EOFError, OSError):
             pass
-        except Exception as error:  # a message that cannot be read: what is behind it would be wrong
+        except Exception as error:  # an unreadable message: those after it could not be trusted
             logger.exception("unreadable message from the engine's process")
-            self._note_death(EngineDeadError(f"the engine's process cannot be understood: {error}"))
+            self._note_death(EngineDeadError(f"the engine's process sent an unreadable message: {error}"))
             self.abandon()
         self._join_process()
         self._complete_pending()
 
     def _join_process(self) -> None:
-        """Make sure that the process has ended. It does so by itself when it has closed its end of the pipe."""
+        """Make sure that the process has ended. It ends by itself once it has closed its end of the pipe."""
         self._process.join(SECONDS_TO_EXIT)
         if self._process.is_alive():
             self.abandon()
@@ -161,8 +161,8 @@ class EngineProcess:
             self._connection.close()
 
     def _handle(self, message: object) -> None:
-        """Take what the process says: outputs, the answer to a call, or that the engine's thread has ended."""
-        if isinstance(message, Answer):
+        """Handle a message: outputs, the result of a call, or that the engine's thread has ended."""
+        if isinstance(message, CallResult):
             with self._noting:
                 future = self._pending.pop(message.call_id)
             if isinstance(message.result, RequestOutput):  # of a request that was aborted
@@ -177,17 +177,17 @@ class EngineProcess:
             self._deliver([output for output in outputs if output is not None])
 
     def _complete_pending(self) -> None:
-        """Note that the process is gone, and tell those that wait for an answer or an output."""
+        """Note that the process is gone, and let everything fail that waits for a result or an output."""
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:
-            self._on_death(self._death_error())  # of its last step some outputs may be missing
+            self._on_death(self._death_error())  # some outputs of its last step may be missing
         with self._noting:
             self._is_over = True
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():
             error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
-            Answer(call_id, None, error).complete(future)
+            CallResult(call_id, None, error).complete(future)
 
     def _note_death(self, error: EngineDeadError) -> None:
         self._error = error

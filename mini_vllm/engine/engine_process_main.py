@@ -12,7 +12,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from mini_vllm.engine.engine_messages import Answer, Call, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, CallResult, Opened, OpenEngine
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.freed_memory import keep_freed_memory
@@ -20,8 +20,8 @@ from mini_vllm.outputs import RequestOutput
 
 
 def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step_clock: StepClock) -> None:
-    """Open the engine, then do what comes through the pipe until it says `end`, or until nobody holds its other end."""
-    # Ctrl-C reaches every process of a terminal, but it is the server that lets running requests end first.
+    """Open the engine, then carry out calls from the pipe until one is `end`, or until its other end is closed."""
+    # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
@@ -32,26 +32,26 @@ def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step
         error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle drops them
         connection.send_bytes(pickled(error))
         return
-    # What is there now stays: the garbage collector need not look at torch and the model again. (vLLM does it, too.)
+    # Nothing loaded so far goes away: the garbage collector need not scan torch and the model again, as in vLLM.
     gc.collect()
     gc.freeze()
-    Worker(connection).serve(engine, step_clock)
+    PipeServer(connection).serve(engine, step_clock)
 
 
 def end_with_parent() -> None:
-    """End this process when the server's is gone, also while it loads a model or ends a step."""
+    """End this process when the server's is gone, even while a model is loading or a step runs."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-class Worker:
-    """One end of the pipe, with the engine's thread behind it."""
+class PipeServer:
+    """Passes calls from the pipe to the engine's thread, and results and outputs back."""
 
     def __init__(self, connection: "Connection[Any, Any]") -> None:
         self._connection = connection
-        # The engine's thread sends outputs and answers, the main thread what is answered at once.
+        # The engine's thread sends outputs and results; the main thread sends the results that need no step boundary.
         self._sending = threading.Lock()
 
     def serve(self, engine: Any, step_clock: StepClock) -> None:
@@ -62,7 +62,7 @@ class Worker:
             while (call := self._connection.recv()).method != "end":
                 self._begin(thread, call)
         except (EOFError, OSError):
-            os._exit(1)  # the server is gone, and nobody is left to end a step for
+            os._exit(1)  # the server is gone: no reader is left for the outputs of this step
         thread.end()
         thread.join()
 
@@ -70,20 +70,20 @@ class Worker:
         try:
             result = getattr(thread, call.method)(*pickle.loads(call.arguments))
         except Exception as error:
-            self._send(Answer(call.call_id, None, error))
+            self._send(CallResult(call.call_id, None, error))
             return
         if isinstance(result, Future):
-            result.add_done_callback(partial(self._answer, call.call_id))
+            result.add_done_callback(partial(self._send_result, call.call_id))
         else:
-            self._send(Answer(call.call_id, result, None))
+            self._send(CallResult(call.call_id, result, None))
 
-    def _answer(self, call_id: int, future: "Future[Any]") -> None:
+    def _send_result(self, call_id: int, future: "Future[Any]") -> None:
         error = future.exception()
-        self._send(Answer(call_id, None if error else future.result(), error))
+        self._send(CallResult(call_id, None if error else future.result(), error))
 
     def _send_outputs(self, outputs: list[RequestOutput]) -> None:
         if outputs:
-            # Plain tuples: to pickle objects of a class takes five times as long.
+            # Plain tuples, because pickling instances of a class takes five times as long.
             self._send([tuple(piece_of(output)) for output in outputs])
 
     def _send(self, message: object) -> None:
@@ -93,14 +93,14 @@ class Worker:
 
 
 def pickled(message: object) -> bytes:
-    """Return a message as bytes; one that pickle does not take becomes an error that says so."""
-    error = message.error if isinstance(message, Answer) else message
+    """Return a message as bytes; one that cannot be pickled becomes an error that names the reason."""
+    error = message.error if isinstance(message, CallResult) else message
     try:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         if isinstance(error, BaseException):
-            pickle.loads(content)  # some exceptions can be pickled, but not be made again
+            pickle.loads(content)  # some exceptions can be pickled but not unpickled
         return content
     except Exception as reason:
         cause = error if isinstance(error, BaseException) else reason
         plain = RuntimeError(f"{type(cause).__name__}: {cause}")
-        return pickle.dumps(Answer(message.call_id, None, plain) if isinstance(message, Answer) else plain)
+        return pickle.dumps(CallResult(message.call_id, None, plain) if isinstance(message, CallResult) else plain)

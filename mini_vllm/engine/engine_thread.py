@@ -5,8 +5,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from ctypes import c_double
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
@@ -17,26 +18,16 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
+StepClock = c_double
+"""Holds the time at which the current step began, 0 between two steps. Its memory may be shared with a process."""
 logger = logging.getLogger(__name__)
-
-
-class StepClock(Protocol):
-    """Holds the time at which the step that is being taken began, 0 between two steps."""
-
-    value: float
-
-
-class LocalStepClock:
-    """A clock for this process."""
-
-    value = 0.0
 
 
 class EngineThread:
     """Owns an engine. `deliver` gets the outputs of every step, on this thread.
 
-    `on_death` is called last if an error ends the thread: one that not even the end of a failed step's requests, each
-    tried twice, could get rid of.
+    A step that raises ends its requests. If ending one of them raises twice in a row, the thread ends, and calls
+    `on_death` last.
     """
 
     def __init__(
@@ -51,19 +42,21 @@ class EngineThread:
         self.is_ending = False
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        # After the end no call is ever run, so none may come between the last look at the queue and the end.
+        # No call runs after the end, so none may be queued between the last check of the queue and the end.
         self._ending = threading.Lock()
-        self._step_clock = LocalStepClock() if step_clock is None else step_clock
-        # The threads of a process that ends without `end` must not keep it alive.
+        self._step_clock = StepClock() if step_clock is None else step_clock
+        # A daemon, because it must not keep a process alive that ends without a call of `end`.
         self._thread = threading.Thread(target=self._run, name="mini-vllm-engine", daemon=True)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
+        """Whether the engine can take steps."""
         return self._thread.is_alive()
 
     @property
     def seconds_in_step(self) -> float:
+        """How long the current step has lasted, 0 between two steps. More than seconds suggest an endless loop."""
         return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
@@ -87,18 +80,21 @@ class EngineThread:
         return future
 
     def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        """Run a function that only reads the engine, here and now."""
+        """Run a function that only reads the engine, at once and on the caller's thread."""
         future: Future[Result] = Future()
         complete(future, lambda: function(self.engine))
         return future
 
     def abort(self, request_id: str) -> Future[RequestOutput | None]:
+        """End a request between two steps; the result is its last output."""
         return self.call(lambda engine: engine.abort_request(request_id))
 
     def step_once(self) -> Future[None]:
+        """Take one step between two calls, if there is anything to do, and deliver its outputs."""
         return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
 
     def pause(self) -> None:
+        """Take no further step until `resume`, except by `step_once`."""
         self.is_paused = True
 
     def resume(self) -> None:
@@ -106,14 +102,11 @@ class EngineThread:
         self._interrupt_wait()
 
     def step(self) -> None:
-        """Take one step and deliver its outputs. If it raises, its requests end with an error, and only they.
-
-        Called on the thread itself.
-        """
+        """Take one step, on the thread itself, and deliver its outputs. If it raises, only its requests end."""
         self._step_clock.value = time.monotonic()
         try:
             outputs = self.engine.step()
-        # A learner's code may even call `exit()`: nothing that it does may end the thread.
+        # A learner's code may even call `exit()`: nothing it does may end the thread.
         except BaseException as error:
             logger.exception("a step failed; the requests in it end with an error")
             outputs = self._end_requests(self.engine.requests_in_failed_step(), f"{type(error).__name__}: {error}")
@@ -122,7 +115,7 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """Let the thread end after the calls so far."""
+        """Let the thread end after the calls made so far."""
         with self._ending:
             self.is_ending = True
         self._interrupt_wait()
@@ -154,7 +147,7 @@ class EngineThread:
         try:
             return self.engine.abort_request(request_id, error)
         except BaseException:
-            # The code that gives blocks back may be what fails. The engine has now begun anew, with all blocks free.
+            # The code that frees blocks may be what fails. The engine has started over since, with all blocks free.
             return self.engine.abort_request(request_id, error)
 
     def _run(self) -> None:
@@ -173,7 +166,7 @@ class EngineThread:
         return not self.is_paused and self.engine.has_unfinished_requests()
 
     def _run_calls(self) -> bool:
-        """Run what has been called for; wait for a call if there is nothing else to do. False: the end."""
+        """Run all queued calls; wait for one if there is nothing else to do. Returns False at the end."""
         try:
             while True:
                 self._calls.get(block=not self._may_step() and not self.is_ending)()
@@ -182,7 +175,7 @@ class EngineThread:
 
 
 def complete(future: Future[Any], function: Callable[[], Any]) -> None:
-    """Let a future have what a function returns or raises."""
+    """Complete a future with what a function returns or raises."""
     try:
         result = function()
     except BaseException as error:
@@ -192,6 +185,6 @@ def complete(future: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def seconds_since(step_clock: StepClock) -> float:
-    """Return the seconds that the step of a clock has lasted, 0 between two steps."""
+    """Return how many seconds the current step has lasted, 0 between two steps."""
     began = step_clock.value
     return time.monotonic() - began if began else 0.0

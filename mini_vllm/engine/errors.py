@@ -25,11 +25,11 @@ class ShuttingDownError(RuntimeError):
 
 
 class EngineDeadError(RuntimeError):
-    """The engine's thread has ended: not even the requests of a failed step could be ended in order."""
+    """The engine's thread or process has ended."""
 
 
 class RequestIdInUseError(ValueError):
-    """Another request has this id, and has not ended."""
+    """An unfinished request has this id already."""
 
     @classmethod
     def of(cls, request_id: str) -> "RequestIdInUseError":
@@ -37,4 +37,4 @@ class RequestIdInUseError(ValueError):
 
 
 class QueueFullError(ValueError):
-    """`max_num_waiting` requests wait already. Try again after some have been admitted."""
+    """`max_num_waiting` requests are waiting already. Try again after some have been admitted."""

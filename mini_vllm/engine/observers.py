@@ -1,4 +1,4 @@
-"""Observers of an engine: called at fixed points of a step, they change nothing."""
+"""Observers of an engine: they are called at fixed points of a step and change nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from mini_vllm.core.step import SchedulerOutput
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What the results of a step have led to.
+    """What came of a step.
 
-    `scheduler_output` was its plan. Of `sampled_token_ids` the requests keep `kept`: nothing behind a stop token or
+    `scheduler_output` was its plan. Of `sampled_token_ids` the requests keep `kept`: nothing after a stop token or
     string. `ended` are the requests that it finished, `drafts` those that requests got for their next step.
     """
 
@@ -41,7 +41,7 @@ class StepObserver:
         """The step is planned."""
 
     def step_started(self) -> None:
-        """The step is being computed, and there is no step before it whose tokens could be applied."""
+        """The step is being computed, and no earlier step has tokens to apply."""
 
     def after_update(self, result: StepResult) -> None:
         """The tokens of the oldest step in flight were applied, stop strings included."""

@@ -8,8 +8,8 @@ from mini_vllm.outputs import RequestOutput
 class OutputCollector:
     """The newest output of one request, until it is read. (vLLM: `RequestOutputCollector`.)
 
-    An output that comes before the last one is read is merged with it. So a slow reader holds one output, however
-    slow it is, and the engine never waits for it.
+    An output that comes before the previous one is read is merged with it. So a reader holds one output, however slow
+    it is, and the engine never waits for it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class OutputCollector:
         self._is_there.set()
 
     def fail(self, error: Exception) -> None:
-        """Let the reader's `get` raise, behind an output that is there already. Called on the reader's loop."""
+        """Let the reader's `get` raise, after an output that has already come. Called on the reader's loop."""
         self._error = error
         self._is_there.set()
 

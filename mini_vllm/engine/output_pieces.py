@@ -1,4 +1,4 @@
-"""Outputs on their way from one process to another: each brings only what is new, however long its text has become."""
+"""Outputs on their way to a different process: each carries only what is new, however long the text is."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -54,13 +54,13 @@ class Joined:
 
 
 class PieceJoiner:
-    """Makes outputs of pieces, as they were before they were cut."""
+    """Turns pieces back into the outputs that they came from."""
 
     def __init__(self) -> None:
         self._joined: dict[str, Joined] = {}
 
     def join(self, piece: OutputPiece) -> RequestOutput | None:
-        """Return the output of a piece; None if the request has been forgotten."""
+        """Return the output that a piece completes; None if the request has been forgotten."""
         if piece.prompt is not None:
             self._joined[piece.request_id] = Joined(*piece.prompt)
         joined = self._joined.get(piece.request_id)
@@ -90,5 +90,5 @@ class PieceJoiner:
         )
 
     def forget(self, request_id: str) -> None:
-        """Drop the pieces of a request of which no reader wants more."""
+        """Drop the pieces of a request that no longer has a reader."""
         self._joined.pop(request_id, None)

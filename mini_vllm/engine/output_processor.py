@@ -11,7 +11,7 @@ from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput, T
 
 @dataclass(slots=True)
 class RequestState:
-    """The engine's state of a request, beyond what the scheduler needs."""
+    """What the engine knows of a request beyond what the scheduler needs."""
 
     request: Request
     prompt: str | None
@@ -24,10 +24,10 @@ class RequestState:
 
 
 class OutputProcessor:
-    """The states of all requests that have not had their last output.
+    """The states of all requests whose last output is still to come.
 
-    After an interrupted step it `is_behind`: some tokens may not have become text yet, and some requests may have
-    ended without an output. Every text is then rebuilt, and the next step outputs what is missing.
+    After an interrupted step it `is_behind`: some tokens may not be text yet, and some requests may have ended without
+    an output. Every text is then rebuilt, and the next step outputs what is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -52,7 +52,7 @@ class OutputProcessor:
                 metrics.first_scheduled_time = now
 
     def note_logprobs(self, kept: Mapping[str, Sequence[int]], logprobs: Mapping[str, Sequence[TokenLogprobs]]) -> None:
-        """Note how likely the newest tokens were, of each request with logprobs; `kept` are these tokens."""
+        """Note how likely the newest tokens, `kept`, were, for each request with logprobs."""
         for request_id in kept.keys() & logprobs.keys():
             state, num_new_tokens = self.states[request_id], len(kept[request_id])
             first = state.request.num_output_tokens - num_new_tokens
@@ -67,7 +67,7 @@ class OutputProcessor:
     def take_new_tokens(self, request_id: str, now: float) -> tuple[str | None, int]:
         """Turn a request's new tokens into text; return the stop string that they complete, if any.
 
-        Tokens behind it leave the request, and are counted: with drafts a step may bring some.
+        Tokens after it, which a step with drafts may bring, are removed from the request; also return how many.
         """
         state = self.states[request_id]
         request, stop, num_tokens = state.request, None, state.request.num_tokens
@@ -84,7 +84,7 @@ class OutputProcessor:
         return stop, num_tokens - request.num_tokens
 
     def output(self, request_id: str, now: float, error: str | None = None) -> RequestOutput:
-        """Return the request's output so far; a finished request is forgotten with it."""
+        """Return the request's output so far, and forget the request if it is finished."""
         state = self.states[request_id]
         self._undelivered[request_id] = state, state.num_tokens_output, state.num_characters_output
         request, metrics = state.request, state.metrics
@@ -124,7 +124,7 @@ class OutputProcessor:
         self.is_behind = bool(self.states)
 
     def behind(self) -> dict[str, Request]:
-        """Return the requests that an interrupted step has left without an output."""
+        """Return the requests that an interrupted step left without an output, and catch up with the others."""
         if not self.is_behind:
             return {}
         late = {}

@@ -32,7 +32,7 @@ class StepInFlight:
 
 
 class OverlappingEngine(LLMEngine):
-    """An `LLMEngine` that is one step ahead of its runner. Needs phase 8."""
+    """An `LLMEngine` that plans one step ahead of its runner. Needs phase 8."""
 
     def __init__(
         self,
@@ -48,10 +48,9 @@ class OverlappingEngine(LLMEngine):
         self._in_flight: deque[StepInFlight] = deque()
 
     def step(self) -> list[RequestOutput]:
-        """Plan a step and start it, then apply the step before; return the outputs of that one.
+        """Plan and start a step, then apply the previous one and return its outputs; the first call returns none.
 
-        So the first call returns none. Raises what the runner raised in the step that is applied, and then no step
-        in flight counts as taken.
+        Raises what the runner raised in the step that is applied; then no step in flight counts as taken.
         """
         with self._undoing(self._start_over):
             scheduler_output = self._plan()

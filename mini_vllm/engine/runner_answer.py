@@ -12,7 +12,7 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
     With drafts it may be more tokens, one for each accepted draft.
     """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
-    most = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
+    limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
     answered = runner_output.sampled_token_ids.keys() | runner_output.errors.keys()
     if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
         raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
@@ -20,6 +20,6 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
         raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
     for request_id, token_ids in runner_output.sampled_token_ids.items():
         in_vocabulary = all(0 <= token_id < vocab_size for token_id in token_ids)
-        if not 1 <= len(token_ids) <= most.get(request_id, 1) or not in_vocabulary:
-            expectation = f"1 to {most[request_id]} token ids" if request_id in most else "one token id"
+        if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not in_vocabulary:
+            expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
             raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}")

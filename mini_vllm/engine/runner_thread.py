@@ -15,8 +15,8 @@ from mini_vllm.engine.runner_answer import require_answer
 class TokensInFlight:
     """The runner's own copies of the requests, with the tokens that the scheduler does not know yet.
 
-    A step is planned before the one before it is done; what that one sampled and rejected is put in here, on its way
-    from step to step, without a visit to the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    A step is planned before the previous one is done. What that one sampled and rejected reaches the next step through
+    these copies and not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
     """
 
     def __init__(self, correct_share: CorrectShare) -> None:
@@ -26,13 +26,13 @@ class TokensInFlight:
         self._failed: frozenset[str] = frozenset()
 
     def hand_over(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return a batch of which nothing changes while it is computed. Called by the engine's thread."""
+        """Return a copy of a batch that does not change while it is computed. Called by the engine's thread."""
         if len(self._copies) > 2 * len(batch) + 64:
             self._copies = {request: own for request, own in self._copies.items() if not request.is_finished}
         return [replace(one, request=self._own(one.request), block_ids=list(one.block_ids)) for one in batch]
 
     def execute_model(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute a batch that was handed over. Called by the runner's thread, for one batch after the other.
+        """Compute a batch that was handed over. Called by the runner's thread, one batch after the other.
 
         Raises `RunnerError` if the output does not match the batch.
         """
@@ -51,7 +51,7 @@ class TokensInFlight:
         return output
 
     def _has_ended(self, request: Request) -> bool:
-        """Return whether the step before has ended a request whose next step was planned already."""
+        """Return whether the previous step has ended a request whose next step was already planned."""
         is_over = request.num_output_tokens >= request.sampling_params.max_tokens
         return is_over or request.request_id in self._failed
 
@@ -69,7 +69,7 @@ class TokensInFlight:
 
 
 class RunnerThread:
-    """Computes steps in a thread of its own, one after the other. The thread ends with this object."""
+    """Computes steps one after the other in one thread, which ends with this object."""
 
     def __init__(self, correct_share: CorrectShare) -> None:
         self.correct_share = correct_share
@@ -77,10 +77,10 @@ class RunnerThread:
         self._tokens = TokensInFlight(correct_share)
 
     def start(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> Future[ModelRunnerOutput]:
-        """Compute a batch behind those that were started before. The future raises what the runner raises."""
+        """Compute a batch after those that were started before it. The future raises what the runner raises."""
         tokens = self._tokens
         return self._executor.submit(tokens.execute_model, runner, tokens.hand_over(batch))
 
     def forget(self) -> None:
-        """Begin anew: steps that were started before have no part in those to come."""
+        """Start over: steps started so far have no effect on later ones."""
         self._tokens = TokensInFlight(self.correct_share)

@@ -10,7 +10,7 @@ from mini_vllm.engine.observers import StepObserver, StepResult
 
 
 class StepRecorder(StepObserver):
-    """Writes the `StepRecord` of each step. What is kept of it, and what it costs, is up to the subclass."""
+    """Writes the `StepRecord` of each step. What is kept of it, and at what cost, is up to the subclass."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -30,7 +30,7 @@ class StepRecorder(StepObserver):
         self._tables = {r.request_id: len(block_ids(r.request_id)) for r in self.scheduler.running}
 
     def record_plan(self, step: int, scheduler_output: SchedulerOutput) -> StepRecord:
-        """Return the record of the step that was planned just now; the rest of it comes with `record_update`."""
+        """Return the record of the step that was just planned; `record_update` adds the rest."""
         num_free_blocks = self.scheduler.kv.num_free_blocks
         return StepRecord(
             step=step,
@@ -55,12 +55,12 @@ class StepRecorder(StepObserver):
         )
 
     def plan_recorded(self, record: StepRecord) -> None:
-        """Begin to collect for the next step, once the record of this one is kept."""
+        """Start collecting for the next step, once the record of this one is kept."""
         self._in_flight.append(record)
         self._added, self._aborted = [], []
 
     def record_update(self, record: StepRecord, result: StepResult) -> StepRecord:
-        """Write to the newest record what was applied in its step; return the record of the step it came from."""
+        """Write to the newest record what its step applied; return the record of the step that computed it."""
         applied = self._in_flight.popleft()
         record["update_of"] = applied["step"]
         record["output"] = list(result.kept.items())
@@ -68,7 +68,7 @@ class StepRecorder(StepObserver):
         return applied
 
     def record_end(self, record: StepRecord) -> None:
-        """Write to the newest record what runs after its step."""
+        """Write to the newest record what is running after its step."""
         record["aborted_before_update"], self._aborted = self._aborted, []
         record["free_after_update"] = self.scheduler.kv.num_free_blocks
         record["running_after"] = [
@@ -143,11 +143,11 @@ class TraceRecorder(StepRecorder):
     def step_undone(self) -> None:
         self._unsent |= self._finished
         for record in self.steps[self._num_ended :]:
-            # An interrupt right behind `append` has left the very lists of the record in place.
+            # An interrupt right after `append` leaves these lists shared with the record.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]
-        for record in self._in_flight:  # the plan counts as not taken, but the tokens applied behind it do
+        for record in self._in_flight:  # the plan counts as not taken, but tokens applied after it count
             record["scheduled"], record["total"], record["preempted"], record["evicted"] = [], 0, [], []
         self._in_flight.clear()
 

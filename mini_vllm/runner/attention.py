@@ -1,7 +1,7 @@
 """Replace a transformers model's attention function by phase 6's, over the paged KV cache.
 
-The rest of the model stays as it is: projections, rotary embeddings, norms, MLP. The batch of the step
-reaches the attention function through the model's keyword arguments.
+The rest of the model does not change: projections, rotary embeddings, norms, MLP. The batch of the step reaches the
+attention function through the model's keyword arguments.
 """
 
 from dataclasses import dataclass

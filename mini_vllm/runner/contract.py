@@ -2,8 +2,8 @@
 
 The paged cache puts several requests into one row, with each token's position in its own request, and replaces
 only the attention function. A model that adds biases elsewhere, counts positions itself or never calls the function
-would still run, and generate wrong text. So before it is used it computes two short texts in one row, through an
-attention function that uses nothing but its arguments; the logits must equal those of each text by itself.
+would still run, but generate wrong text. So before it is used it computes two short texts in one row, through an
+attention function that uses nothing but its arguments. The logits must equal those of each text alone.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
 
 @dataclass(slots=True)
 class AttentionShape:
-    """Seen by the attention function: the layers in call order, the number of K/V heads and their size."""
+    """What the attention function has seen: the layers in call order, the number of K/V heads and their size."""
 
     layers: list[int] = field(default_factory=list)
     num_kv_heads: int = 0
@@ -84,7 +84,7 @@ def check_attention_contract(model: Any) -> AttentionShape:
     worst = float((paged - own).abs().max() / own.abs().max())
     if not worst <= tolerance:
         raise ValueError(
-            f"{model_type} computes other logits when several texts share a row (they differ by {worst:.1%}): it "
+            f"{model_type} computes different logits when several texts share a row (they differ by {worst:.1%}): it "
             f"counts positions itself, or attends to more than the arguments of its attention function"
         )
     return contract

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.runner.paged_model import ForwardPass
-from mini_vllm.runner.steps import FlatBatch
+from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
 
@@ -28,26 +28,6 @@ def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
     if len(flat.input_ids) != num_requests or len(flat.logits_indices) != num_requests or num_requests > sizes[-1]:
         return None
     return sizes[bisect_left(sizes, num_requests)]
-
-
-def empty_decodes(size: int, longest_table: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of `size` requests with one token each, at position 0 of the null block."""
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.int64, device=device)
-
-    return FlatBatch(
-        input_ids=zeros(size),
-        positions=zeros(size),
-        slot_mapping=zeros(size),
-        query_start_loc=torch.arange(size + 1, device=device),
-        seq_lens=zeros(size) + 1,
-        block_tables=zeros(size, longest_table),
-        logits_indices=torch.arange(size, device=device),
-        query_lens=[1] * size,
-        seq_lens_cpu=[1] * size,
-        block_size=block_size,
-    )
 
 
 def fill(static: FlatBatch, flat: FlatBatch) -> None:
@@ -77,8 +57,8 @@ class RecordedStep:
 class GraphedModel:
     """A `ForwardPass` on a GPU that replays decode steps from graphs, and runs all other steps directly.
 
-    The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` are
-    made for one batch, and a graph would replay that batch's groups for every other one.
+    The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` belong
+    to one batch, and a graph would replay them for every other batch.
     """
 
     def __init__(self, model: ForwardPass, max_num_seqs: int, longest_table: int) -> None:
@@ -91,7 +71,7 @@ class GraphedModel:
 
     @torch.inference_mode()
     def _record(self, size: int, longest_table: int) -> RecordedStep:
-        inputs = empty_decodes(size, longest_table, self.block_size, self.device)
+        inputs = dummy_batch([1] * size, longest_table, self.block_size, self.device)
         for _ in range(WARM_UP_STEPS):
             self.model.forward(inputs)
         torch.cuda.synchronize(self.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 Integers = NDArray[np.int64]
 MAX_GROUP_SLOTS = 4096
-"""So few that what a group copies out of the KV cache is still in the processor's cache when it is attended to."""
+"""Small enough that what a group copies out of the KV cache is still in the CPU's cache when attention reads it."""
 MAX_PIECE_QUERIES = 128
 """A longer chunk is cut into pieces, because the tokens of a piece need no keys of later pieces."""
 MAX_WASTED_PAIRS = 512
@@ -79,14 +79,15 @@ def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
     return _Pieces(owners, (np.cumsum(queries) - queries)[owners] + offsets, lengths, -(-num_seen // block_size))
 
 
-def _similar(pieces: _Pieces, most_blocks: int, most_waste: float) -> Iterator[Integers]:
-    """Yield the indices of pieces for one group after another: longest first, as many as fit with little padding."""
+def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Integers]:
+    """Yield the pieces of one group at a time, as indices: longest first, as many as fit with little padding."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]
-        counts, most = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
-        waste = counts * lengths[0] * most - np.cumsum(lengths * blocks)
-        fits = (waste <= most_waste) & (counts * most <= most_blocks)
+        # Entry i is about a group of the first i + 1 pieces: a rectangle as wide as its widest piece.
+        counts, widths = np.arange(1, len(order) + 1), np.maximum.accumulate(blocks)
+        waste = counts * lengths[0] * widths - np.cumsum(lengths * blocks)
+        fits = (waste <= max_waste) & (counts * widths <= max_blocks)
         num_members = max(1, int(fits.sum()))
         yield order[:num_members]
         order = order[num_members:]

@@ -1,31 +1,22 @@
 """Phase 6's optional task in the engine: Triton kernels in place of two of the torch functions, on a GPU."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from torch import Tensor
 
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps, WriteKV
 
 
-class PagedDecodeAttention(Protocol):
-    def __call__(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        block_tables: Tensor,
-        seq_lens: Tensor,
-        scale: float,
-    ) -> Tensor: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TritonKernels:
-    """The two functions that launch the kernels."""
+    """The two functions that launch the kernels.
+
+    `paged_decode_attention` takes query, key_cache, value_cache, block_tables, seq_lens and the scale.
+    """
 
     reshape_and_cache: WriteKV
-    paged_decode_attention: PagedDecodeAttention
+    paged_decode_attention: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
 
 def with_kernels(steps: RunnerSteps, kernels: TritonKernels) -> RunnerSteps:

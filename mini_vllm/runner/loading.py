@@ -65,7 +65,7 @@ def load_model(
 
 
 def load_draft_model(config: EngineConfig) -> LoadedModel:
-    """Load the model that proposes drafts; it reads the target's tokens. Raises `ValueError` as `load_model`."""
+    """Load the model that proposes drafts; it reads the target's tokens. Raises `ValueError` as `load_model` does."""
     assert config.speculative_config is not None
     with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
         return _load_weights(name, config.dtype, prepack_weights=config.prepack_weights)
@@ -74,7 +74,7 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
 def use_one_thread_if_small(model: Any) -> None:
     """Run a small model on one thread, unless OMP_NUM_THREADS is set.
 
-    Its matrices are too small to split: on a busy machine, threads waiting for each other made it 100 times slower.
+    Its matrices are too small to split: on a busy machine, threads that waited for each other made it 100 times slower.
     """
     num_parameters = sum(weight.numel() for weight in model.parameters())
     if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:

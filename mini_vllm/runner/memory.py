@@ -1,6 +1,6 @@
 """Choose the number of blocks of the KV cache from the memory that is free.
 
-On a GPU the largest step is run once before, to measure what it needs. (vLLM: `profile_run` of `GPUModelRunner` and
+On a GPU the largest step runs once before, to measure what it needs. (vLLM: `profile_run` of `GPUModelRunner` and
 `determine_available_memory` of its worker.)
 """
 
@@ -11,7 +11,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.paged_model import PagedModel
-from mini_vllm.runner.steps import FlatBatch, RunnerSteps
+from mini_vllm.runner.steps import FlatBatch, RunnerSteps, dummy_batch
 
 CPU_KV_CACHE_BYTES = 4 * 2**30
 
@@ -30,8 +30,8 @@ def size_kv_cache(
 ) -> int:
     """Return the number of blocks, null block included: what fits, but no more than could ever be used.
 
-    On a GPU the largest step runs once, and the memory it needs besides the weights stays free. On a CPU the cache
-    is also limited to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
+    On a GPU the memory that the largest step needs besides the weights stays free. On a CPU the cache is also limited
+    to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
     limits. A `draft_model` stores its own K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
@@ -62,29 +62,11 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
 
 
 def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of `num_tokens` prompt tokens, spread evenly over requests that all need a token.
-
-    All their slots are in block 0: the results are meaningless, but take as much memory as any others.
-    """
+    """Return a step of `num_tokens` prompt tokens, spread evenly over requests that all need a token."""
     num_requests = min(num_requests, num_tokens)
     shorter, num_longer = divmod(num_tokens, num_requests)
     query_lens = [shorter + 1] * num_longer + [shorter] * (num_requests - num_longer)
-    lengths = torch.tensor(query_lens, device=device)
-    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
-    positions = torch.cat([torch.arange(length, device=device) for length in query_lens])
-    longest_table = cdiv(max(query_lens), block_size)
-    return FlatBatch(
-        input_ids=torch.zeros_like(positions),
-        positions=positions,
-        slot_mapping=positions % block_size,
-        query_start_loc=starts,
-        seq_lens=lengths,
-        block_tables=torch.zeros(num_requests, longest_table, dtype=torch.int64, device=device),
-        logits_indices=starts[1:] - 1,
-        query_lens=query_lens,
-        seq_lens_cpu=query_lens,
-        block_size=block_size,
-    )
+    return dummy_batch(query_lens, cdiv(max(query_lens), block_size), block_size, device)
 
 
 def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:

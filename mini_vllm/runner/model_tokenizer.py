@@ -1,4 +1,4 @@
-"""A transformers tokenizer for the engine. Without torch: a server's process needs the text, and no tensors."""
+"""A transformers tokenizer for the engine. Imports no torch: a server's process needs text and no tensors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ from mini_vllm.core.tokenizer import Message
 
 
 class ModelTokenizer:
-    """A transformers tokenizer behind the engine's `Tokenizer`."""
+    """Adapts a transformers tokenizer to the engine's `Tokenizer`."""
 
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # For byte-pair encodings transformers ends up in this call too, after checks that cost more than decoding.
+        # For byte-pair encodings transformers makes the same call, after checks that cost more than the decoding.
         self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
 
     def encode(self, text: str) -> list[int]:

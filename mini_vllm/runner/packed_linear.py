@@ -46,7 +46,7 @@ class PackedLinear(nn.Module):
 class SharedProduct:
     """The columns of one product: computed on the first `take`, dropped when every layer has taken its own.
 
-    A `take` with another input, or a second one for the same layer, computes the product again, so the result
+    A `take` with a different input, or a second one for the same layer, computes the product again, so the result
     always belongs to the input.
     """
 
@@ -81,7 +81,7 @@ def pack_linear_layers(model: Any) -> int:
     """Replace the linear layers of a model by packed ones, in place; return the number of products.
 
     The plain weights are freed, except one that is tied to an embedding. Without the operators, on a GPU
-    or in another dtype the model is left unchanged and the result is 0.
+    or in any other dtype the model does not change and the result is 0.
     """
     if not can_pack(torch.device(model.device), model.dtype):
         return 0

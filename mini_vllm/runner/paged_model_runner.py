@@ -35,7 +35,7 @@ class PagedModelRunner:
         logits = self.model.forward(self.steps.flat_batch(with_drafts, self.model.block_size, self.buffer))
         rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
         errors: dict[str, str] = {}
-        # A sum is finite only if all its parts are, and one sum per row costs less than a test per logit.
+        # A sum is finite only if all its terms are, and one sum per row costs less than a test per logit.
         if not logits.sum(dim=-1).isfinite().all():
             usable = logits.isfinite().all(dim=-1).tolist()
             errors = {

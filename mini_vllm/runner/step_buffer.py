@@ -14,7 +14,7 @@ Numbers = Sequence[int] | Sequence[Sequence[int]]
 
 
 class StepBuffer:
-    """A row of int64 on the host and, if the model runs on another device, one like it there."""
+    """A row of int64 on the host and, if the model runs on a different device, a copy there."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

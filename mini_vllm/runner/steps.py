@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from mini_vllm.core.interfaces import SelectLogitsRows
@@ -23,7 +24,7 @@ class FlatBatch:
     request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
     `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
     `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting
-    for a GPU (vLLM: `seq_lens_cpu`). `groups` are the same requests, grouped by their lengths.
+    for a GPU. `groups` are the same requests, grouped by their lengths.
     """
 
     input_ids: Tensor
@@ -42,6 +43,28 @@ class FlatBatch:
         return group_requests(self.query_lens, self.seq_lens_cpu, self.block_tables, self.positions, self.block_size)
 
 
+def dummy_batch(query_lens: list[int], longest_table: int, block_size: int, device: torch.device) -> FlatBatch:
+    """Return a step of prompts of these lengths that all need a token.
+
+    All their slots are in the null block: the results are meaningless, but cost as much as any others.
+    """
+    lengths = torch.tensor(query_lens, device=device)
+    starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    positions = torch.cat([torch.arange(length, device=device) for length in query_lens])
+    return FlatBatch(
+        input_ids=torch.zeros_like(positions),
+        positions=positions,
+        slot_mapping=positions % block_size,
+        query_start_loc=starts,
+        seq_lens=lengths,
+        block_tables=torch.zeros(len(query_lens), longest_table, dtype=torch.int64, device=device),
+        logits_indices=starts[1:] - 1,
+        query_lens=query_lens,
+        seq_lens_cpu=query_lens,
+        block_size=block_size,
+    )
+
+
 class WriteKV(Protocol):
     def __call__(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
@@ -58,8 +81,7 @@ class PagedAttention(Protocol):
 class RunnerSteps:
     """The functions of phase 6 as one value.
 
-    `can_be_recorded`: the attention to single tokens reads nothing but `block_tables` and `seq_lens`, as CUDA graphs
-    need it.
+    `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]

@@ -1,4 +1,4 @@
-"""How likely the sampled tokens were, by the model's own logits: before any penalty, bias or temperature.
+"""How likely the sampled tokens were by the model's own logits, before any penalty, bias or temperature.
 
 vLLM: `gather_logprobs` in `v1/sample/sampler.py`, with its default `logprobs_mode`, `raw_logprobs`.
 """
@@ -18,18 +18,18 @@ def token_logprobs(
     """Return the logprobs of each sampled token, of the requests that ask for them. `logits` are [S, vocab]."""
     found: dict[str, list[TokenLogprobs]] = {}
     for index, (one, num_drafts) in enumerate(rows):
-        sampled, most = sampled_token_ids[one.request.request_id], one.request.sampling_params.logprobs
-        if most is not None and num_drafts < len(sampled):
-            row = _logprobs_of_row(logits[index], sampled[num_drafts], most)
+        sampled, num_likeliest = sampled_token_ids[one.request.request_id], one.request.sampling_params.logprobs
+        if num_likeliest is not None and num_drafts < len(sampled):
+            row = _logprobs_of_row(logits[index], sampled[num_drafts], num_likeliest)
             found.setdefault(one.request.request_id, []).append(row)
     return found
 
 
-def _logprobs_of_row(logits: Tensor, token_id: int, most: int) -> TokenLogprobs:
+def _logprobs_of_row(logits: Tensor, token_id: int, num_likeliest: int) -> TokenLogprobs:
     logprobs = logits.float().log_softmax(dim=-1)
     own = float(logprobs[token_id])
-    values, token_ids = torch.topk(logprobs, min(most, len(logprobs)))
+    values, token_ids = torch.topk(logprobs, min(num_likeliest, len(logprobs)))
     likeliest = zip(token_ids.tolist(), values.tolist(), strict=True)
     ranked = {other: Logprob(value, rank) for rank, (other, value) in enumerate(likeliest, start=1)}
-    # A token among the likeliest keeps its place there: among equals the rank by value would be another one.
+    # A token among the likeliest keeps its rank there: among equal values, counting the larger ones would differ.
     return {token_id: ranked.get(token_id) or Logprob(own, int((logprobs > own).sum()) + 1)} | ranked

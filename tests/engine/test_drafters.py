@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.runner.drafts.adaptive_length import AdaptiveDraftLength
+from mini_vllm.runner.drafts.drafting_runner import AdaptiveDraftLength
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from solutions.phase7_speculative_decoding import (
     accept_drafts,

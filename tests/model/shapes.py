@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
     "ALiBi, another": (MptConfig(vocab_size=VOCAB_SIZE, d_model=48, n_layers=3, n_heads=6), "mpt does not let"),
     "no batch": (StableLmConfig(**SMALL), "StableLmAttention does not pass on keyword arguments"),
     "no attention": (MambaConfig(vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=3), "mamba"),
-    "both directions": (BertConfig(**SMALL, is_decoder=False), "bert computes other logits"),
+    "both directions": (BertConfig(**SMALL, is_decoder=False), "bert computes different logits"),
 }
 
 

@@ -63,7 +63,7 @@ def test_a_layer_that_adds_a_bias_of_its_own_is_detected(layer: int) -> None:
         return output + 0.01 * torch.arange(output.shape[1])[:, None], weights
 
     attention.forward = forward
-    with pytest.raises(ValueError, match="computes other logits when several texts share a row"):
+    with pytest.raises(ValueError, match="computes different logits when several texts share a row"):
         contract.check_attention_contract(model)
 
 

@@ -6,9 +6,9 @@ import torch
 from course.labtest.phase6.batches import naive_flat_batch, row_of
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner import graphs
-from mini_vllm.runner.graphs import bucket_for, bucket_sizes, empty_decodes, fill, with_graphs
+from mini_vllm.runner.graphs import bucket_for, bucket_sizes, fill, with_graphs
 from mini_vllm.runner.paged_model import PagedModel
-from mini_vllm.runner.steps import FlatBatch
+from mini_vllm.runner.steps import FlatBatch, dummy_batch
 from tests.model.shapes import VOCAB_SIZE, random_llama
 
 STEPS = runner_steps_for("solution")
@@ -44,7 +44,7 @@ def test_decodes_use_the_next_size_and_other_batches_use_no_graph() -> None:
 
 
 def test_filling_overwrites_everything_from_the_previous_step() -> None:
-    static = empty_decodes(4, 5, 4, CPU)
+    static = dummy_batch([1] * 4, 5, 4, CPU)
     fill(static, DECODES)
     assert static.block_tables.tolist() == [[5, 2, 8, 0, 0], [3, 6, 0, 0, 0], [7, 1, 0, 0, 0], [0] * 5]
     assert static.seq_lens.tolist() == [10, 7, 5, 1]
@@ -63,7 +63,7 @@ def test_padding_changes_no_logits(size: int) -> None:
         model = PagedModel(random_llama(), STEPS.write_kv, STEPS.paged_attention, num_blocks=9, block_size=4)
         model.forward(PROMPTS)
         for flat in (DECODES, NEXT_DECODES):
-            static = empty_decodes(size, 5, 4, CPU)
+            static = dummy_batch([1] * size, 5, 4, CPU)
             fill(static, flat)
             answers.append(model.forward(static)[: len(flat.query_lens)] if padded else model.forward(flat))
     for plain, padded_logits in zip(answers[:2], answers[2:], strict=True):

@@ -1,1 +1,1 @@
-"""Drafts for the next step, made where the tokens of this one become known: behind the forward pass."""
+"""Drafts for the next step, made where the tokens of this one become known: after the forward pass."""

@@ -14,10 +14,10 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 class DraftModel:
-    """A `Proposer` that runs a model of its own over the same block tables: a slot holds K and V of both models.
+    """A `Proposer` that runs a small model over the same block tables: a slot holds K and V of both models.
 
-    Its first pass computes what the target has computed, and the sampled token; each further pass computes the
-    newest draft. A wrong or missing K or V here costs an accepted draft and never a right token.
+    Its first pass computes what the target has computed, and the sampled token; each further pass computes the newest
+    draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong.
     """
 
     cost_of_a_draft = 0.4
@@ -38,15 +38,15 @@ class DraftModel:
         """Return drafts by request id; see `Proposer`."""
         if len(self._num_computed_tokens) > 2 * len(batch) + 64:
             self._forget_all_but({scheduled.request.request_id for scheduled in batch})
-        shares, most = [], {}
+        shares, limits = [], {}
         for scheduled in batch:
             request_id = scheduled.request.request_id
             sampled = sampled_token_ids.get(request_id, ())
             share = self._share(scheduled, sampled)
             # Computing draft i takes the slot of the token before it.
             num_slots = len(scheduled.block_ids) * self.block_size
-            most[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
-            share.needs_token = bool(sampled) and most[request_id] > 0
+            limits[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
+            share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
                 share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
             # Others may share the blocks of a prompt. A decode that gets no drafts can catch up later.
@@ -55,7 +55,7 @@ class DraftModel:
             if is_computed:
                 shares.append(share)
             self._num_computed_tokens[request_id] = share.num_computed_tokens + is_computed * share.num_scheduled_tokens
-        return self._draft(shares, most)
+        return self._draft(shares, limits)
 
     def own_copy(self, request: Request) -> Request:
         """Return a copy of a request as this model reads it: greedy."""
@@ -64,21 +64,21 @@ class DraftModel:
         return own
 
     def _forget_all_but(self, request_ids: set[str]) -> None:
-        """Forget how far ended requests were; a living one that is not in this step loses a few good guesses."""
+        """Forget how far other requests were computed. A live one that is not in this step loses a few good drafts."""
         known = self._num_computed_tokens
         self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
         """Return what this model has to compute of a request, up to the sampled token or as far as the target."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
-        # Behind the target after a pause, before it after a preemption.
+        # This cache lags the target after a pause and leads it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
         first = min(scheduled.num_computed_tokens, known)
         end = request.num_tokens if sampled else scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
         return ScheduledRequest(request, first, end - first, scheduled.block_ids, needs_token=False)
 
-    def _draft(self, shares: list[ScheduledRequest], most: Mapping[str, int]) -> dict[str, list[int]]:
-        """Run passes until every request has its drafts. A request whose logits are unusable gets no more."""
+    def _draft(self, shares: list[ScheduledRequest], limits: Mapping[str, int]) -> dict[str, list[int]]:
+        """Run passes until every request has its drafts; one whose logits are unusable gets no more."""
         drafts: dict[str, list[int]] = {}
         while shares:
             guessed = self.runner.execute_model(shares).sampled_token_ids
@@ -87,7 +87,7 @@ class DraftModel:
                 request = share.request
                 if request.request_id in guessed:
                     drafts.setdefault(request.request_id, []).extend(guessed[request.request_id])
-                    if len(drafts[request.request_id]) < most[request.request_id]:
+                    if len(drafts[request.request_id]) < limits[request.request_id]:
                         request.all_token_ids += guessed[request.request_id]
                         unfinished.append(
                             replace(share, num_computed_tokens=request.num_tokens - 1, num_scheduled_tokens=1)

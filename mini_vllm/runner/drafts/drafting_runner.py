@@ -1,4 +1,4 @@
-"""A runner that returns, with the tokens of a step, drafts for the next one."""
+"""A runner that returns, with the tokens of a step, drafts for the next one, and how many drafts pay."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,12 +7,15 @@ from typing import Any
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.runner.drafts.adaptive_length import AdaptiveDraftLength
 from mini_vllm.runner.drafts.proposer import Proposer
+
+FADING = 0.8
+"""The weight of a step in the estimate, relative to the step after it."""
+LONGEST_PAUSE = 32
 
 
 class DraftingRunner:
-    """A `ModelRunner` around another one. (vLLM: `propose_draft_token_ids` in `v1/worker/gpu_model_runner.py`.)"""
+    """A `ModelRunner` that wraps one. (vLLM: `propose_draft_token_ids` in `v1/worker/gpu_model_runner.py`.)"""
 
     def __init__(self, inner: ModelRunner, proposer: Proposer, config: SpeculativeConfig, max_model_len: int) -> None:
         self.inner = inner
@@ -40,30 +43,73 @@ class DraftingRunner:
     def _num_drafts(
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
-        """Return how many drafts each request gets that has sampled. Keeps the lengths of these requests alone."""
+        """Return how many drafts each request of a batch gets. Forgets the lengths of requests that are not in it."""
         lengths, self._lengths = self._lengths, {}
         num_drafts = {}
         for scheduled in batch:
             request, num_sampled = scheduled.request, len(sampled_token_ids[scheduled.request.request_id])
-            most = self.config.num_speculative_tokens
+            limit = self.config.num_speculative_tokens
             if self.config.adaptive:
-                length = lengths.get(request.request_id) or AdaptiveDraftLength(most, self.proposer.cost_of_a_draft)
+                length = lengths.get(request.request_id) or AdaptiveDraftLength(limit, self.proposer.cost_of_a_draft)
                 self._lengths[request.request_id] = length
                 if scheduled.draft_token_ids:
                     length.observe(len(scheduled.draft_token_ids), num_sampled - 1)
-                most = length.next_length()
-            # A step brings one token more than drafts; what lies behind the last possible token is never kept.
+                limit = length.next_length()
+            # A step brings one token more than its drafts, and none is kept after the last possible token.
             num_tokens = request.num_tokens + num_sampled
-            most = min(most, request.max_total_tokens(self.max_model_len) - num_tokens - 1)
-            if most > 0:
-                num_drafts[request.request_id] = most
+            limit = min(limit, request.max_total_tokens(self.max_model_len) - num_tokens - 1)
+            if limit > 0:
+                num_drafts[request.request_id] = limit
         too_many = self.config.disable_by_batch_size
         return {} if too_many is not None and len(batch) > too_many else num_drafts
 
 
 def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> ScheduledRequest:
-    """Return a share with what its drafts were drawn from."""
+    """Return a share with the distributions that its drafts were drawn from."""
     drafts, request_id = scheduled.draft_token_ids, scheduled.request.request_id
     if not drafts or request_id not in draft_probs:
         return scheduled
     return replace(scheduled, draft_probs=draft_probs[request_id][: len(drafts)])
+
+
+class AdaptiveDraftLength:
+    """How many drafts one request gets next: as many as pay, at most `max_drafts`; none for a while if none pays.
+
+    Let a be the share of right drafts so far, among those whose predecessors were right. A step with k drafts brings
+    1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps; the k with the best ratio is taken
+    (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... up to 32 steps, until a draft pays again. vLLM 0.13.0 has
+    no such rule: every request gets all drafts, always.
+    """
+
+    def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:
+        self.max_drafts = max_drafts
+        self.cost_of_a_draft = cost_of_a_draft
+        # Nothing is known of the text yet: start with drafts, but with few if they are expensive.
+        self.num_right, self.num_tried = 1.4, 2.0
+        self.pause = 0
+        self.next_pause = 1
+
+    def next_length(self) -> int:
+        """Return the maximum number of drafts for the next step, 0 in a pause. Called once per step."""
+        if self.pause > 0:
+            self.pause -= 1
+            return 0
+        return max(1, self._best_length())
+
+    def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
+        """Note how many of the drafts of a step were accepted. There was at least one draft."""
+        was_one_wrong = num_accepted_tokens < num_draft_tokens
+        self.num_right = FADING * self.num_right + num_accepted_tokens
+        self.num_tried = FADING * self.num_tried + num_accepted_tokens + was_one_wrong
+        if self._best_length() > 0:
+            self.next_pause = 1
+        else:
+            # A text that cannot be guessed often stays so: each failed try doubles the time to the next one.
+            self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
+
+    def _best_length(self) -> int:
+        return max(range(self.max_drafts + 1), key=self._tokens_per_cost)
+
+    def _tokens_per_cost(self, length: int) -> float:
+        share = self.num_right / self.num_tried
+        return sum(share**position for position in range(length + 1)) / (1 + length * self.cost_of_a_draft)

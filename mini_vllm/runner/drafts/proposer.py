@@ -9,10 +9,10 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class Proposer(Protocol):
-    """Guesses how the texts of a batch go on.
+    """Guesses how the texts of a batch continue.
 
-    `cost_of_a_draft` is what proposing and verifying one takes, as a share of a step without drafts. `draft_probs` are
-    the tensors [drafts, vocab] that the last drafts were drawn from, of the requests whose drafts were drawn at random.
+    `cost_of_a_draft` is the time to propose and verify one, as a share of a step without drafts. `draft_probs` are the
+    tensors [drafts, vocab] that the last drafts were drawn from, for requests whose drafts were drawn at random.
     """
 
     @property
@@ -26,9 +26,9 @@ class Proposer(Protocol):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, behind the sampled tokens of a batch that was just computed.
+        """Return drafts by request id, to follow the sampled tokens of a batch that was just computed.
 
-        At most `num_drafts` of a request; one that is not in `num_drafts` gets none.
+        A request gets at most `num_drafts[request_id]`, none if it is not in `num_drafts`.
         """
         ...
 
