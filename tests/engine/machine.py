@@ -241,7 +241,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.everything_is_consistent()
 
     def _watch_memory(self) -> None:
-        # In a thread of its own the runner does not look at the engine's requests.
+        # On its own thread the runner does not read the engine's requests.
         self.spy.before_batch = None if self.config.async_scheduling else self.memory.note_hashes
 
     def _become_idle(self) -> None:
@@ -267,7 +267,7 @@ class EngineMachine(RuleBasedStateMachine):
         try:
             self.engine.add_request("too large", prompt, params)
         except ValueError as error:
-            require("blocks" in str(error), f"refused for another reason: {error}")
+            require("blocks" in str(error), f"refused for the wrong reason: {error}")
         else:
             require(False, "accepted a request that can never fit the pool")
         require(snapshot(self.engine) == before, "the refused request changed the engine")

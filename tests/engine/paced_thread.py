@@ -1,4 +1,4 @@
-"""A runner's thread that is as early or as late as it can be, and so the same in each run."""
+"""A runner's thread that always computes as early or as late as possible, so every run is the same."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +9,7 @@ from mini_vllm.engine.overlapping_engine import OverlappingEngine
 
 
 class LateFuture(Future[Any]):
-    """Computed when its result is asked for, behind those that were started before it."""
+    """Computed when its result is asked for, after those that were started before it."""
 
     def __init__(self, ask: Callable[["LateFuture"], None]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class LateFuture(Future[Any]):
 
 
 class EarlyThread(ThreadPoolExecutor):
-    """Has computed a step before the engine does anything else."""
+    """Computes a step before the engine does anything else."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future = super().submit(function, *args, **kwargs)
@@ -57,7 +57,7 @@ class LateThread(ThreadPoolExecutor):
 
 
 def pace_runner(engine: LLMEngine, *, late: bool) -> None:
-    """Let an engine's runner thread be early or late instead of when the machine has time for it."""
+    """Let an engine's runner thread compute early or late, whatever else the machine does."""
     if isinstance(engine, OverlappingEngine):
         thread = LateThread if late else EarlyThread
         engine.runner_thread._executor = thread(max_workers=1, thread_name_prefix="paced-runner")

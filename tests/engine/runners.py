@@ -37,6 +37,10 @@ class Row:
     needs_token: bool
 
 
+def row_of(r: ScheduledRequest) -> Row:
+    return Row(r.request.request_id, r.num_computed_tokens, r.num_scheduled_tokens, tuple(r.block_ids), r.needs_token)
+
+
 class SpyRunner:
     """Forwards every batch to the runner and keeps a copy of its rows."""
 
@@ -47,18 +51,7 @@ class SpyRunner:
         self.before_batch: Callable[[], object] | None = None
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        self.batches.append(
-            [
-                Row(
-                    r.request.request_id,
-                    r.num_computed_tokens,
-                    r.num_scheduled_tokens,
-                    tuple(r.block_ids),
-                    r.needs_token,
-                )
-                for r in batch
-            ]
-        )
+        self.batches.append([row_of(scheduled) for scheduled in batch])
         if self.before_batch is not None:
             self.before_batch()
         return self.inner.execute_model(batch)
@@ -100,7 +93,7 @@ class FaultyRunner:
         return self._spoiled(batch, output, fault)
 
     def _scribble(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Write garbage to every slot that this step was to fill, except in blocks shared with another request."""
+        """Write garbage to every slot that this step was to fill, except in blocks that requests share."""
         for row in batch:
             first = row.num_computed_tokens
             for position in range(first, first + row.num_scheduled_tokens):

@@ -19,13 +19,13 @@ def configs(draw: st.DrawFn) -> EngineConfig:
     """Small engines whose pool is a little smaller or larger than what the longest request needs."""
     max_model_len = draw(st.sampled_from([17, 24, 32]))
     block_size = draw(st.sampled_from([1, 2, 4, 8]))
-    least = cdiv(max_model_len - 1, block_size)
+    needed = cdiv(max_model_len - 1, block_size)
     chunked = draw(st.sampled_from([True, True, True, False]))
     budget = draw(st.sampled_from([1, 4, 10, 16, 40]))
     return EngineConfig(
         max_model_len=max_model_len,
         block_size=block_size,
-        num_gpu_blocks=max(2, 1 + least + draw(st.integers(-1, max(1, least // 2)))),
+        num_gpu_blocks=max(2, 1 + needed + draw(st.integers(-1, max(1, needed // 2)))),
         max_num_batched_tokens=budget if chunked else max(budget, max_model_len),
         max_num_seqs=draw(st.sampled_from([1, 2, 4, 6])),
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 2, 5])),

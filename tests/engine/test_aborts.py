@@ -2,32 +2,10 @@
 
 import pytest
 
-from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import SpyRunner, install_faults
 from tests.engine.workloads import drain, expect, make_engine, small_config
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_abort_during_the_forward_pass_leaves_no_uncomputed_block_in_the_cache(fails: bool) -> None:
-    engine = make_engine(small_config())
-    faulty = install_faults(engine)
-    spy = SpyRunner(faulty)
-    engine.runner = spy
-    prompt = list(range(12))
-    engine.add_request("aborted", prompt)
-    spy.before_batch = lambda: engine.abort_request("aborted")
-    if fails:
-        faulty.fault = "before"
-        with pytest.raises(OSError, match="injected"):
-            engine.step()
-    else:
-        assert engine.step() == []
-    spy.before_batch = None
-    check_drained(engine.scheduler)
-    engine.add_request("next", prompt, SamplingParams(max_tokens=4))
-    assert drain(engine)["next"].outputs[0].token_ids == expect(prompt, SamplingParams(max_tokens=4)).token_ids
 
 
 def test_unusable_logits_of_an_aborted_request_affect_no_other_request() -> None:

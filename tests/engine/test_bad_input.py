@@ -12,7 +12,6 @@ from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import BAD_REQUESTS, add_bad
 from tests.engine.snapshots import snapshot
 from tests.engine.workloads import (
-    MAX_MODEL_LEN,
     drain,
     expect,
     make_engine,
@@ -21,6 +20,16 @@ from tests.engine.workloads import (
     small_config,
     true_tokens,
 )
+
+BAD_SETTINGS: list[tuple[str, tuple[Any, ...], str]] = [
+    ("max_num_seqs max_num_batched_tokens block_size", (0, -1, 1.5, "8"), "an integer of at least 1"),
+    ("kv_cache_memory_bytes max_num_waiting", (0, -1, 1.5, "8"), "an integer of at least 1"),
+    ("long_prefill_token_threshold", (-1, 2.5, "8"), "an integer of at least 0"),
+    ("max_model_len num_gpu_blocks", (0, 1, -3, 2.5, "8"), "an integer of at least 2"),
+    ("gpu_memory_utilization", (0.0, -0.5, 1.01, float("nan"), float("inf")), "over 0 and at most 1"),
+    ("policy", ("lifo",), "'fcfs' or 'priority'"),
+    ("dtype", ("float16",), "'float32' or 'bfloat16'"),
+]
 
 
 @pytest.fixture
@@ -113,31 +122,7 @@ def test_aborting_an_unknown_id_changes_nothing(busy_engine: LLMEngine) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value", "legal"),
-    [
-        *[
-            (name, value, "an integer of at least 1")
-            for name in (
-                "max_num_seqs",
-                "max_num_batched_tokens",
-                "block_size",
-                "kv_cache_memory_bytes",
-                "max_num_waiting",
-            )
-            for value in (0, -1, 1.5, "8")
-        ],
-        *[("long_prefill_token_threshold", value, "an integer of at least 0") for value in (-1, 2.5, "8")],
-        *[
-            (name, value, "an integer of at least 2")
-            for name in ("max_model_len", "num_gpu_blocks")
-            for value in (0, 1, -3, 2.5, "8")
-        ],
-        *[
-            ("gpu_memory_utilization", value, "over 0 and at most 1")
-            for value in (0.0, -0.5, 1.01, float("nan"), float("inf"))
-        ],
-        ("policy", "lifo", "'fcfs' or 'priority'"),
-        ("dtype", "float16", "'float32' or 'bfloat16'"),
-    ],
+    [(name, value, legal) for names, values, legal in BAD_SETTINGS for name in names.split() for value in values],
 )
 def test_a_bad_setting_is_refused_by_name_value_and_range(setting: str, value: Any, legal: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{setting} must be {legal}, got {value!r}")):
@@ -155,15 +140,6 @@ def test_a_budget_below_the_models_own_max_length_is_refused_once_that_is_known(
     config = EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=100)
     with pytest.raises(ValueError, match="max_num_batched_tokens must be at least max_model_len"):
         config.resolved(max_model_len=101, num_gpu_blocks=50)
-
-
-def test_the_longest_legal_prompt_gets_one_token() -> None:
-    engine = make_engine(small_config())
-    prompt = list(range(MAX_MODEL_LEN - 1))
-    engine.add_request("r", prompt)
-    completion = drain(engine)["r"].outputs[0]
-    assert completion.token_ids == expect(prompt, SamplingParams()).token_ids
-    assert (len(completion.token_ids), completion.finish_reason) == (1, "length")
 
 
 @pytest.mark.parametrize("guard", [False, True])

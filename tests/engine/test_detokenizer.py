@@ -62,24 +62,6 @@ def test_a_partial_character_is_held_back_until_it_is_complete() -> None:
     assert shown == ["a", "a", "a", "a€", "a€b"]
 
 
-def test_a_partial_character_at_the_end_becomes_a_replacement_character() -> None:
-    text = detokenizer()
-    text.add(list(b"a\xe2\x82"))
-    assert text.text == "a"
-    text.finish()
-    assert text.text == "a\ufffd"
-
-
-@pytest.mark.parametrize("include", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 3, 9])
-def test_a_stop_string_is_found_across_tokens_and_ends_the_text(size: int, include: bool) -> None:
-    text = detokenizer("end", include=include)
-    data = b"the end of it"
-    found = [text.add(list(data[start : start + size])) for start in range(0, len(data), size)]
-    assert next(stop for stop in found if stop) == "end"
-    assert text.text.startswith("the end" if include else "the ")
-
-
 def test_no_text_follows_a_stop_string() -> None:
     text = detokenizer("end")
     assert text.add(list(b"the end of it")) == "end"

@@ -6,31 +6,9 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
 from mini_vllm.sampling_params import SamplingParams
-from tests.engine.workloads import add, expect, make_engine, make_workload, small_config, text_of
+from tests.engine.workloads import expect, make_engine, small_config
 
 LINEUP = parse_lineup("solution:1-5")
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_pieces_join_to_the_text_and_every_request_ends_once(seed: int) -> None:
-    engine = make_engine(small_config(num_gpu_blocks=12, max_num_batched_tokens=9))
-    arrivals = make_workload(seed)
-    for arrival in arrivals:
-        add(engine, arrival)
-    pieces: dict[str, str] = {arrival.request_id: "" for arrival in arrivals}
-    tokens: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
-    ended: list[str] = []
-    while engine.has_unfinished_requests():
-        for output in engine.step():
-            name, completion = output.request_id, output.outputs[0]
-            assert name not in ended
-            pieces[name] += output.new_text
-            assert completion.token_ids[:-1] == tokens[name], "one token per step, and none is retracted"
-            tokens[name] = completion.token_ids
-            assert pieces[name] == completion.text == text_of(completion.token_ids)
-            assert (completion.finish_reason is not None) == output.finished
-            ended += [name] if output.finished else []
-    assert sorted(ended) == sorted(pieces)
 
 
 def test_outputs_come_in_the_order_of_service() -> None:

@@ -103,7 +103,7 @@ def test_an_altered_recording_is_reported_with_its_step_and_field(
     assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
 
 
-def test_an_altered_summary_is_reported_behind_the_last_step() -> None:
+def test_an_altered_summary_is_reported_after_the_last_step() -> None:
     scenario = TO_MATCH[0]
 
     def alter(trace: dict[str, Any]) -> None:

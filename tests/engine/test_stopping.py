@@ -64,21 +64,14 @@ def test_a_stop_string_takes_precedence_over_a_length_limit(max_tokens: int, inc
     assert (completion.finish_reason, completion.stop_reason) == (truth.finish_reason, truth.stop_reason)
 
 
-def test_a_stop_token_is_in_the_token_ids_but_not_in_the_text() -> None:
+@pytest.mark.parametrize(("include", "num_characters"), [(False, 2), (True, 3)])
+def test_a_stop_token_is_in_the_token_ids_but_not_in_the_text_unless_included(
+    include: bool, num_characters: int
+) -> None:
     engine = make_engine(small_config())
-    prompt = [1, 2, 3]
-    expected = expect(prompt, SamplingParams(max_tokens=3))
-    engine.add_request("r", prompt, SamplingParams(stop_token_ids=(expected.token_ids[2],)))
+    expected = expect([1, 2, 3], SamplingParams(max_tokens=3))
+    stop = expected.token_ids[2]
+    engine.add_request("r", [1, 2, 3], SamplingParams(stop_token_ids=(stop,), include_stop_str_in_output=include))
     completion = drain(engine)["r"].outputs[0]
-    assert (completion.text, completion.token_ids) == (expected.text[:2], expected.token_ids)
-    assert (completion.finish_reason, completion.stop_reason) == ("stop", expected.token_ids[2])
-
-
-def test_include_stop_str_in_output_puts_the_stop_token_in_the_text() -> None:
-    engine = make_engine(small_config())
-    prompt = [1, 2, 3]
-    expected = expect(prompt, SamplingParams(max_tokens=3))
-    params = SamplingParams(stop_token_ids=(expected.token_ids[2],), include_stop_str_in_output=True)
-    engine.add_request("r", prompt, params)
-    completion = drain(engine)["r"].outputs[0]
-    assert (completion.text, completion.token_ids) == (expected.text[:3], expected.token_ids)
+    assert (completion.text, completion.token_ids) == (expected.text[:num_characters], expected.token_ids)
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", stop)

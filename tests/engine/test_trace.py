@@ -9,7 +9,6 @@ import pytest
 from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import install_faults, install_spy
 from tests.engine.workloads import (
@@ -34,14 +33,10 @@ def documented_fields(heading: str) -> set[str]:
     return {name for row in table[0].splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-def recorded_steps(engine: LLMEngine) -> list[StepRecord]:
-    return engine.recorder.steps
-
-
 def record(seed: int, **settings: Any) -> list[StepRecord]:
     engine = make_engine(small_config(**(TIGHT | settings)), record=True)
     run_workload(engine, make_workload(seed))
-    return recorded_steps(engine)
+    return engine.recorder.steps
 
 
 def test_every_step_has_the_documented_fields_and_no_others() -> None:
@@ -81,11 +76,11 @@ def test_arrivals_aborts_and_ends_are_recorded_in_their_step() -> None:
     engine.abort_request("r1")
     add(engine, arrivals[2])
     drain(engine)
-    first, second, *_ = recorded_steps(engine)
+    first, second, *_ = engine.recorder.steps
     assert (first["added"], first["aborted"], first["finished_sent"]) == (["r0", "r1"], [], [])
     assert (second["added"], second["aborted"]) == (["r2"], ["r1"])
     assert "r1" in second["finished_sent"]
-    ended = [name for step in recorded_steps(engine) for name, _, _ in step["finished"]]
+    ended = [name for step in engine.recorder.steps for name, _, _ in step["finished"]]
     assert sorted(ended) == ["r0", "r2"]
 
 
@@ -95,7 +90,7 @@ def test_an_abort_during_the_forward_pass_is_recorded_before_the_update() -> Non
     engine.add_request("other", [1, 2, 3])
     install_spy(engine).before_batch = lambda: engine.abort_request("r")
     (output,) = engine.step()
-    (step,) = recorded_steps(engine)
+    (step,) = engine.recorder.steps
     assert output.request_id == "other"
     assert (step["aborted"], step["aborted_before_update"]) == ([], ["r"])
     assert [name for name, _ in step["output"]] == ["other"]
@@ -111,7 +106,7 @@ def test_the_trace_gives_each_requests_finish_reason_and_stop_token() -> None:
     ):
         engine.add_request(name, [1, 2, 3], SamplingParams(max_tokens=3, **settings))
     drain(engine)
-    finished = {end[0]: end[1:] for step in recorded_steps(engine) for end in step["finished"]}
+    finished = {end[0]: end[1:] for step in engine.recorder.steps for end in step["finished"]}
     assert finished == {
         "length": ("length", None),
         "token": ("stop", expected.token_ids[1]),
@@ -143,7 +138,7 @@ def test_a_step_that_failed_is_not_in_the_trace_and_its_arrivals_and_aborts_are_
     with pytest.raises(OSError, match="injected"):
         engine.step()
     engine.step()
-    first, second = recorded_steps(engine)
+    first, second = engine.recorder.steps
     assert first["added"] == ["a", "b"]
     assert (second["step"], second["added"], second["aborted"]) == (1, ["c"], ["b"])
     assert second["finished_sent"] == ["b"], "the failed step did not report it"
@@ -161,5 +156,5 @@ def test_an_abort_during_a_forward_pass_that_fails_is_not_lost_from_the_trace() 
         engine.step()
     spy.before_batch = None
     engine.step()
-    (step,) = recorded_steps(engine)
+    (step,) = engine.recorder.steps
     assert (step["added"], step["aborted"]) == (["a", "b"], ["b"])

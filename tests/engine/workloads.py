@@ -1,7 +1,7 @@
 """Seeded workloads, engines to run them on, and the expected tokens.
 
 The generator is biased towards trouble: prompts share prefixes, lengths are mixed, requests arrive over
-several steps. Every request is valid; bad input has tests of its own.
+several steps. Every request is valid; bad input has its own tests.
 """
 
 import random
@@ -77,7 +77,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
 def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
-    """Return what the fake model will say, with a mistake at a place that depends on the text, or none."""
+    """Return the fake model's next tokens, with a mistake at a place that depends on the text, or none."""
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
     return [token_id if index != place else token_id ^ 1 for index, token_id in enumerate(drafts)]
@@ -121,7 +121,7 @@ def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int 
             break
         finished |= {output.request_id: output for output in engine.step() if output.finished}
     else:
-        raise AssertionError(f"the workload has not ended after {max_steps} steps")
+        raise AssertionError(f"the workload did not end within {max_steps} steps")
     metrics = [output.metrics for output in finished.values()]
     return Run(
         {request_id: output.outputs[0].token_ids for request_id, output in finished.items()},
@@ -145,9 +145,9 @@ def true_tokens(workload: Sequence[Arrival], max_model_len: int = MAX_MODEL_LEN)
 
 def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = MAX_MODEL_LEN) -> Expected:
     """Return the expected output of one request: the fake model's continuation up to the first stop condition."""
-    most = min(params.max_tokens, max_model_len - len(prompt))
-    token_ids = fake_continuation(prompt, most, LETTERS)
-    for end in range(1, most + 1):
+    limit = min(params.max_tokens, max_model_len - len(prompt))
+    token_ids = fake_continuation(prompt, limit, LETTERS)
+    for end in range(1, limit + 1):
         if token_ids[end - 1] in params.stop_token_ids:
             return Expected(token_ids[:end], text_of(token_ids[: end - 1]), "stop", token_ids[end - 1])
         text = text_of(token_ids[:end])

@@ -9,6 +9,7 @@ from mini_vllm.assembly.build import build_scheduler
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
@@ -54,11 +55,19 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
     return LLMEngine(config, scheduler, PagedModelRunner(model, steps), tokenizer)
 
 
+def outputs_of(
+    engine: LLMEngine, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
+) -> list[RequestOutput]:
+    """Return the last outputs for all prompts, served together; afterwards nothing may be left in the engine."""
+    for index, (prompt, prompt_params) in enumerate(zip(prompts, params, strict=True)):
+        engine.add_request(str(index), list(prompt), prompt_params)
+    last: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests():
+        last |= {output.request_id: output for output in engine.step()}
+    check_drained(engine.scheduler)
+    return [last[str(index)] for index in range(len(prompts))]
+
+
 def engine_greedy(engine: LLMEngine, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[RequestOutput]:
     """Return our engine's greedy outputs for all prompts in one batch."""
-    for index, (prompt, length) in enumerate(zip(prompts, max_tokens, strict=True)):
-        engine.add_request(str(index), prompt, SamplingParams(max_tokens=length))
-    finished: dict[str, RequestOutput] = {}
-    while engine.has_unfinished_requests():
-        finished |= {output.request_id: output for output in engine.step()}
-    return [finished[str(index)] for index in range(len(prompts))]
+    return outputs_of(engine, prompts, [SamplingParams(max_tokens=length) for length in max_tokens])

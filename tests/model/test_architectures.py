@@ -52,8 +52,8 @@ def test_an_encoder_decoder_is_refused_before_it_is_loaded(tmp_path: Any) -> Non
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_a_layer_that_adds_a_bias_of_its_own_is_detected(layer: int) -> None:
-    """ALiBi in one layer only, behind the attention function's back: a bias on its output."""
+def test_a_layer_that_adds_a_bias_is_detected(layer: int) -> None:
+    """ALiBi in one layer only, which the attention function cannot see: a bias on its output."""
     model = random_model(SERVED["llama"])
     attention = model.model.layers[layer].self_attn
     plain = attention.forward
@@ -79,7 +79,7 @@ def test_a_model_that_counts_positions_itself_is_detected() -> None:
         contract.check_attention_contract(model)
 
 
-def test_the_check_leaves_the_model_as_it_was() -> None:
+def test_the_check_does_not_change_the_model() -> None:
     model = random_model(SERVED["qwen2"])
     before = model.config._attn_implementation
     contract.check_attention_contract(model)

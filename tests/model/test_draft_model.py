@@ -11,11 +11,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
-from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.logits_processors import probabilities
 from mini_vllm.sampling_params import SamplingParams
+from tests.model.generation import outputs_of
 from tests.model.test_speculation import CONFIGS, MAX_TOKENS, prompts, truth
 
 CHI_SQUARE_7_AT_A_THOUSANDTH = 24.32
@@ -28,13 +28,7 @@ def engine_with(config: EngineConfig, **speculative: object) -> LLMEngine:
 
 
 def answers_of(engine: LLMEngine, params: SamplingParams) -> list[list[int]]:
-    for number, prompt in enumerate(prompts()):
-        engine.add_request(str(number), prompt, params)
-    answers: dict[str, list[int]] = {}
-    while engine.has_unfinished_requests():
-        answers |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
-    check_drained(engine.scheduler)
-    return [answers[str(number)] for number in range(len(prompts()))]
+    return [output.outputs[0].token_ids for output in outputs_of(engine, prompts(), [params] * len(prompts()))]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

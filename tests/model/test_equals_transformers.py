@@ -49,7 +49,7 @@ MODELS = {"llama": llama, "qwen3": qwen3}
 
 @cache
 def workload() -> tuple[list[list[int]], list[int]]:
-    """Prompts of 1 to 100 tokens, half of them behind one of two shared beginnings; 1 to 30 output tokens."""
+    """Prompts of 1 to 100 tokens, half of them after one of two shared prefixes; 1 to 30 output tokens."""
     rng = random.Random(5)
     shared = [[rng.randrange(VOCAB_SIZE) for _ in range(length)] for length in (24, 41)]
     prompts = []

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import Gemma3TextConfig, MistralConfig
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model, require_full_attention
+from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
 from tests.model.shapes import random_qwen3, save
 
 
@@ -35,18 +34,6 @@ def test_any_directory_loads(tmp_path: Path) -> None:
     llm = LLM(str(directory), EngineConfig(num_gpu_blocks=8), parse_lineup("solution"))
     (output,) = llm.generate([[5, 6, 7]], SamplingParams(max_tokens=4))
     assert len(output.outputs[0].token_ids) == 4
-
-
-@pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        (Gemma3TextConfig(num_hidden_layers=6), "sliding_attention"),
-        (MistralConfig(sliding_window=128), "sliding window of 128"),
-    ],
-)
-def test_attention_that_is_not_full_is_refused(config: object, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        require_full_attention(config)
 
 
 def test_bfloat16_is_an_option() -> None:

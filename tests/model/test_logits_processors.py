@@ -1,4 +1,4 @@
-"""Penalties, biases, `min_tokens` and logprobs: what a plain loop over the whole text says."""
+"""Penalties, biases, `min_tokens` and logprobs: compared with a plain loop over the whole text."""
 
 import math
 from collections import Counter
@@ -15,6 +15,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, Logprob
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
+from tests.model.generation import outputs_of
 
 QUESTIONS = ("Tell me a story about Mina and a kite.", "Repeat these words:\nlamp, cup, dog.", "Count from 3 to 9.")
 MAX_TOKENS = 24
@@ -69,7 +70,7 @@ def expected(name: str) -> list[list[int]]:
     for prompt in prompts():
         output: list[int] = []
         while len(output) < MAX_TOKENS and not (output and output[-1] in tokenizer.eos_token_ids):
-            logits = logits_behind(model, [*prompt, *output])[-1].tolist()
+            logits = logits_after(model, [*prompt, *output])[-1].tolist()
             changed = penalised(logits, params, list(prompt), output)
             for token_id in tokenizer.eos_token_ids if len(output) < params.min_tokens else ():
                 changed[token_id] = -math.inf
@@ -79,7 +80,7 @@ def expected(name: str) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def logits_behind(model: torch.nn.Module, token_ids: list[int]) -> torch.Tensor:
+def logits_after(model: torch.nn.Module, token_ids: list[int]) -> torch.Tensor:
     model.set_attn_implementation("sdpa")  # type: ignore[operator]
     logits: torch.Tensor = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0].double()
     return logits
@@ -91,24 +92,19 @@ def engine_of(name: str) -> LLMEngine:
     return build_engine(config, parse_lineup(lineup), dense=name == "without phase 6")
 
 
-def outputs_of(engine: LLMEngine, params: SamplingParams) -> list[CompletionOutput]:
-    for number, prompt in enumerate(prompts()):
-        engine.add_request(str(number), list(prompt), params)
-    last: dict[str, CompletionOutput] = {}
-    while engine.has_unfinished_requests():
-        last |= {output.request_id: output.outputs[0] for output in engine.step()}
-    return [last[str(number)] for number in range(len(prompts()))]
+def completions_of(engine: LLMEngine, params: SamplingParams) -> list[CompletionOutput]:
+    return [output.outputs[0] for output in outputs_of(engine, prompts(), [params] * len(prompts()))]
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
-def test_every_engine_says_what_the_plain_loop_says(engine_name: str) -> None:
+def test_every_engine_generates_the_tokens_of_the_plain_loop(engine_name: str) -> None:
     engine = engine_of(engine_name)
     for name, params in SETTINGS.items():
-        assert [output.token_ids for output in outputs_of(engine, params)] == expected(name), name
+        assert [output.token_ids for output in completions_of(engine, params)] == expected(name), name
 
 
 def test_the_settings_are_not_without_effect() -> None:
-    plain = [output.token_ids for output in outputs_of(engine_of("all at once"), SamplingParams(MAX_TOKENS))]
+    plain = [output.token_ids for output in completions_of(engine_of("all at once"), SamplingParams(MAX_TOKENS))]
     assert all(expected(name) != plain for name in SETTINGS)
     assert all(len(answer) >= 20 for answer in expected("min_tokens"))
     assert min(len(answer) for answer in plain) < 20
@@ -117,9 +113,9 @@ def test_the_settings_are_not_without_effect() -> None:
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_logprobs_are_the_models_own(engine_name: str) -> None:
     """Before penalties, one entry for each token, the sampled token among the likeliest."""
-    outputs = outputs_of(engine_of(engine_name), SETTINGS["all"])
+    outputs = completions_of(engine_of(engine_name), SETTINGS["all"])
     for prompt, output in zip(prompts(), outputs, strict=True):
-        rows = logits_behind(load_model(None)[0].model, [*prompt, *output.token_ids]).log_softmax(-1)[len(prompt) - 1 :]
+        rows = logits_after(load_model(None)[0].model, [*prompt, *output.token_ids]).log_softmax(-1)[len(prompt) - 1 :]
         assert output.logprobs is not None
         assert len(output.logprobs) == len(output.token_ids)
         for row, token_id, found in zip(rows, output.token_ids, output.logprobs, strict=False):
@@ -134,8 +130,8 @@ def test_logprobs_are_the_models_own(engine_name: str) -> None:
 
 def test_no_logprobs_unless_asked_and_the_sampled_one_alone_for_zero() -> None:
     engine = engine_of("all at once")
-    assert outputs_of(engine, SamplingParams(3))[0].logprobs is None
-    output = outputs_of(engine, SamplingParams(3, logprobs=0))[0]
+    assert completions_of(engine, SamplingParams(3))[0].logprobs is None
+    output = completions_of(engine, SamplingParams(3, logprobs=0))[0]
     assert output.logprobs is not None
     assert [list(found or {}) for found in output.logprobs] == [[token_id] for token_id in output.token_ids]
 
@@ -149,8 +145,8 @@ def test_the_fake_model_is_always_certain() -> None:
 
 def test_a_seed_with_penalties_gives_the_same_text_with_drafts() -> None:
     params = replace(SETTINGS["all"], temperature=1.0, seed=4, logprobs=None)
-    plain = [output.text for output in outputs_of(engine_of("all at once"), params)]
-    assert plain == [output.text for output in outputs_of(engine_of("drafts"), params)]
+    plain = [output.text for output in completions_of(engine_of("all at once"), params)]
+    assert plain == [output.text for output in completions_of(engine_of("drafts"), params)]
 
 
 @pytest.mark.parametrize(

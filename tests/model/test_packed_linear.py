@@ -70,7 +70,7 @@ def test_one_product_for_several_layers(rows: int, bias: bool) -> None:
 
 
 class Asks(nn.Module):
-    """Three layers of which only some read the same input, in an order of their own."""
+    """Three layers of which only some read the same input, called in an unusual order."""
 
     device, dtype = CPU, torch.float32
 

@@ -1,4 +1,4 @@
-"""Drafts never change what the real model says: greedy it is transformers' `generate`, sampled it is its own text."""
+"""Drafts never change the real model's text: greedy it is that of transformers, sampled the one without drafts."""
 
 import random
 from dataclasses import replace
@@ -10,13 +10,12 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.electives import ProposeByLookup
-from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.loading import load_model
 from mini_vllm.sampling_params import SamplingParams
-from tests.model.generation import transformers_greedy
+from tests.model.generation import outputs_of, transformers_greedy
 
 QUESTIONS = (
     "Tell me a story about Mina and a kite.",
@@ -71,13 +70,8 @@ def answers_of(
         assert isinstance(engine.runner, DraftingRunner)
         assert isinstance(engine.runner.proposer, PromptLookup)
         engine.runner.proposer.look_up = drafter
-    for number, prompt in enumerate(prompts()):
-        engine.add_request(str(number), prompt, params)
-    answers: dict[str, list[int]] = {}
-    while engine.has_unfinished_requests():
-        answers |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
-    check_drained(engine.scheduler)
-    return [answers[str(number)] for number in range(len(QUESTIONS))], engine
+    outputs = outputs_of(engine, prompts(), [params] * len(QUESTIONS))
+    return [output.outputs[0].token_ids for output in outputs], engine
 
 
 @pytest.mark.parametrize("name", CONFIGS)
