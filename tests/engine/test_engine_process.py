@@ -56,7 +56,7 @@ def host_of(llm: AsyncLLM) -> EngineProcess:
 
 async def all_outputs(llm: AsyncLLM, params: SamplingParams) -> list[list[RequestOutput]]:
     """Return every output of every prompt, by steps that wait for the readers."""
-    prompts = [*PROMPTS, [5, 6, 7]]
+    prompts: list[str | list[int]] = [*PROMPTS, [5, 6, 7]]
     llm.pause()
     streams = [llm.generate(prompt, params, f"r{index}") for index, prompt in enumerate(prompts)]
     reading = [asyncio.create_task(outputs_of(stream)) for stream in streams]
