@@ -1,4 +1,4 @@
-"""How the answers of the two routes, chats and completions, look: the names in their JSON, and their logprobs.
+"""What differs between the answers of chats and completions: the names in their JSON, and how they report logprobs.
 
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
 """
@@ -11,13 +11,13 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.outputs import CompletionOutput, Logprob, TokenLogprobs
 
 MIN_LOGPROB = -9999.0
-"""In place of minus infinity, which JSON does not have."""
+"""Stands for minus infinity, which JSON cannot express."""
 
 
 class ReportedLogprobs:
-    """The logprobs of one text that grows: each `take` reports the tokens since the one before.
+    """The logprobs of one growing text: each `take` reports the tokens generated since the previous one.
 
-    `max_shown` of the likeliest tokens are reported for each position, besides the token that was taken.
+    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
@@ -27,7 +27,7 @@ class ReportedLogprobs:
         self._num_characters = 0
 
     def take_for_chat(self, completion: CompletionOutput) -> dict[str, Any]:
-        """Return the new tokens as a chat reports them: an object for each."""
+        """Return the new tokens as a chat reports them: one object per token."""
         content = []
         for token_id, row in self._new(completion):
             likeliest = [] if row is None else sorted(row.items(), key=_rank)[: self._max_shown]
@@ -38,9 +38,9 @@ class ReportedLogprobs:
         return {"content": content, "refusal": None}
 
     def take_for_completion(self, completion: CompletionOutput) -> dict[str, Any]:
-        """Return the new tokens as a completion reports them: a list for each property.
+        """Return the new tokens as a completion reports them: one list per property.
 
-        `top_logprobs` has the token that was taken, too, even if it is none of the likeliest.
+        `top_logprobs` includes the sampled token even if it is not among the likeliest.
         """
         tokens, offsets, own, top = [], [], [], []
         for token_id, row in self._new(completion):
@@ -76,42 +76,38 @@ def _finite(logprob: Logprob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON of one route: the names that chats and completions do not share.
+    """The JSON of one route. A streamed choice begins with `opening`, if there is one, and ends with `ending`."""
 
-    A choice in a stream is made of `before_text`, the text and `after_text`. It begins with `opening`, if there is one,
-    and ends with `ending`. A choice of a whole answer has `whole_text`.
-    """
-
+    prompt_field: str
     id_prefix: str
     object: str
     chunk_object: str
-    opening: str | None
-    before_text: str
-    after_text: str
-    ending: str
-    whole_text: Callable[[str], dict[str, Any]]
+    opening: dict[str, Any] | None
+    ending: dict[str, Any]
+    piece: Callable[[str], dict[str, Any]]
+    whole: Callable[[str], dict[str, Any]]
     take_logprobs: Callable[[ReportedLogprobs, CompletionOutput], dict[str, Any]]
 
 
 CHAT = AnswerFormat(
+    prompt_field="messages",
     id_prefix="chatcmpl",
     object="chat.completion",
     chunk_object="chat.completion.chunk",
-    opening='"delta":{"role":"assistant","content":""}',
-    before_text='"delta":{"content":',
-    after_text="}",
-    ending='"delta":{}',
-    whole_text=lambda text: {"message": {"role": "assistant", "content": text}},
+    opening={"delta": {"role": "assistant", "content": ""}},
+    ending={"delta": {}},
+    piece=lambda text: {"delta": {"content": text}},
+    whole=lambda text: {"message": {"role": "assistant", "content": text}},
     take_logprobs=ReportedLogprobs.take_for_chat,
 )
 COMPLETION = AnswerFormat(
+    prompt_field="prompt",
     id_prefix="cmpl",
     object="text_completion",
     chunk_object="text_completion",
     opening=None,
-    before_text='"text":',
-    after_text="",
-    ending='"text":""',
-    whole_text=lambda text: {"text": text},
+    ending={"text": ""},
+    piece=lambda text: {"text": text},
+    whole=lambda text: {"text": text},
     take_logprobs=ReportedLogprobs.take_for_completion,
 )

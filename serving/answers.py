@@ -1,4 +1,4 @@
-"""The two ways to answer a request: in one JSON object, or as server-sent events while the texts grow."""
+"""The two ways to answer a request: as one JSON object, or as server-sent events while the texts grow."""
 
 import json
 from contextlib import aclosing
@@ -9,12 +9,11 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.outputs import RequestOutput
-from serving.answer_format import ReportedLogprobs
 from serving.errors import ApiError, engine_error, error_of_engine
 from serving.generate_request import GenerateRequest, Item, Outputs
 from serving.limits import ended_by_disconnect
 
-COMPACT = (",", ":")
+compact = json.JSONEncoder(separators=(",", ":")).encode
 DONE = b"data: [DONE]\n\n"
 START = {
     "type": "http.response.start",
@@ -28,9 +27,9 @@ START = {
 
 
 async def whole_answer(request: GenerateRequest, http_request: Request) -> Response:
-    """Generate all choices and return them. If the client goes away, they are aborted.
+    """Generate all choices and return them; abort them if the client goes away.
 
-    Raises `ApiError` if the engine refuses the request, or if a failing step has ended it.
+    Raises `ApiError` if the engine refuses the request or a failing step ends it.
     """
     last: dict[int, RequestOutput] = {}
     async with ended_by_disconnect(http_request.receive):
@@ -40,27 +39,26 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
                 if output.error is not None:
                     raise engine_error(output.error)
         except Exception as error:
-            raise error_of_engine(error, request.prompt_field) from error
+            raise error_of_engine(error, request.format.prompt_field) from error
         outputs = [last[index] for index in range(len(request.choices))]
         choices = [whole_choice(request, index, output) for index, output in enumerate(outputs)]
         return JSONResponse(
             head_of(request, request.format.object) | {"choices": choices, "usage": request.usage(outputs)}
         )
-    return Response()  # the client has gone and will not read it
+    return Response()  # the client has gone; nobody reads it
 
 
 def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
-    """Return what an answer, and every event of a stream, begins with."""
+    """Return the fields that begin an answer and every event of a stream."""
     return {"id": request.answer_id, "object": kind, "created": request.created, "model": request.served.name}
 
 
 def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) -> dict[str, Any]:
     """Return a finished choice."""
     completion, logprobs = output.outputs[0], request.reported_logprobs()
-    echo = request.echoes[index] if request.echoes else ""
     return {
         "index": index,
-        **request.format.whole_text(echo + completion.text),
+        **request.format.whole(request.choices[index].echo + completion.text),
         "logprobs": logprobs and request.format.take_logprobs(logprobs, completion),
         "finish_reason": completion.finish_reason,
         "stop_reason": completion.stop_reason,
@@ -68,10 +66,10 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 
 
 class StreamedAnswer(Response):
-    """Sends the events of all choices, written straight to the connection, without a generator in between.
+    """Sends the events of all choices straight to the connection, without a generator in between.
 
-    The status line waits for the first output: a request that the engine refuses gets the status of its error. A later
-    error is an event. If the client goes away, the choices are aborted.
+    The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
+    later error becomes an event. If the client goes away, the choices are aborted.
     """
 
     def __init__(self, request: GenerateRequest) -> None:
@@ -109,7 +107,7 @@ class StreamedAnswer(Response):
         try:
             return await anext(outputs, None)
         except Exception as error:
-            raise error_of_engine(error, self._request.prompt_field) from error
+            raise error_of_engine(error, self._request.format.prompt_field) from error
 
     def _usage(self) -> bytes:
         request = self._request
@@ -120,54 +118,43 @@ class StreamedAnswer(Response):
 
 
 class ChoiceEvents:
-    """The events of one choice: an opening, one for each piece of text, an ending with the finish reason.
-
-    What is the same in every event of a choice is written once, before the first.
-    """
+    """The events of one choice: an opening, one per piece of text, and an ending with the finish reason."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
-        self._format = request.format
+        self._format, self._index = request.format, index
         self._logprobs = request.reported_logprobs()
-        self._echo = request.echoes[index] if request.echoes else ""
+        self._echo = request.choices[index].echo
         self._is_open = False
-        head = json.dumps(head_of(request, request.format.chunk_object), separators=COMPACT).removesuffix("}")
-        self._start = f'data: {head},"choices":[{{"index":{index},'
-        # OpenAI's streams that end with the usage have the field, null, in every other event.
-        self._end = '}],"usage":null}\n\n' if request.include_usage else "}]}\n\n"
-        self._before_text = self._start + self._format.before_text
-        self._after_text = f'{self._format.after_text},"logprobs":null,"finish_reason":null{self._end}'
+        # Every event repeats the head: it is encoded once per choice instead of once per token.
+        self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
+        # In OpenAI's streams that end with the usage, every other event has the field too, as null.
+        self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
 
     def of(self, output: RequestOutput) -> bytes:
         """Return the events of an output; none if it brings nothing to show."""
-        text = "" if self._is_open else self._opening()
-        new_text = output.new_text
-        if self._logprobs is not None:
-            text += self._with_logprobs(self._logprobs, output)
-        elif new_text:
-            text += self._before_text + json.dumps(new_text) + self._after_text
-        if output.finished:
-            text += self._ending(output)
-        return text.encode()
-
-    def _opening(self) -> str:
+        events = [] if self._is_open else self._opening()
         self._is_open = True
-        parts = [] if self._format.opening is None else [self._format.opening]
-        if self._echo:
-            parts.append(f"{self._format.before_text}{json.dumps(self._echo)}{self._format.after_text}")
-        return "".join(f'{self._start}{part},"logprobs":null,"finish_reason":null{self._end}' for part in parts)
+        if self._logprobs is not None:
+            logprobs = self._format.take_logprobs(self._logprobs, output.outputs[0])
+            events.append(self._event(self._format.piece(output.new_text), logprobs))
+        elif output.new_text:
+            events.append(self._event(self._format.piece(output.new_text)))
+        if output.finished:
+            end = output.outputs[0]
+            events.append(
+                self._event(self._format.ending, finish_reason=end.finish_reason, stop_reason=end.stop_reason)
+            )
+        return "".join(events).encode()
 
-    def _with_logprobs(self, logprobs: ReportedLogprobs, output: RequestOutput) -> str:
-        taken = json.dumps(self._format.take_logprobs(logprobs, output.outputs[0]), separators=COMPACT)
-        text = json.dumps(output.new_text) + self._format.after_text
-        return f'{self._before_text}{text},"logprobs":{taken},"finish_reason":null{self._end}'
+    def _opening(self) -> list[str]:
+        echo = self._format.piece(self._echo) if self._echo else None
+        return [self._event(part) for part in (self._format.opening, echo) if part is not None]
 
-    def _ending(self, output: RequestOutput) -> str:
-        completion = output.outputs[0]
-        reason, stop = json.dumps(completion.finish_reason), json.dumps(completion.stop_reason)
-        reasons = f'"finish_reason":{reason},"stop_reason":{stop}'
-        return f'{self._start}{self._format.ending},"logprobs":null,{reasons}{self._end}'
+    def _event(self, part: dict[str, Any], logprobs: dict[str, Any] | None = None, **reasons: object) -> str:
+        choice = {"index": self._index, **part, "logprobs": logprobs, "finish_reason": None, **reasons}
+        return f"{self._start}{compact(choice)}{self._end}"
 
 
 def event(body: dict[str, Any]) -> bytes:
     """Return any object as an event."""
-    return f"data: {json.dumps(body, separators=COMPACT)}\n\n".encode()
+    return f"data: {compact(body)}\n\n".encode()

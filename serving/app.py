@@ -9,7 +9,7 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from serving.errors import install_error_handlers
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
-from serving.metrics.engine_statistics import keep_statistics
+from serving.metrics import keep_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router

@@ -1,4 +1,4 @@
-"""What one HTTP request asks of the engine: one engine request for each text that it wants."""
+"""What one HTTP request asks of the engine: one engine request per text."""
 
 import asyncio
 import time
@@ -12,47 +12,40 @@ from serving.answer_format import AnswerFormat, ReportedLogprobs
 from serving.served_model import ServedModel
 
 Item = tuple[int, RequestOutput]
-"""The index of a choice and an output of it."""
+"""The index of a choice and one of its outputs."""
 Outputs = AsyncGenerator[Item, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One text to generate."""
+class TextChoice:
+    """One text to generate; `echo` is the prompt to repeat before it, or empty."""
 
     prompt_token_ids: list[int]
     sampling_params: SamplingParams
+    echo: str = ""
 
 
-def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int) -> list[Choice]:
-    """Return n choices for a prompt. If there is a seed, each has its own.
+def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
+    """Return n choices for a prompt; with a seed, each gets a seed of its own.
 
     vLLM: `ParentRequest` of `v1/engine/parallel_sampling.py`.
     """
     seeds = [None if params.seed is None else params.seed + index for index in range(n)]
-    return [Choice(prompt_token_ids, replace(params, seed=seed)) for seed in seeds]
+    return [TextChoice(prompt_token_ids, replace(params, seed=seed), echo) for seed in seeds]
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """The choices of one HTTP request. Those of the same prompt follow each other, `n` for each.
-
-    `request_id` is unique among unfinished requests. `echoes` are the prompts to repeat before the texts, one for each
-    choice, or none. `num_logprobs` is None if no logprobs are wanted. `prompt_field` is the field that an error of the
-    prompt names.
-    """
+    """The choices of one HTTP request, `n` consecutive ones per prompt. `request_id` is unique while it runs."""
 
     request_id: str
     format: AnswerFormat
     served: ServedModel
-    choices: Sequence[Choice]
+    choices: Sequence[TextChoice]
     n: int
-    prompt_field: str
-    num_logprobs: int | None = None
-    include_usage: bool = False
-    echoes: Sequence[str] = ()
-    priority: int = 0
-    cache_salt: str | None = None
+    include_usage: bool
+    priority: int
+    cache_salt: str | None
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -60,14 +53,14 @@ class GenerateRequest:
         return f"{self.format.id_prefix}-{self.request_id}"
 
     def outputs(self) -> Outputs:
-        """Return the outputs of all choices as they come. Raises as `AsyncLLM.generate` does.
+        """Return the outputs of all choices as they arrive. Raises as `AsyncLLM.generate` does.
 
         If one choice cannot be served, or the reader leaves early, the others are aborted.
         """
         streams = [self._generate(index, choice) for index, choice in enumerate(self.choices)]
         return merged(streams) if len(streams) > 1 else numbered(streams[0])
 
-    def _generate(self, index: int, choice: Choice) -> AsyncGenerator[RequestOutput, None]:
+    def _generate(self, index: int, choice: TextChoice) -> AsyncGenerator[RequestOutput, None]:
         return self.served.llm.generate(
             choice.prompt_token_ids,
             choice.sampling_params,
@@ -78,13 +71,12 @@ class GenerateRequest:
         )
 
     def reported_logprobs(self) -> ReportedLogprobs | None:
-        """Return what reports the logprobs of one choice, None if they are not wanted."""
-        if self.num_logprobs is None:
-            return None
-        return ReportedLogprobs(self.served.llm.tokenizer, self.num_logprobs)
+        """Return a reporter for the logprobs of one choice, None if they are not wanted."""
+        num_logprobs = self.choices[0].sampling_params.logprobs
+        return None if num_logprobs is None else ReportedLogprobs(self.served.llm.tokenizer, num_logprobs)
 
     def usage(self, outputs: Sequence[RequestOutput]) -> dict[str, object]:
-        """Return the tokens of the last outputs of all choices. A prompt counts once, however many texts it got."""
+        """Return the token counts, from each choice's last output. A prompt counts once for all its choices."""
         firsts = outputs[:: self.n]
         num_prompt_tokens = sum(len(output.prompt_token_ids) for output in firsts)
         num_tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
@@ -97,14 +89,14 @@ class GenerateRequest:
 
 
 async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
-    """Yield what the only stream yields, without a task in between."""
+    """Number the outputs of a single stream, without the task and the queue of `merged`."""
     async with aclosing(stream):
         async for output in stream:
             yield 0, output
 
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
-    """Yield what several streams yield. None is read further than the reader of all has come."""
+    """Merge several streams. None is read ahead of the consumer."""
     items = asyncio.Queue[Item | Exception](maxsize=1)
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:

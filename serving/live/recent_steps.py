@@ -15,7 +15,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import StepRecorder
 from serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, RequestState, Totals
-from serving.observed import is_observed, observer_of
+from serving.observed import observer_of
 
 MAX_BILLS = 1000
 MAX_WAITING_NAMED = 64
@@ -186,9 +186,8 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:
-    """Let an engine keep its last steps, if it does not yet. Called before its first step."""
-    if not is_observed(engine, RecentSteps):
-        engine.add_observer(RecentSteps(engine.scheduler))
+    """Let an engine keep its last steps. Called before its first step."""
+    engine.add_observer(RecentSteps(engine.scheduler))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
@@ -152,6 +152,4 @@ class MergedMetrics(Collector):
 
 def merged_page(pages: Mapping[int, str]) -> bytes:
     """Return the metrics of all replicas as one page."""
-    registry = CollectorRegistry()
-    registry.register(MergedMetrics(pages))
-    return generate_latest(registry)
+    return generate_latest(MergedMetrics(pages))

@@ -5,23 +5,21 @@ vLLM: `entrypoints/openai/chat_completion/{protocol,serving}.py`.
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import BeforeValidator, Field
 
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.sampling_params import MAX_LOGPROBS
 from serving.answer_format import CHAT
-from serving.answers import StreamedAnswer, whole_answer
 from serving.errors import invalid
-from serving.generate_request import GenerateRequest, choices_of
-from serving.limits import read_body
-from serving.routes.common import request_id_of, require_priority_policy
-from serving.routes.fields import Fields, Positive, SamplingFields, parse, shown
+from serving.generate_request import TextChoice, choices_of
+from serving.routes.common import generate_router
+from serving.routes.fields import Fields, Positive, SamplingFields, shown
 from serving.served_model import ServedModel
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message, from a string or from text parts, a line for each as in vLLM.
+    """Return the text of a message: a string, or text parts joined by newlines as in vLLM.
 
     Raises `ValueError` for images, audio, files and anything else that is not text.
     """
@@ -43,7 +41,7 @@ def _text_of_part(part: object) -> str:
 
 
 class ChatMessage(Fields):
-    """One message. The fields that must be null are those that an answer has, which clients send back."""
+    """One message. The fields that must be null are those of an answer, because clients send answers back."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str, BeforeValidator(text_of)]
@@ -61,7 +59,7 @@ Messages = Annotated[list[ChatMessage], Field(min_length=1)]
 
 
 def as_chat(messages: list[ChatMessage]) -> list[Message]:
-    """Return messages as a chat template takes them."""
+    """Return messages in the form that a chat template takes."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
@@ -90,7 +88,7 @@ class ChatCompletionRequest(SamplingFields):
 
     @property
     def asked_max_tokens(self) -> int | None:
-        """The limit by its new name or its old one. Raises `ApiError` if they differ."""
+        """The limit under its new or its old name. Raises `ApiError` if the two differ."""
         new, old = self.max_completion_tokens, self.max_tokens
         if new is not None and old is not None and new != old:
             raise invalid(f"max_completion_tokens is {new}, but max_tokens is {old}", "max_completion_tokens")
@@ -98,7 +96,7 @@ class ChatCompletionRequest(SamplingFields):
 
     @property
     def num_logprobs(self) -> int | None:
-        """How many of the likeliest tokens to report, None for no logprobs at all. Raises `ApiError`."""
+        """How many of the likeliest tokens to report, None for no logprobs. Raises `ApiError`."""
         if not self.logprobs:
             if self.top_logprobs:
                 raise invalid("top_logprobs needs logprobs: true", "top_logprobs")
@@ -108,40 +106,17 @@ class ChatCompletionRequest(SamplingFields):
 
 def chat_router(served: ServedModel) -> APIRouter:
     """Return the route."""
-    router = APIRouter()
-
-    @router.post("/v1/chat/completions")
-    async def create_chat_completion(request: Request) -> Response:
-        served.require_running()
-        body = parse(ChatCompletionRequest, await read_body(request, served.settings))
-        generate = await to_generate_request(body, served, request_id_of(request))
-        return StreamedAnswer(generate) if body.stream else await whole_answer(generate, request)
-
-    return router
+    return generate_router(served, "/v1/chat/completions", CHAT, ChatCompletionRequest, texts_of)
 
 
-async def to_generate_request(body: ChatCompletionRequest, served: ServedModel, request_id: str) -> GenerateRequest:
-    """Return what a body asks of the engine. Raises `ApiError` for what it cannot have.
+async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[TextChoice]:
+    """Return the texts that a body asks for. Raises `ApiError` for what this server cannot do.
 
     Without a limit the answer may use all the room that the conversation leaves.
     """
-    served.require(body.model)
-    require_priority_policy(body.priority, served)
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:
         raise invalid(f"n must be at most {max_choices}, got {n}", "n")
     prompt_token_ids = await served.encode_chat(as_chat(body.messages))
     max_tokens = body.asked_max_tokens or served.room_for(len(prompt_token_ids))
-    params = body.sampling_params(max_tokens, body.num_logprobs)
-    return GenerateRequest(
-        request_id=request_id,
-        format=CHAT,
-        served=served,
-        choices=choices_of(prompt_token_ids, params, n),
-        n=n,
-        prompt_field="messages",
-        num_logprobs=body.num_logprobs,
-        include_usage=body.include_usage,
-        priority=body.priority or 0,
-        cache_salt=body.cache_salt,
-    )
+    return choices_of(prompt_token_ids, body.sampling_params(max_tokens, body.num_logprobs), n)

@@ -1,21 +1,29 @@
-"""What the routes check alike."""
+"""What the routes share: the key, the request's id, and the way from a body to generated text."""
 
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from uuid import uuid4
 
-from fastapi import Request
+from fastapi import APIRouter, Request, Response
 
+from serving.answer_format import AnswerFormat
+from serving.answers import StreamedAnswer, whole_answer
 from serving.errors import ApiError, invalid
+from serving.generate_request import GenerateRequest, TextChoice
+from serving.limits import read_body
+from serving.routes.fields import SamplingFields, parse
 from serving.served_model import ServedModel
+
+Body = TypeVar("Body", bound=SamplingFields)
 
 MAX_ID_CHARACTERS = 128
 REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises `ApiError` (401) for a request without the key; None lets all pass."""
+    """Return a dependency that raises `ApiError` (401) for a request without the key; None admits every request."""
 
     async def require(request: Request) -> None:
         if api_key is None:
@@ -30,9 +38,9 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
 
 
 def request_id_of(request: Request) -> str:
-    """Return the client's own id for its request, `X-Request-Id`, or a new one. Its answer's id ends with it.
+    """Return the client's id for its request, from `X-Request-Id`, or a new one. The answer's id ends with it.
 
-    vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that could not stand in a URL.
+    vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that would not fit in a URL.
     """
     request_id = request.headers.get("x-request-id")
     if request_id is None:
@@ -43,7 +51,35 @@ def request_id_of(request: Request) -> str:
     return request_id
 
 
-def require_priority_policy(priority: int | None, served: ServedModel) -> None:
-    """Raise `ApiError` for a priority that this engine's queue ignores."""
-    if priority and served.llm.config.policy != "priority":
-        raise invalid(f"priority {priority} needs a server with --scheduling-policy priority", "priority")
+def generate_router(
+    served: ServedModel,
+    path: str,
+    format: AnswerFormat,
+    fields: type[Body],
+    texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
+) -> APIRouter:
+    """Return the route that answers a body of `fields` with the texts that it asks for, whole or streamed."""
+    router = APIRouter()
+
+    @router.post(path)
+    async def generate(request: Request) -> Response:
+        served.require_running()
+        body = parse(fields, await read_body(request, served.settings))
+        request_id = request_id_of(request)
+        served.require(body.model)
+        if body.priority and served.llm.config.policy != "priority":
+            message = f"priority {body.priority} needs a server with --scheduling-policy priority"
+            raise invalid(message, "priority")
+        wanted = GenerateRequest(
+            request_id=request_id,
+            format=format,
+            served=served,
+            choices=await texts_of(body, served),
+            n=body.n or 1,
+            include_usage=body.include_usage,
+            priority=body.priority or 0,
+            cache_salt=body.cache_salt,
+        )
+        return StreamedAnswer(wanted) if body.stream else await whole_answer(wanted, request)
+
+    return router

@@ -1,15 +1,14 @@
-"""What is served, and how it does: `/v1/models`; `/health` for balancers and `/metrics` for Prometheus."""
+"""What is served and how it is doing: `/v1/models`, `/health` for balancers, `/metrics` for Prometheus."""
 
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from serving.errors import unavailable
-from serving.metrics.collector import EngineCollector
-from serving.metrics.engine_statistics import counts_of
+from serving.metrics import EngineCollector, counts_of
 from serving.served_model import ServedModel
 
 
@@ -28,9 +27,8 @@ def state_router(served: ServedModel) -> APIRouter:
             counts = await served.llm.call_during_step(counts_of)
         except (EngineDeadError, ShuttingDownError) as error:
             raise unavailable(str(error), "engine_dead") from error
-        registry = CollectorRegistry()
-        registry.register(EngineCollector(counts, served.name))
-        return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        page = generate_latest(EngineCollector(counts, served.name))
+        return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
 
@@ -52,7 +50,7 @@ def models_router(served: ServedModel) -> APIRouter:
 
 
 def card(served: ServedModel) -> dict[str, Any]:
-    """Return the model as OpenAI's API describes it, with vLLM's `max_model_len`."""
+    """Return OpenAI's description of the model, with vLLM's `max_model_len`."""
     return {
         "id": served.name,
         "object": "model",

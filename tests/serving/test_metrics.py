@@ -13,7 +13,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.metrics.engine_statistics import Histogram
+from serving.metrics import Histogram
 from serving.server import RunningServer, running_server
 from tests.serving.running import (
     COMPLETION,
