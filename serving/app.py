@@ -1,4 +1,4 @@
-"""The application, put together."""
+"""Assembles the application."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from serving.settings import ServerSettings
 
 
 def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
-    """Return the application over an engine. It does not end the engine: the server does (`Server.shutdown`)."""
+    """Return the application for an engine, which it does not shut down: `Server.shutdown` does."""
     served = ServedModel(llm, settings)
 
     @asynccontextmanager

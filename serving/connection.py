@@ -1,4 +1,4 @@
-"""One HTTP connection: uvicorn's, with the deadlines, the limit on headers and the close that uvicorn does not have."""
+"""One HTTP connection: uvicorn's, plus the deadlines, the header limit and the lingering close that uvicorn lacks."""
 
 from asyncio import Transport
 from asyncio.events import TimerHandle
@@ -15,7 +15,7 @@ IDLE_SECONDS = 2.0
 
 
 class Timer:
-    """Calls a function once, a time after it was last started, unless it is stopped."""
+    """Calls a function some seconds after the last `start`, unless it is stopped."""
 
     def __init__(self, seconds: float, function: Callable[[], None]) -> None:
         self._seconds, self._function = seconds, function
@@ -32,11 +32,11 @@ class Timer:
 
 
 class LingeringTransport:
-    """A transport that is closed in two halves while `is_client_sending`. All else is as with the one inside.
+    """Wraps a transport so that it closes in two halves while `is_client_sending`.
 
-    To close a socket with data that was not read resets the connection, and an answer that is on its way is lost. So
-    the half that writes is closed first, and what comes is thrown away: until the client closes its half, sends nothing
-    for `IDLE_SECONDS`, or has sent for `max_seconds`. (nginx: `lingering_close`.)
+    Closing a socket that holds unread data resets the connection, and an answer still on its way is lost. So the
+    writing half is closed first, and incoming data is discarded until the client closes its half, is silent for
+    `IDLE_SECONDS`, or has been sending for `max_seconds`. (nginx: `lingering_close`.)
     """
 
     def __init__(self, transport: Transport, call_later: CallLater, max_seconds: float) -> None:
@@ -50,12 +50,12 @@ class LingeringTransport:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write, unless that half is closed: an application that still answers then is not to blame."""
+        """Write, unless that half is closed: the application cannot know that it is."""
         if not self._is_lingering:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close at once, or begin to."""
+        """Close at once, or start to linger."""
         if self._is_lingering:
             return
         if not self.is_client_sending or self._transport.is_closing():
@@ -68,25 +68,25 @@ class LingeringTransport:
         self._deadline.start(self._call_later)
 
     def is_closing(self) -> bool:
-        """Return whether nothing can be written any more."""
+        """Return whether the writing half is closed."""
         return self._is_lingering or self._transport.is_closing()
 
     def throws_away(self, data: bytes) -> bool:
-        """Return whether the data that has come is not to be read."""
+        """Return whether incoming data is to be discarded."""
         if self._is_lingering and data:
             self._idle.start(self._call_later)
         return self._is_lingering
 
     def stop(self) -> None:
-        """Wait for nothing more: the connection is lost."""
+        """Stop both timers: the connection is lost."""
         self._idle.stop()
         self._deadline.stop()
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that waits for headers, and for a client that does not read, only so long.
+    """A connection with deadlines for headers and for a client that does not read.
 
-    So half-open connections cost a socket for some seconds each, and never a request of somebody else.
+    So a half-open connection costs a socket for some seconds, and never delays another client's request.
     """
 
     def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
@@ -127,9 +127,9 @@ class Connection(HttpToolsProtocol):
             > self._settings.max_header_bytes
         ):
             self._refusal = self._header_too_large()
-            # An exception is a callback's only way to stop httptools' parser. uvicorn catches it as invalid HTTP and
-            # calls `send_400_response`. (Skipping the request instead would mean to override `on_body`, too, which
-            # counts on a cycle for every request.)
+            # uvicorn has no public hook for this. An exception is a callback's only way to stop httptools' parser;
+            # uvicorn takes it for invalid HTTP and calls `send_400_response`. Skipping the request instead would mean
+            # overriding `on_body` as well, which relies on every request having a cycle.
             raise ValueError("the header is too large")
         super().on_headers_complete()
         if self._is_last_request:
@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            # Also while a client still sends the body of a request that was refused: it is read and thrown away.
+            # Even while the client still sends the body of a refused request, which is read and discarded.
             self._header_timer.start(self.loop.call_later)
 
     def pause_writing(self) -> None:
@@ -155,18 +155,18 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Take one more request at most: it is told that the server is shutting down."""
+        """Take at most one more request, which is told that the server is shutting down."""
         self._is_last_request = True
         if self.cycle is not None:
             self.cycle.keep_alive = False
 
     def close_if_idle(self) -> None:
-        """Close the connection unless there is an answer under way."""
+        """Close the connection unless an answer is under way."""
         if self._is_idle:
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or a header that is too large."""
+        """Refuse what is not HTTP, or a header that is too large."""
         self._refuse(self._refusal or ApiError(400, "this is not a valid HTTP request", code="invalid_http"))
 
     @property
@@ -191,7 +191,7 @@ class Connection(HttpToolsProtocol):
         return ApiError(431, message, code="header_too_large")
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer with an error and close. Behind an answer that is under way there is no place for another one."""
+        """Answer with an error and close. While another answer is under way, only close."""
         if self.transport.is_closing():
             return
         if not self._is_idle:
@@ -201,6 +201,6 @@ class Connection(HttpToolsProtocol):
         headers = [*response.raw_headers, (b"connection", b"close")]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
-        # Where the rest of such a request would end, nobody can tell.
+        # There is no telling where the rest of such a request ends.
         self._lingering.is_client_sending = True
         self.transport.close()

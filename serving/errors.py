@@ -1,4 +1,4 @@
-"""Errors as OpenAI's API reports them: a status, and a JSON object with message, type, param and code."""
+"""Errors in OpenAI's form: a status, and a JSON object with message, type, param and code."""
 
 import logging
 from http import HTTPStatus
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """An answer that is an error. `param` is the field of the request that is wrong; `retry_after` is in seconds."""
+    """An answer that is an error; `param` is the request's wrong field."""
 
     def __init__(
         self,
@@ -36,25 +36,24 @@ class ApiError(Exception):
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """Return the error of a request with a wrong value: 400."""
+    """Return the error for a wrong value: 400."""
     return ApiError(400, message, param=param, code=code)
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """Return the error while the engine takes no requests: 503. OpenAI's client tries again after `Retry-After`."""
+    """Return the error while the engine takes no requests: 503. OpenAI's client retries after `Retry-After`."""
     return ApiError(503, message, type="service_unavailable_error", code=code, headers={"Retry-After": "5"})
 
 
 def engine_error(message: str) -> ApiError:
-    """Return the error of a request that a failing step has ended: 500."""
+    """Return the error for a request that a failing step has ended: 500."""
     return ApiError(500, message, type="server_error", code="engine_error")
 
 
 def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
-    """Return what an exception of `AsyncLLM.generate` means to the client.
+    """Return the client's error for an exception of `AsyncLLM.generate`.
 
-    A timeout is a 504: the client did its part, and the engine's answer is late. 408 would say that the client took
-    too long to send its request.
+    A timeout is a 504, because the engine's answer is late; 408 would blame the client for sending too slowly.
     """
     message = str(error)
     match error:
@@ -81,7 +80,7 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make the application answer every error in this form, those of the framework too."""
+    """Make the application answer every error in this form, the framework's included."""
     app.add_exception_handler(ApiError, _api_error)
     for error in (EngineDeadError, ShuttingDownError):
         app.add_exception_handler(error, _engine_error)

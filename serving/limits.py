@@ -1,4 +1,4 @@
-"""What a client may cost: a body within limits of size and time, and nothing once it has gone."""
+"""Limits on what a client may cost: the size and time of a body, and nothing once the client has gone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,10 +13,10 @@ from serving.settings import ServerSettings
 
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
-    """Return the body, of which never more than the limit is in memory.
+    """Return the body, holding no more of it in memory than the limit.
 
-    Raises `ApiError`: 413 if it is too large, as soon as that is known; 408 if the client takes too long to send it;
-    415 if it is declared as something other than JSON.
+    Raises `ApiError`: 413 as soon as it is known to be too large, 408 if the client takes too long to send it, 415 if
+    it is declared as something other than JSON.
     """
     require_json(request)
     if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:
@@ -39,7 +39,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
 def require_json(request: Request) -> None:
     """Raise `ApiError` (415) unless the body is declared as JSON.
 
-    A browser sends anything else to any server without asking it, on behalf of any page.
+    Any web page can make a browser send other types to this server without asking it first; JSON it cannot.
     """
     declared = request.headers.get("content-type", "")
     if declared.partition(";")[0].strip().lower() != "application/json":
@@ -54,9 +54,9 @@ def _too_large(settings: ServerSettings) -> ApiError:
 
 @asynccontextmanager
 async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
-    """Run the block, and end it at its next `await` if the client goes away, as `asyncio.timeout` does after a time.
+    """Run the block, and cancel it at its next `await` if the client goes away, as `asyncio.timeout` does on expiry.
 
-    The body of the request must have been read. The block ends silently: there is no client left to tell.
+    The request's body must have been read before. The block ends silently: there is no client left to tell.
     """
     task = asyncio.current_task()
     assert task is not None

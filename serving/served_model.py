@@ -24,11 +24,11 @@ class ServedModel:
         self._max_tokens = self.max_model_len
 
     async def open(self) -> None:
-        """Ask the engine how many tokens a request may ever have."""
+        """Ask the engine for the longest request that it can serve."""
         self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     def require(self, name: str | None) -> None:
-        """Raise `ApiError` (404) if a request names another model; without a name it means this one."""
+        """Raise `ApiError` (404) if a request names another model; no name means this one."""
         if name is not None and name != self.name:
             message = f"the model {name!r} does not exist: this server serves {self.name!r}"
             raise ApiError(404, message, param="model", code="model_not_found")
@@ -48,16 +48,16 @@ class ServedModel:
             raise unavailable(f"the engine has been in one step for {seconds:.0f} seconds", "engine_stuck")
 
     def room_for(self, num_prompt_tokens: int) -> int:
-        """Return how many tokens an answer may have at most, at least 1."""
+        """Return the maximum length of an answer in tokens, at least 1."""
         return max(1, self._max_tokens - num_prompt_tokens)
 
     async def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; a long one must not hold up the other requests."""
+        """Return the tokens of a text; a long one is encoded in a thread, so that it holds up no other request."""
         encode = self.llm.tokenizer.encode
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message]) -> list[int]:
-        """Return the tokens of a chat. Raises `ApiError` if the model's template refuses it, or there is none."""
+        """Return the tokens of a chat. Raises `ApiError` if the model has no template, or the template refuses it."""
         encode = self.llm.tokenizer.apply_chat_template
         is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT
         try:
@@ -67,7 +67,7 @@ class ServedModel:
 
 
 def max_tokens_of_request(engine: LLMEngine) -> int:
-    """Return the most tokens, prompt included, that fit both the model and the whole cache."""
+    """Return the maximum number of tokens, prompt included, that fit both the model and the whole cache."""
     kv = engine.scheduler.kv
     # The last token is sampled and never computed, so it needs no slot.
     return min(engine.scheduler.max_model_len, kv.num_usable_blocks * kv.block_size + 1)

@@ -1,4 +1,4 @@
-"""The server: uvicorn over the application, and its graceful end."""
+"""The server: uvicorn, with a graceful shutdown that includes the engine."""
 
 import asyncio
 import contextlib
@@ -24,18 +24,18 @@ LAST_EVENTS_SECONDS = 2.0
 
 
 class Ending(Protocol):
-    """What a server ends with itself: an engine, or several."""
+    """What a server shuts down with itself: one engine or several."""
 
     async def shutdown(self, timeout: float) -> None:
-        """Take no more requests, let the others end within `timeout` seconds, abort the rest."""
+        """Take no more requests, let running ones finish within `timeout` seconds, abort the rest."""
         ...
 
 
 class Server(uvicorn.Server):
-    """Serves until it is told to end, by a signal or by `should_exit`. Then it ends the engine, too.
+    """Serves until a signal or `should_exit` tells it to end; then it ends the engine, too.
 
-    New requests are refused: by 503 on connections that are open, and the listening socket is closed. Running ones may
-    end within `shutdown_timeout`, the rest gets the finish reason `abort`. A second signal ends at once.
+    The listening socket is closed, and new requests on open connections get a 503. Running ones may finish within
+    `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything at once.
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end. uvicorn's own handler would raise the signal again at the end, and so fail the process."""
+        """Begin to shut down. uvicorn's handler would raise the signal again at the end, and the process would fail."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
 
     async def _end_requests(self) -> None:
         await self.engine.shutdown(self.settings.shutdown_timeout)
-        # The last events are on their way to the connections; a client that does not read them is not waited for.
+        # The last events are on their way to the clients, but one that does not read them is not waited for.
         end = time.monotonic() + LAST_EVENTS_SECONDS
         while self.server_state.connections and time.monotonic() < end:
             for connection in self._connections():
@@ -96,7 +96,7 @@ def engine_server(llm: AsyncLLM, settings: ServerSettings) -> Server:
 
 
 def bound_socket(settings: ServerSettings) -> socket.socket:
-    """Return a socket that listens where the settings say. Raises `ValueError` if that is not possible."""
+    """Return a socket that listens at the settings' address. Raises `ValueError` if that fails."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
@@ -105,14 +105,14 @@ def bound_socket(settings: ServerSettings) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the address under which a listening socket is reached."""
+    """Return the URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs in a thread. `base_url` is what OpenAI's client takes."""
+    """A server that runs in a thread. `base_url` is the address for OpenAI's client."""
 
     address: str
     server: Server
@@ -125,10 +125,9 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
-    """Serve an engine while the block runs, as in a cell of a notebook or in a test; its end is the engine's, too.
+    """Serve an engine in a thread while the block runs, by default at any free port; then end both.
 
-    By default any free port is taken. Raises `ValueError` if the socket cannot be opened, `RuntimeError` if the server
-    does not start.
+    Raises `ValueError` if the socket cannot be opened, `RuntimeError` if the server does not start.
     """
     settings = settings or ServerSettings(port=0)
     listener = bound_socket(settings)

@@ -12,15 +12,15 @@ MAX_OPEN_FILES = 65536
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where the server listens, and what it puts up with. Times are seconds, sizes are bytes.
+    """Where the server listens, and its limits. Times are in seconds, sizes in bytes.
 
     Port 0 is any free one. With an `api_key`, requests must carry it; `/health` and `/metrics` stay open, as in vLLM.
-    A connection is closed if the header of its first or next request is not there after `header_timeout`, or if its
-    client reads nothing for `send_timeout`. A request is ended `request_timeout` after it came (None: never). A step
-    that takes longer than `step_timeout` makes `/health` report the engine as stuck. When the server is told to end,
-    running requests have `shutdown_timeout` to finish. `max_choices` is the most texts that one request may ask for.
+    A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if its
+    client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
+    step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
+    have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request.
 
-    Raises `ValueError` naming the setting, its value and the legal range.
+    Raises `ValueError` with the setting, its value and the legal range.
     """
 
     host: str = "127.0.0.1"
@@ -56,7 +56,7 @@ class ServerSettings:
 
 
 def allow_many_connections() -> None:
-    """Let this process open as many files as the system lets it: by default it is about a thousand connections."""
+    """Raise this process's limit on open files, whose default allows only about a thousand connections."""
     if find_spec("resource") is None:  # Windows
         return
     import resource

@@ -1,4 +1,4 @@
-"""The process that draws, as the server sees it: started when the first page opens, ended with the last."""
+"""The process that draws, seen from the server: started when the first page opens, ended with the last."""
 
 import asyncio
 import pickle
@@ -15,9 +15,9 @@ COMMAND = (sys.executable, "-m", "serving.live.drawing")
 
 @dataclass(frozen=True)
 class Look:
-    """A picture as a page wants it: `step` None is the newest one, `follow` the id of a request, or empty.
+    """The picture that a page wants: `step` None is the newest, `follow` is the id of a request, or empty.
 
-    `width` and `height` are the room for it in px. The text of the picture is made only if it is asked for.
+    `width` and `height` are the room for it in px. The text of the picture is made only on request.
     """
 
     step: int | None = None
@@ -28,13 +28,13 @@ class Look:
 
 
 class DrawingEndedError(RuntimeError):
-    """The process that draws has ended by itself; its log is on standard error."""
+    """The process that draws has ended unexpectedly; its log is on standard error."""
 
 
 class DrawingProcess:
-    """Gets the steps as the bytes that the recorder made of them, and returns pictures as bytes of JSON.
+    """Passes the recorder's bytes on and returns pictures as bytes of JSON.
 
-    So a picture costs this process a write and a read of a pipe in another thread, whatever it shows.
+    So a picture costs this process a write to a pipe and a read, in another thread, whatever it shows.
     """
 
     def __init__(self, facts: dict[str, Any]) -> None:
@@ -42,26 +42,24 @@ class DrawingProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = asyncio.Lock()
         self.next_step = 0
-        """The first step that the process does not have."""
+        """The first step that the process lacks."""
 
     async def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
-        """Return what a page lacks for its picture. `chunks` are the steps from `next_step` on.
+        """Return what a page lacks for its picture. `chunks` have the steps from `next_step` on.
 
         Raises `DrawingEndedError`; the next call starts a new process.
         """
         async with self._lock:
-            # Another page may have brought some of them meanwhile.
-            new = [chunk.since(self.next_step) for chunk in chunks if chunk.end > self.next_step]
             try:
                 process = self._process or self._start()
-                picture = await asyncio.to_thread(ask, process, "draw", viewer, look, new)
+                picture = await asyncio.to_thread(ask, process, "draw", viewer, look, chunks)
             except (OSError, EOFError) as error:
                 self._end()
                 raise DrawingEndedError("the process that draws has ended: see the server's log") from error
             except asyncio.CancelledError:
                 self._end()  # the answer is still on its way, and would be mistaken for the next one
                 raise
-            self.next_step = new[-1].end if new else self.next_step
+            self.next_step = max([self.next_step, *(chunk.end for chunk in chunks)])
             return picture
 
     async def forget(self, viewer: str) -> None:

@@ -1,4 +1,4 @@
-"""What a page may do to the engine: set its pace, and send it a crowd of synthetic requests."""
+"""The two controls of a page: the engine's pace, and a crowd of synthetic requests."""
 
 import asyncio
 import random
@@ -42,7 +42,7 @@ class Pace:
             self._steps = asyncio.create_task(self._take_steps(1 / steps_per_second))
 
     async def step(self) -> None:
-        """Take one step. At any other pace the engine is paused first."""
+        """Pause the engine if it runs, and take one step."""
         self.set(0)
         await self._llm.step_once()
 
@@ -53,9 +53,9 @@ class Pace:
 
 
 class Crowd:
-    """Sends requests at random times, some with prompts that begin alike.
+    """Sends requests at random times, some with prompts that share a beginning.
 
-    It sends them to the engine itself: a browser would have only six connections for them.
+    It sends them straight to the engine: a browser would have only six connections for them.
     """
 
     def __init__(self, llm: AsyncLLM, seed: int | None = None) -> None:
@@ -70,11 +70,11 @@ class Crowd:
 
     @property
     def num_unfinished(self) -> int:
-        """The requests of the crowd that have not ended."""
+        """The number of the crowd's unfinished requests."""
         return len(self._requests)
 
     def set(self, requests_per_second: float) -> None:
-        """Change the rate of arrivals from now on; at 0 those that are there may end."""
+        """Change the rate of arrivals from now on; at 0, present requests may still finish."""
         self.requests_per_second = requests_per_second
         if self._arrivals is not None:
             self._arrivals.cancel()
@@ -82,7 +82,7 @@ class Crowd:
         self._arrivals = asyncio.create_task(self._arrive()) if requests_per_second else None
 
     def send_away(self) -> None:
-        """Send no more requests, and abort those that are unfinished."""
+        """Send no more requests, and abort the unfinished ones."""
         self.set(0)
         for request in self._requests:
             request.cancel()

@@ -1,4 +1,4 @@
-"""The last steps of an engine as they are kept: pickled, in chunks that each begin with the state before them."""
+"""The last steps of an engine, pickled, in chunks that each begin with the state before them."""
 
 from array import array
 from collections import deque
@@ -24,10 +24,10 @@ class Totals:
 
 
 class PackedStep(NamedTuple):
-    """A step. Its record has no block tables of requests that ran before: they grow by their new blocks.
+    """A step. Its record has no block tables of requests that ran before: each grows by its new blocks.
 
-    `waiting_after` names the first of those that wait. `sampled` are the tokens of the step that this one applied,
-    `lengths` the prompt tokens of the requests that arrived.
+    The record's `waiting_after` names only the first requests that wait. `sampled` are the tokens of the step that
+    this one applied, `lengths` the prompt tokens of the requests that arrived.
     """
 
     record: StepRecord
@@ -36,7 +36,7 @@ class PackedStep(NamedTuple):
     totals: Totals
 
 
-class RequestState(NamedTuple):
+class RequestSnapshot(NamedTuple):
     """A request between two steps."""
 
     request_id: str
@@ -50,17 +50,14 @@ class RequestState(NamedTuple):
 class Keyframe:
     """The state between two steps: the unfinished requests in order of arrival, the free queue, the cache."""
 
-    requests: list[RequestState]
+    requests: list[RequestSnapshot]
     free_queue: "array[int]"
     cached: "array[int]"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Steps in a row from number `first` on, and the state before the first of them, all pickled.
-
-    The steps of a chunk can be drawn without any before them. `keyframe` is empty where the state is known.
-    """
+    """Consecutive steps from number `first` on and the state before them, all pickled: all that drawing them needs."""
 
     first: int
     keyframe: bytes
@@ -68,21 +65,12 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """The number after that of the last step."""
+        """The number of the step after the last."""
         return self.first + len(self.steps)
-
-    def since(self, step: int) -> "Chunk":
-        """Return the steps from `step` on, without a keyframe unless they are all there are."""
-        if step <= self.first:
-            return replace(self, steps=list(self.steps))
-        return Chunk(step, b"", self.steps[step - self.first :])
 
 
 class Chunks:
-    """The last 1,000 to 1,050 steps, numbered from 0 over the life of the server.
-
-    Written by the engine's thread and read by others.
-    """
+    """The last 1,000 to 1,050 steps, numbered from the start. Written by the engine's thread, read by others."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -91,7 +79,7 @@ class Chunks:
 
     @property
     def oldest(self) -> int:
-        """The number of the first step that is kept, 0 if there is none."""
+        """The number of the first kept step, 0 if there is none."""
         with self._lock:
             return self._chunks[0].first if self._chunks else 0
 
@@ -114,8 +102,6 @@ class Chunks:
             self.num_steps += 1
 
     def since(self, step: int) -> list[Chunk]:
-        """Return the steps from `step` on; all that are kept if `step` is no longer among them."""
+        """Return the chunks that have `step` or a later one."""
         with self._lock:
-            if self._chunks and step < self._chunks[0].first:
-                step = self._chunks[0].first
-            return [chunk.since(step) for chunk in self._chunks if chunk.end > step]
+            return [replace(chunk, steps=list(chunk.steps)) for chunk in self._chunks if chunk.end > step]

@@ -1,4 +1,4 @@
-"""Watches an engine and keeps its last steps, small: what a server that runs for days may spend on being watched."""
+"""Watches an engine and keeps its last steps, at a cost that a server can afford for days."""
 
 import pickle
 from array import array
@@ -14,20 +14,20 @@ from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import StepRecorder
-from serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, RequestState, Totals
+from serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, RequestSnapshot, Totals
 from serving.observed import observer_of
 
 MAX_BILLS = 1000
 MAX_WAITING_NAMED = 64
 MAX_BLOCKS_IN_EACH_STEP = 4096
-"""In a larger pool free queue and cache are recorded at the beginning of a chunk alone; between they are computed."""
+"""A larger pool has its free queue and cache recorded only at the start of a chunk; in between they are computed."""
 
 
 @dataclass
 class RequestTotals:
-    """What a request has cost so far. `num_blocks` are the most it held at once.
+    """What a request has cost so far. `num_blocks` is the most it held at once.
 
-    It arrived before step `arrived`, and waited `num_waited` steps before its first one.
+    It arrived before step `arrived` and waited `num_waited` steps for its first one.
     """
 
     request_id: str
@@ -42,10 +42,10 @@ class RequestTotals:
 
 
 class RecentSteps(StepRecorder):
-    """Packs each step when it ends; 50 of them have one walk along the free queue and the cache before them.
+    """Packs each step when it ends, and walks along the free queue and the cache only once in 50 steps.
 
-    After `want_pool` the next step says what is free and cached, too. `bills` are the totals of the last 1,000 requests
-    that have ended.
+    After `want_pool` the next step records what is free and cached, too. `bills` are the totals of the last 1,000
+    requests that have ended.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -62,21 +62,19 @@ class RecentSteps(StepRecorder):
 
     @property
     def num_arrived(self) -> int:
-        """The requests that have arrived since the last step was planned."""
+        """The number of requests that have arrived since the last step was planned."""
         return len(self._added)
 
     def want_pool(self) -> None:
-        """Let the next step say which blocks are free and cached."""
+        """Let the next step record which blocks are free and cached."""
         self._wants_pool = True
 
     def request_added(self, request_id: str) -> None:
         super().request_added(request_id)
         request = self.scheduler.requests[request_id]
         self._next_lengths[request_id] = request.num_prompt_tokens
-        self.unfinished[request_id] = (
-            request,
-            RequestTotals(request_id, request.num_prompt_tokens, self.chunks.num_steps),
-        )
+        totals = RequestTotals(request_id, request.num_prompt_tokens, self.chunks.num_steps)
+        self.unfinished[request_id] = request, totals
 
     def request_aborted(self, request_id: str) -> None:
         super().request_aborted(request_id)
@@ -157,7 +155,7 @@ class RecentSteps(StepRecorder):
 
 
 def packed(content: Any) -> bytes:
-    """Return a value as bytes, which cost the garbage collector nothing."""
+    """Return a value as bytes, which the garbage collector need not traverse."""
     return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
 
 
@@ -165,7 +163,7 @@ def keyframe_of(scheduler: Scheduler) -> Keyframe:
     """Return the state of a scheduler between two steps."""
     block_ids = scheduler.kv.block_ids
     requests = [
-        RequestState(
+        RequestSnapshot(
             r.request_id,
             r.num_prompt_tokens,
             r.num_output_tokens,
@@ -182,7 +180,7 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# What the server asks where the engine is, which may be another process.
+# The server calls these where the engine is, which may be another process.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:
@@ -192,7 +190,7 @@ def keep_recent_steps(engine: LLMEngine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The numbers of the steps that are kept, and the requests that have arrived since the last was planned."""
+    """The numbers of the kept steps, and of the requests that have arrived since the last one was planned."""
 
     newest: int = -1
     oldest: int = 0
@@ -220,12 +218,12 @@ def facts_of(engine: LLMEngine) -> dict[str, Any]:
 
 
 def steps_since(engine: LLMEngine, step: int) -> list[Chunk]:
-    """Return the steps from `step` on, and let the next one say which blocks are free and cached."""
+    """Return the chunks from `step` on, and let the next step record which blocks are free and cached."""
     recent = observer_of(engine, RecentSteps)
     recent.want_pool()
     return recent.chunks.since(step)
 
 
 def bill_of(engine: LLMEngine, request_id: str) -> RequestTotals | None:
-    """Return the bill of a request that has ended; None if it has not, or long ago."""
+    """Return the bill of a request that has ended; None before its end, and long after."""
     return observer_of(engine, RecentSteps).bills.get(request_id)

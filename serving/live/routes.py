@@ -1,4 +1,4 @@
-"""The page at `/`, its files, and what it asks of the server."""
+"""The page at `/`, its files, and the routes that it calls."""
 
 from dataclasses import asdict
 from functools import partial
@@ -13,9 +13,9 @@ from course.views.picture import read_asset
 from serving.errors import ApiError
 from serving.limits import read_body
 from serving.live.drawing_process import Look
+from serving.live.open_pages import LiveStream, OpenPages
 from serving.live.pace_and_crowd import MAX_PER_SECOND, MAX_STEPS_PER_SECOND
 from serving.live.recent_steps import bill_of
-from serving.live.watch import LiveStream, Watch
 from serving.routes.common import require_api_key
 from serving.routes.fields import Fields, parse
 from serving.served_model import ServedModel
@@ -46,7 +46,7 @@ class LookBody(Fields):
 
 
 class PaceBody(Fields):
-    """How fast the engine may go; None: as fast as it can, 0: paused."""
+    """How fast the engine may go; None: at full speed, 0: paused."""
 
     steps_per_second: Annotated[float, Field(ge=0, le=MAX_STEPS_PER_SECOND)] | None
 
@@ -58,17 +58,17 @@ class CrowdBody(Fields):
 
 
 def live_router(served: ServedModel) -> APIRouter:
-    """Return the routes. The page and its files are open to all; what they ask for needs the API key."""
-    router, watch = APIRouter(), Watch(served)
+    """Return the routes. The page and its files are open to all; the routes they call need the API key."""
+    router, pages = APIRouter(), OpenPages(served)
     router.include_router(files_router())
     router.include_router(
-        control_router(served, watch), dependencies=[Depends(require_api_key(served.settings.api_key))]
+        control_router(served, pages), dependencies=[Depends(require_api_key(served.settings.api_key))]
     )
     return router
 
 
 def files_router() -> APIRouter:
-    """Return the routes of the files. `shared.js` is what the page and the notebooks' player have in common."""
+    """Return the routes of the files. `shared.js` is the code that the page shares with the notebooks' player."""
     router = APIRouter()
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
     shared = "".join(map(read_asset, SHARED)) + EXPORTS
@@ -90,44 +90,44 @@ def files_router() -> APIRouter:
     return router
 
 
-def control_router(served: ServedModel, watch: Watch) -> APIRouter:
+def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
     """Return the routes of the stream and of the controls."""
     router = APIRouter()
-    with_page = [Depends(watch.require_page)]
+    with_page = [Depends(pages.require_page)]
 
     @router.get("/live/stream")
     async def stream(
         width: Annotated[int, Query(ge=300, le=1100)] = 720, height: Annotated[int, Query(ge=150, le=2000)] = 480
     ) -> LiveStream:
-        return LiveStream(watch, await watch.open(Look(width=width, height=height)))
+        return LiveStream(pages, await pages.open(Look(width=width, height=height)))
 
     @router.post("/live/look")
     async def look(request: Request) -> JSONResponse:
         body = parse(LookBody, await read_body(request, served.settings))
-        viewer = watch.viewer(body.viewer)
+        viewer = pages.viewer(body.viewer)
         viewer.look = Look(**body.model_dump(exclude={"viewer"}))
         viewer.changed.set()
         return JSONResponse({})
 
     @router.post("/live/pace", dependencies=with_page)
     async def pace(request: Request) -> JSONResponse:
-        watch.pace.set(parse(PaceBody, await read_body(request, served.settings)).steps_per_second)
-        return JSONResponse(await watch.status())
+        pages.pace.set(parse(PaceBody, await read_body(request, served.settings)).steps_per_second)
+        return JSONResponse(await pages.status())
 
     @router.post("/live/step", dependencies=with_page)
     async def step(request: Request) -> JSONResponse:
         parse(Fields, await read_body(request, served.settings))
-        await watch.pace.step()
-        return JSONResponse(await watch.status())
+        await pages.pace.step()
+        return JSONResponse(await pages.status())
 
     @router.post("/live/crowd", dependencies=with_page)
     async def crowd(request: Request) -> JSONResponse:
-        watch.crowd.set(parse(CrowdBody, await read_body(request, served.settings)).requests_per_second)
-        return JSONResponse(await watch.status())
+        pages.crowd.set(parse(CrowdBody, await read_body(request, served.settings)).requests_per_second)
+        return JSONResponse(await pages.status())
 
     @router.get("/live/bills/{request_id}", dependencies=with_page)
     async def bill(request_id: str) -> JSONResponse:
-        """Return what a request has cost, null while it has not ended, and long after."""
+        """Return what a request has cost; null until it ends, and long after."""
         found = await served.llm.call_during_step(partial(bill_of, request_id=request_id))
         return JSONResponse(found and asdict(found))
 

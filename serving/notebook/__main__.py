@@ -1,6 +1,6 @@
-"""The server's own process: it serves the lineup that its parent names, and ends with it.
+"""The server's process: it serves the lineup that its parent names, and ends with its parent.
 
-Beside OpenAI's API it has what a notebook asks: the run so far, a pause, what has been said.
+Besides OpenAI's API it has routes for the notebook: the run so far, a pause, the exchanges so far.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ RUN = "/notebook/run"
 
 
 class Watched(StepObserver):
-    """Keeps the metrics of every request, and pauses the engine after some steps. On the engine's thread."""
+    """Keeps the metrics of every request and pauses the engine after some steps, on the engine's thread."""
 
     def __init__(self, engine: LLMEngine) -> None:
         self.engine = engine
@@ -48,7 +48,7 @@ class Watched(StepObserver):
         engine.add_observer(self)
 
     def pause_after(self, num_steps: int, llm: AsyncLLM) -> None:
-        """Pause after so many more steps, at once if they are 0."""
+        """Pause after this many more steps, at once if it is 0."""
         self._steps_to_pause, self._llm = num_steps, llm
         if num_steps:
             llm.resume()
@@ -65,9 +65,9 @@ class Watched(StepObserver):
                 self._llm.pause()
 
     def run(self, engine: LLMEngine) -> dict[str, Any]:
-        """Return the trace so far, and the requests that have not ended.
+        """Return the trace so far and the unfinished requests.
 
-        What the recorder sorts by name is sorted by arrival instead: the names are random.
+        The recorder sorts some requests by their names, which are random: here they are sorted by arrival.
         """
         recording = Recording.of(engine)
         place = {request_id: number for number, request_id in enumerate(self.metrics)}
@@ -78,19 +78,19 @@ class Watched(StepObserver):
         return {"recording": to_json(replace(recording, steps=steps)), "unfinished": list(engine.processor.states)}
 
     def times(self, engine: LLMEngine) -> dict[str, list[float]]:
-        """Return the seconds in which each request was queued, computed its prompt, and got the rest of its tokens."""
+        """Return each request's seconds in the queue, in its prefill, and in its decode."""
         return {request_id: phases(metrics) for request_id, metrics in self.metrics.items()}
 
 
 def phases(metrics: RequestMetrics) -> list[float]:
-    """Return the seconds of the three phases that a request has been through."""
+    """Return the duration in seconds of each phase that a request has completed."""
     moments = [metrics.arrival_time, metrics.first_scheduled_time, metrics.first_token_time, metrics.last_token_time]
     known = [moment for moment in moments if moment is not None]
     return [after - before for before, after in pairwise(known)]
 
 
 class Noted:
-    """An application that appends each exchange to a list when it ends, in the order in which they began."""
+    """An ASGI middleware that notes each exchange in a list, in the order in which they began."""
 
     def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
         self.app, self.exchanges = app, exchanges
@@ -139,12 +139,12 @@ def notebook_router(llm: AsyncLLM, watched: Watched) -> APIRouter:
 
     @router.get("/arrived")
     async def arrived() -> int:
-        """Return how many requests have arrived so far."""
+        """Return the number of requests so far."""
         return await llm.call(lambda engine: len(watched.metrics))
 
     @router.get("/settled")
     async def settled() -> bool:
-        """Wait until every request has ended: that of a client that has hung up, too."""
+        """Wait until every request has ended, even those whose client has hung up."""
         end = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while llm.num_unfinished_requests and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.005)
@@ -189,7 +189,7 @@ def end_with_parent(channel: Channel, server: Server) -> None:
 
 
 def main() -> None:
-    """Say where the server listens, or why there is none; then serve."""
+    """Report the server's address, or why there is none; then serve."""
     channel = take_stdio()
     config, lineup = unpack(channel.receive()["serve"])
     try:

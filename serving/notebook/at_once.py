@@ -1,8 +1,8 @@
-"""Several clients that ask before the engine takes its next step, and what each of them heard."""
+"""Several clients that ask before the engine's next step, and the answer that each gets."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """What each client heard, and whose piece came when: `order` is empty in a recorded conversation."""
+    """Each client's answer, and the order in which their pieces arrived, which a recorded conversation lacks."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -47,7 +47,7 @@ class Heard:
 
     @property
     def in_order(self) -> str:
-        """Whose piece came when, in a line."""
+        """The order of the pieces, as a line of text."""
         more = " ..." if len(self.order) > MAX_EVENTS else ""
         return f"pieces in the order of their arrival: {' '.join(self.order[:MAX_EVENTS])}{more}" if self.order else ""
 
@@ -66,53 +66,43 @@ class Heard:
         return {"text/html": marked_html(page, self.recorded), "text/plain": repr(self)}
 
 
-class Client(threading.Thread):
-    """Listens to what one function yields, and notes in `order` whose piece came."""
+def ask_at_once(
+    talks: Mapping[str, Talk],
+    new_client: Callable[[], "OpenAI"],
+    num_arrived: Callable[[], int],
+    resume: Callable[[], None],
+) -> tuple[dict[str, str | Refused], list[str]]:
+    """Let a client ask for each function, while the engine is paused, and then resume it.
 
-    def __init__(self, name: str, talk: Talk, client: "OpenAI", order: list[str]) -> None:
-        super().__init__(name=f"client {name}", daemon=True)
-        self.who, self.talk, self.client, self.order = name, talk, client, order
-        self.answer: str | Refused = ""
-        self.error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
-        from openai import APIStatusError
-
+    A client asks only when the previous request has arrived or been refused. Returns the answers and the order of
+    their pieces; raises the error that an engine's failure causes in a client.
+    """
+    order = list[str]()
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:
+        asking = dict[str, Future[str | Refused]]()
         try:
-            with self.client:
-                for piece in self.talk(self.client):
-                    if piece:
-                        self.answer = f"{self.answer}{piece}"
-                        self.order.append(self.who)
-        except APIStatusError as error:
-            if error.status_code >= 500:
-                self.error = error
-            self.answer = Refused(error.status_code, error.response.headers.get("retry-after"), message_of(error))
-        except Exception as error:
-            self.error = error
+            for name, talk in talks.items():
+                before, end = num_arrived(), time.monotonic() + SECONDS
+                asking[name] = threads.submit(answer_of, talk, new_client(), name, order)
+                while not asking[name].done() and num_arrived() == before and time.monotonic() < end:
+                    time.sleep(0.005)
+        finally:
+            resume()
+        return {name: answer.result() for name, answer in asking.items()}, order
 
 
-def listen_at_once(
-    talks: Mapping[str, Talk], new_client: Callable[[], "OpenAI"], num_arrived: Callable[[], int]
-) -> tuple[list[Client], list[str]]:
-    """Start a client for each function, in order: each request has arrived, or been refused, before the next one."""
-    clients, order = list[Client](), list[str]()
-    for name, talk in talks.items():
-        before = num_arrived()
-        clients.append(Client(name, talk, new_client(), order))
-        end = time.monotonic() + SECONDS
-        while clients[-1].is_alive() and num_arrived() == before and time.monotonic() < end:
-            time.sleep(0.005)
-    return clients, order
+def answer_of(talk: Talk, client: "OpenAI", name: str, order: list[str]) -> str | Refused:
+    """Return all that a function yields, noting the name in `order` for each piece."""
+    from openai import APIStatusError
 
-
-def heard_by(clients: Iterable[Client], order: list[str], recorded: str) -> Heard:
-    """Wait for the ends of the answers, and return them. Raises what the engine's failure raised in a client."""
-    answers = dict[str, str | Refused]()
-    for client in clients:
-        client.join()
-        if client.error is not None:
-            raise client.error
-        answers[client.who] = client.answer
-    return Heard(answers, () if recorded else tuple(order), recorded)
+    pieces = list[str]()
+    try:
+        with client:
+            for piece in filter(None, talk(client)):
+                pieces.append(piece)
+                order.append(name)
+    except APIStatusError as error:
+        if error.status_code >= 500:
+            raise
+        return Refused(error.status_code, error.response.headers.get("retry-after"), message_of(error))
+    return "".join(pieces)

@@ -1,4 +1,4 @@
-"""What a server's engine has done so far, and the bill of one request of it: steps, tokens, blocks, time."""
+"""The run of a server's engine so far, and the bill of one of its requests: steps, tokens, blocks, time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ PHASES = ("queued", "prefill", "decode")
 class ServedRun(WorkloadRun):
     """A run from the server's first step on.
 
-    `times` has the seconds of each request in the queue, until its first token, and until its last, as far as they are
-    known; a recorded run has none. `unfinished` are the requests that are still there.
+    `times` has each request's seconds in the phases `PHASES`, as far as known; a recorded run has none. `unfinished`
+    are the requests that have not ended.
     """
 
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ServedRun(WorkloadRun):
 
 @dataclass(frozen=True)
 class Item:
-    """A step of the server, as it was for one request. `num_tokens` were computed; after it it held `num_blocks`."""
+    """One step as seen by one request: `num_tokens` were computed for it, and after the step it held `num_blocks`."""
 
     step: int
     kind: str
@@ -51,8 +51,7 @@ class Item:
 class Bill:
     """What a request has cost. `num_cached_blocks` were in the cache when it was admitted.
 
-    `times` are the seconds of the phases `PHASES` that it has been through, none where they are not known. `end` is why
-    it ended, empty if it has not.
+    `times` are the seconds of its phases `PHASES`, empty if unknown. `end` is the reason why it ended, or empty.
     """
 
     label: str
@@ -67,27 +66,27 @@ class Bill:
 
     @property
     def num_steps(self) -> int:
-        """The steps that computed something for it."""
+        """The number of steps that computed tokens for it."""
         return sum(item.kind != WAITING for item in self.items)
 
     @property
     def num_waited(self) -> int:
-        """The steps that others were computed in while it waited."""
+        """The number of steps in which it waited."""
         return len(self.items) - self.num_steps
 
     @property
     def num_computed(self) -> int:
-        """The tokens that were computed for it."""
+        """The number of tokens computed for it."""
         return sum(item.num_tokens for item in self.items)
 
     @property
     def most_blocks(self) -> int:
-        """The most blocks that it held."""
+        """The maximum number of blocks it held."""
         return max((item.num_blocks for item in self.items), default=0)
 
     @property
     def block_steps(self) -> int:
-        """The blocks that it held, added up over its steps."""
+        """The blocks it held, summed over its steps."""
         return sum(item.num_blocks for item in self.items)
 
 

@@ -1,4 +1,4 @@
-"""The bills of some requests as a picture, on one scale: tokens and blocks step by step, and the time of each phase."""
+"""The bills of some requests as a picture on a common scale: tokens and blocks per step, and the time per phase."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -98,7 +98,7 @@ def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
 
 
 def blocks_part(bill: Bill, axis: StepAxis, most_blocks: int) -> Part:
-    """Return the blocks that the request holds in each step, those that it found in the cache paler, at the bottom."""
+    """Return the blocks held in each step, with those found in the cache paler and at the bottom."""
     cell = min(MAX_CELL, (BLOCKS - LINE) / max(1, most_blocks))
     high = cell * most_blocks + LINE
     drawn, before, end = list[Markup](), 0, -1.0

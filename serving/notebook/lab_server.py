@@ -1,35 +1,78 @@
-"""A lab's engine as a server: cells talk to it by OpenAI's client, and see what it did."""
+"""A lab's engine as a server: cells talk to it through OpenAI's client, and see what it did."""
 
+import sys
+import time
+import weakref
 from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from course.fresh.process import FreshError
+from course.fresh.process import FreshError, pack
 from course.notebook.lab import Lab
 from course.notebook.missing import broken_starter, code_that_ran, mark_for
 from course.notebook.notice import Notice, Remark
 from course.notebook.recorded_mark import CellMarks, marked_html, marked_text
+from course.sandbox.channel import ChannelError
+from course.sandbox.explain import explain_death
+from course.sandbox.worker import Worker
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
-from serving.notebook.at_once import Heard, Talk, heard_by, listen_at_once
+from serving.notebook.at_once import Heard, Talk, ask_at_once
 from serving.notebook.bill import ServedRun
 from serving.notebook.metrics_table import Metrics
 from serving.notebook.notices import CLIENT, SERVER, fetch, missing_extras, notice_of_error
-from serving.notebook.process import ServerProcess
-from serving.notebook.replay import Exchange, Replay, recorded
+from serving.notebook.replay import Exchange, RecordedServer, recorded
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
 T = TypeVar("T")
 MODEL = "mini-vllm"
-SECONDS = 60.0
+SECONDS, START_SECONDS = 60.0, 120.0
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "serving.notebook")
+
+
+class LabServerProcess:
+    """A server in a new process, which therefore runs the files as last saved. Ends with its owner.
+
+    Raises `FreshError` with a message for the learner if it does not start.
+    """
+
+    def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
+        self._worker = Worker(COMMAND)
+        self._end = weakref.finalize(self, Worker.close, self._worker)
+        self._worker.deadline = time.monotonic() + START_SECONDS
+        try:
+            self._worker.send({"serve": pack((config, lineup))})
+            message = self._worker.receive()
+        except ChannelError as error:
+            status = None if error.reason == "timeout" else self._worker.status
+            self._worker.kill()
+            trace = self._worker.output
+            self._end()
+            raise FreshError(explain_death(status, trace, START_SECONDS)[1]) from None
+        except BaseException:
+            self._end()
+            raise
+        if "problem" in message:
+            self._end()
+            raise FreshError(str(message["problem"]), unwritten=bool(message["unwritten"]))
+        self.address = str(message["address"])
+
+    @property
+    def is_running(self) -> bool:
+        return self._worker.is_running
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
 
 
 class LabServer:
-    """Serves the lab's lineup from a process of its own, with the files as last saved.
+    """Serves the lab's lineup from a separate process, with the files as last saved.
 
-    Where a task is missing, the answers are those of the reference, recorded and marked as such. Where there is no
-    server, every method returns the `Notice` that says why.
+    Where a task is missing, the answers are recorded ones of the reference, marked as such. Without a server every
+    method returns a `Notice` with the reason.
     """
 
     def __init__(self, lab: Lab, config: EngineConfig) -> None:
@@ -37,7 +80,7 @@ class LabServer:
         self.recorded = mark_for(self.lineup)
         self.problem = broken_starter(self.lineup)
         self._marks = CellMarks()
-        self._server: ServerProcess | Replay | None = None
+        self._server: LabServerProcess | RecordedServer | None = None
         if self.problem is None:
             self.problem = missing_extras(CLIENT if self.recorded else SERVER)
         if self.problem is None:
@@ -45,7 +88,7 @@ class LabServer:
 
     def _start(self) -> None:
         try:
-            self._server = (Replay if self.recorded else ServerProcess)(self.config, self.lineup)
+            self._server = (RecordedServer if self.recorded else LabServerProcess)(self.config, self.lineup)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The server did not start"
             self.problem = Notice(title, f"{error}\n\n{code_that_ran(self.lineup)}")
@@ -57,11 +100,11 @@ class LabServer:
 
     @property
     def base_url(self) -> str:
-        """What OpenAI's client takes."""
+        """The `base_url` for OpenAI's client."""
         return f"{self.address}/v1"
 
     def client(self) -> "OpenAI":
-        """Return OpenAI's client of this server, which tries nothing twice."""
+        """Return an OpenAI client of this server that never retries."""
         from openai import OpenAI
 
         return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
@@ -78,29 +121,25 @@ class LabServer:
         return self._try(ask)
 
     def at_once(self, **talks: Talk) -> Heard | Notice:
-        """Let several clients ask, in their order, before the engine takes its next step; return what each one heard.
+        """Let several clients ask, in order, before the engine takes its next step; return each one's answer.
 
-        Each function is given a client, and yields the pieces of its answer.
+        Each function is given a client and yields the pieces of its answer.
         """
 
         def listen() -> Heard:
             self.pause()
-            try:
-                clients, order = listen_at_once(talks, self.client, self._num_arrived)
-            finally:
-                self.resume()
-            heard = heard_by(clients, order, self.recorded)
+            answers, order = ask_at_once(talks, self.client, self._num_arrived, self.resume)
             self._control("/notebook/settled")
-            return heard
+            return Heard(answers, () if self.recorded else tuple(order), self.recorded)
 
         return self._try(listen)
 
     def metrics(self) -> Metrics | Notice:
-        """Return what `/metrics` says now."""
+        """Return the current `/metrics`."""
         return self._try(lambda: Metrics.of(fetch(self.address, "/metrics"), self.recorded))
 
     def run(self) -> ServedRun | Notice:
-        """Return what the engine has done so far, from its first step on."""
+        """Return the engine's run so far, from its first step on."""
 
         def get() -> ServedRun:
             times = self._control("/notebook/times") or {}
@@ -109,7 +148,7 @@ class LabServer:
         return self._try(get)
 
     def pause(self, after_steps: int = 0) -> None:
-        """Let the engine take so many steps more, and then none until `resume`. Requests may come and go."""
+        """Let the engine take this many more steps and then none until `resume`. Requests may still come and go."""
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
@@ -122,7 +161,7 @@ class LabServer:
             self._server.close()
 
     def records(self) -> dict[str, str]:
-        """Return the records of all that a live server has been asked, by their names."""
+        """Return the records of all exchanges with a live server, by name."""
         noted = self._control("/notebook/exchanges") or []
         return recorded([Exchange(**each) for each in noted], self.config, self.lineup)
 
@@ -153,13 +192,13 @@ class LabServer:
         return int(self._control("/notebook/arrived") or 0)
 
     def _control(self, path: str, method: str = "GET") -> Any:
-        """Ask a live server something beside its API; None without one."""
-        if isinstance(self._server, ServerProcess) and self._server.is_running:
+        """Call a live server's `/notebook` routes; None without such a server."""
+        if isinstance(self._server, LabServerProcess) and self._server.is_running:
             return fetch(self.address, path, method, json=True)
         return None
 
     def _try(self, function: Callable[[], T]) -> T | Notice:
-        """Return the function's value, or a `Notice` of why there is none."""
+        """Return the function's value, or a `Notice` that says why there is none."""
         if self.problem is not None:
             return Remark("No server", "The cell that starts it says why.")
         try:

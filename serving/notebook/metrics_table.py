@@ -1,4 +1,4 @@
-"""`/metrics` as numbers by their names, and a table of how they change."""
+"""`/metrics` as numbers by name, and a table of how they change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ LEFT_OUT = ("_bucket", "_created")
 
 @dataclass(frozen=True)
 class Metrics:
-    """What `/metrics` said: each value by its name, and by the labels that tell it from others of that name.
+    """The values of `/metrics`, by name and the labels that distinguish them.
 
-    The buckets of the histograms are in `text` alone, as Prometheus reads it. `recorded` as in `WorkloadRun`.
+    Only `text`, the page itself, has the buckets of the histograms. `recorded` as in `WorkloadRun`.
     """
 
     values: Mapping[str, float]
@@ -24,7 +24,7 @@ class Metrics:
 
     @classmethod
     def of(cls, text: str, recorded: str = "") -> "Metrics":
-        """Return the metrics in a text of `/metrics`."""
+        """Return the metrics on a page of `/metrics`."""
         from prometheus_client.parser import text_string_to_metric_families
 
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
@@ -63,7 +63,7 @@ class MetricsTable:
 
 
 def compare_metrics(moments: Mapping[str, Metrics | Notice], *names: str) -> MetricsTable | Notice:
-    """Return the metrics of some names at each moment, by default those of which one differs; or the first `Notice`."""
+    """Return the named metrics at each moment, by default those that change; or the first `Notice`."""
     known = dict[str, Metrics]()
     for moment, metrics in moments.items():
         if isinstance(metrics, Notice):
@@ -75,7 +75,7 @@ def compare_metrics(moments: Mapping[str, Metrics | Notice], *names: str) -> Met
 
 
 def named(name: str, labels: Mapping[str, str]) -> str:
-    """Return a sample's name with the labels that are not the same in all."""
+    """Return a sample's name with the labels that distinguish it."""
     shown = ",".join(f'{key}="{value}"' for key, value in labels.items() if key not in SAME_IN_ALL)
     return f"{name}{{{shown}}}" if shown else name
 

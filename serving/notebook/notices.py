@@ -1,4 +1,4 @@
-"""Plain requests to a server, and what its errors and missing packages mean to a learner."""
+"""Plain requests to a server, and notices for its errors and for missing packages."""
 
 import json as json_format
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ INSTALL = "%pip install -c ../constraints.txt"
 
 
 def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -> Any:
-    """Return the answer to a request without a body, as text or as what its JSON says. Raises `OSError`."""
+    """Return the answer to a request without a body, as text or parsed from JSON. Raises `OSError`."""
     with urlopen(Request(address + path, method=method), timeout=SECONDS) as answer:
         text = answer.read().decode()
     return json_format.loads(text) if json else text
 
 
 def notice_of_error(error: Exception, whose: str) -> Notice | None:
-    """Return what an error of a client means; None for one of the cell's own code."""
+    """Return the notice for a client's error; None if the cell's own code raised it."""
     import openai
 
     match error:
@@ -45,7 +45,7 @@ def notice_of_error(error: Exception, whose: str) -> Notice | None:
 
 def not_recorded() -> Notice:
     """Return the notice for a request that has no record."""
-    return Remark("Not recorded", "Recorded is what the notebook asks as it is. Yours answers anything.")
+    return Remark("Not recorded", "Only the notebook's own requests are recorded. Your engine answers anything.")
 
 
 def code_of(error: Exception) -> str:
@@ -54,7 +54,7 @@ def code_of(error: Exception) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """Return what the server says about an error."""
+    """Return the server's message for an error."""
     body = getattr(error, "body", None)
     return str(body["message"]) if isinstance(body, dict) and "message" in body else str(error)
 

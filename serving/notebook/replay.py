@@ -1,6 +1,6 @@
-"""Recorded exchanges, and a server that repeats them where the learner's engine is not written yet.
+"""Recorded exchanges, and a server that replays them while the learner's engine is not written yet.
 
-A record is without times and random names, which differ from run to run.
+A record has no times and no random names, because they differ from run to run.
 """
 
 import json
@@ -26,7 +26,7 @@ KEPT_HEADERS = ("content-type", "retry-after")
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a client sent, and what it got."""
+    """A client's request and its answer."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Exchange:
 
 
 def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str, int]]:
-    """Yield method, path and body of requests, each with how often the same was sent before."""
+    """Yield method, path and body of requests, each with the number of equal requests before it."""
     seen = Counter[tuple[str, str, str]]()
     for method, path, body in asked:
         one = method, path, plain_body(body)
@@ -46,7 +46,7 @@ def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, 
 
 
 def plain_body(body: str) -> str:
-    """Return a JSON body in one form, whatever the order of its fields; anything else as it is."""
+    """Return a JSON body with its fields sorted, anything else unchanged."""
     try:
         return json.dumps(json.loads(body), sort_keys=True)
     except ValueError:
@@ -59,7 +59,7 @@ def exchange_key(config: EngineConfig, lineup: Lineup, method: str, path: str, b
 
 
 def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup) -> dict[str, str]:
-    """Return the records of a server's exchanges, by their names."""
+    """Return the records of a server's exchanges, by name."""
     kept = list(exchanges)
     keys = (exchange_key(config, lineup, *one) for one in numbered((e.method, e.path, e.asked) for e in kept))
     names = dict[str, str]()
@@ -67,7 +67,7 @@ def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup
 
 
 def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
-    """Return an exchange's answer for a record; `names` numbers the requests in their order."""
+    """Return the record of an exchange's answer; `names` numbers the requests in order."""
     text = exchange.answer
     if exchange.path == "/metrics":
         text = "".join(line for line in text.splitlines(keepends=True) if "_seconds" not in line)
@@ -79,7 +79,7 @@ def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
 
 
 def in_words(stream: str) -> str:
-    """Return server-sent events with a word of the text in each: how it was cut depends on how fast it was read."""
+    """Return server-sent events with one word of text each: how a live stream is cut depends on its reader."""
     events = [line.removeprefix(EVENT) for line in stream.splitlines() if line.startswith(EVENT)]
     pieces = [piece_of(event) for event in events]
     places = [place for place, piece in enumerate(pieces) if piece]
@@ -102,8 +102,8 @@ def piece_of(event: str) -> str:
     return (choices[0].get("delta", {}).get("content") or "") if choices else ""
 
 
-class Replay:
-    """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last."""
+class RecordedServer:
+    """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last one."""
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         self._config, self._lineup = config, lineup
@@ -130,7 +130,7 @@ class Replay:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def answer(self, handler: BaseHTTPRequestHandler, body: str) -> None:
-        """Send the recorded answer to a request, or that there is none."""
+        """Send the recorded answer to a request, or an error if there is none."""
         status, headers, text = self._find(handler.command, handler.path, body)
         content = text.encode()
         try:

@@ -1,4 +1,4 @@
-"""The front end of several replicas: it chooses one for each request and passes bytes on."""
+"""The front end of several replicas: it chooses one for each request and relays the bytes."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -40,7 +40,7 @@ def create_front(replicas: Replicas, router: Router) -> FastAPI:
 
 
 class Front:
-    """What happens to a request between its client and a replica."""
+    """Relays requests and answers between clients and replicas."""
 
     def __init__(self, replicas: Replicas, router: Router) -> None:
         self.replicas = replicas
@@ -49,14 +49,14 @@ class Front:
         self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
 
     async def health(self) -> JSONResponse:
-        """Say which replicas are well; 503 if none is."""
+        """Return which replicas are healthy; 503 if none is."""
         states = {str(replica.index): await self._is_well(replica) for replica in self.replicas.all}
         if self.replicas.is_shutting_down or not any(states.values()):
             raise unavailable("no replica takes requests", "no_replica")
         return JSONResponse({"status": "ok", "replicas": states})
 
     async def metrics(self) -> Response:
-        """Return the metrics of all replicas that answer."""
+        """Return the metrics of every replica that answers."""
         pages = {}
         for replica in self.replicas.alive:
             with suppress(httpx.HTTPError):
@@ -71,7 +71,7 @@ class Front:
         return await self._send(request, body, prefix_of_bytes(body))
 
     async def pass_on(self, request: Request) -> Response:
-        """Send anything else to the first replica: all of them would say the same."""
+        """Send anything else to the least busy replica: all of them would answer alike."""
         body = await read_body(request, self.replicas.settings) if request.method == "POST" else b""
         return await self._send(request, body, None)
 
@@ -111,7 +111,7 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it comes. The end of this generator, for whatever reason, is the end of the request."""
+        """Yield the answer as it arrives. However this generator ends, the request ends with it."""
         try:
             async for part in answer.aiter_raw():
                 yield part
@@ -134,7 +134,7 @@ class Front:
 
 
 class MergedMetrics(Collector):
-    """The pages of several replicas, by their index, which becomes the label `engine` of each sample."""
+    """The metrics of several replicas, whose index becomes the label `engine` of each sample."""
 
     def __init__(self, pages: Mapping[int, str]) -> None:
         self.pages = pages

@@ -1,8 +1,8 @@
-"""Which replica gets a request, and what is known of its prompt without a tokenizer: the prefix of its body.
+"""Policies that choose a request's replica, and the prefix of a prompt, found without a tokenizer.
 
-A replica's prefix cache is its own: a conversation whose turns go to three replicas is computed three times. So the
-router remembers which prefixes it has sent where. It cannot see what a replica has evicted; like a cache, it forgets
-what has not been used for longest.
+Each replica has its own prefix cache: a conversation whose turns go to three replicas is computed three times. So the
+router remembers where it has sent each prefix. It cannot see what a replica has evicted; like a cache, it forgets the
+least recently used prefixes.
 """
 
 import json
@@ -12,17 +12,17 @@ from itertools import count
 from typing import Any, Protocol
 
 CHARACTERS_PER_BLOCK = 64
-"""About the text of one block of 16 tokens."""
+"""Roughly the text of one block of 16 tokens."""
 TOKENS_PER_BLOCK = 16
 Prefix = Sequence[int]
 """The key of each whole block of a prompt, chained: equal keys have equal text up to there."""
 
 
 class Router(Protocol):
-    """Chooses among the replicas that can be reached."""
+    """Chooses among the replicas that are alive."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
-        """Return one of the replicas in `loads`, which are their unfinished requests, and remember the choice."""
+        """Return one of the replicas in `loads`, their numbers of unfinished requests, and remember the choice."""
         ...
 
     def forget(self, replica: int) -> None:
@@ -31,7 +31,7 @@ class Router(Protocol):
 
 
 class RoundRobin:
-    """One after the other, whatever they are doing."""
+    """Takes the replicas in turn, whatever their load."""
 
     def __init__(self) -> None:
         self._turns = count()
@@ -44,7 +44,7 @@ class RoundRobin:
 
 
 class LeastLoaded:
-    """The one with the fewest unfinished requests."""
+    """Takes the replica with the fewest unfinished requests."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         return min(loads, key=lambda replica: (loads[replica], replica))
@@ -54,10 +54,10 @@ class LeastLoaded:
 
 
 class PrefixAware:
-    """The one that knows the longest prefix; of several the least loaded.
+    """Takes the replica that knows the longest prefix; among several, the least loaded.
 
-    A replica that has more than `most_imbalance` unfinished requests more than the least loaded one is passed over:
-    computing a prefix again is cheaper than waiting for long. (SGLang's router: `balance_abs_threshold`.)
+    A replica with over `most_imbalance` unfinished requests more than the least loaded one is passed over: recomputing
+    a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)
     """
 
     def __init__(self, max_blocks_known: int = 1 << 16, most_imbalance: int = 16) -> None:
@@ -82,7 +82,7 @@ class PrefixAware:
 
     def _remember(self, prefix: Prefix, replica: int) -> None:
         known = self._known.setdefault(replica, OrderedDict())
-        # Back to front: the last blocks of a prefix are forgotten first, as in the block pool.
+        # Back to front, so that the last blocks of a prefix are forgotten first, as in the block pool.
         for key in reversed(prefix):
             known[key] = None
             known.move_to_end(key)
@@ -100,7 +100,7 @@ def chained(blocks: Sequence[object]) -> list[int]:
 
 
 def prefix_of_bytes(body: bytes) -> list[int]:
-    """Return the keys of a prompt in a body as it was sent; none if it is no JSON."""
+    """Return the keys of the prompt in a body's bytes; none if they are not JSON."""
     try:
         return prefix_of(json.loads(body))
     except (ValueError, RecursionError):
@@ -108,9 +108,9 @@ def prefix_of_bytes(body: bytes) -> list[int]:
 
 
 def prefix_of(body: Any) -> list[int]:
-    """Return the keys of the whole blocks of a prompt; none for a body that has no prompt. It is not checked here.
+    """Return the keys of a prompt's whole blocks; none for a body without a prompt. The body is not validated here.
 
-    Prompts with different salts have no key in common: they share no cached block either.
+    Prompts with different salts have no key in common, as they share no cached block either.
     """
     if not isinstance(body, Mapping):
         return []
@@ -122,7 +122,7 @@ def prefix_of(body: Any) -> list[int]:
 
 
 def _blocks_of_prompt(prompt: Any) -> list[object]:
-    """Return the blocks of a text or of token ids; of several prompts those of the first."""
+    """Return the blocks of a text or of token ids; for several prompts, those of the first."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):
@@ -138,5 +138,5 @@ def _texts(messages: Any) -> Iterator[str]:
 
 
 def _cut(prompt: str | tuple[int, ...], size: int) -> list[object]:
-    """Return the whole blocks: the last one may still grow in the next turn."""
+    """Return the whole blocks only: an incomplete last one may still grow in the next turn."""
     return [prompt[start : start + size] for start in range(0, len(prompt) - size + 1, size)]

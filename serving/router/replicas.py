@@ -1,4 +1,4 @@
-"""The replicas: engines with a server each, as processes of their own."""
+"""The replicas: processes, each with an engine and its server."""
 
 import asyncio
 import multiprocessing
@@ -17,7 +17,7 @@ SECONDS_TO_END = 10.0
 
 @dataclass
 class Replica:
-    """One engine with its server. `num_unfinished` counts the requests that the front end has sent to it."""
+    """One engine with its server. `num_unfinished` counts the front end's requests that it has not finished."""
 
     index: int
     process: BaseProcess
@@ -30,7 +30,7 @@ class Replica:
 
 
 class Replicas:
-    """Starts and ends the processes. Raises `RuntimeError` if one ends before it serves; its error is on stderr."""
+    """Starts and ends the processes. Raises `RuntimeError` if one dies before it serves; its error is on stderr."""
 
     def __init__(self, open_engine: Callable[[], LLMEngine], settings: ServerSettings, size: int) -> None:
         self.settings = settings
@@ -52,9 +52,9 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Tell the replicas to end as a server does by SIGTERM; kill what has not ended some seconds after the limit.
+        """Send the replicas SIGTERM, and kill those still alive `SECONDS_TO_END` after the limit; at once if it is 0.
 
-        They have the limit of their own settings; `timeout` 0 means now.
+        Until then each lets its requests finish within the limit of its settings.
         """
         self.is_shutting_down = True
         for replica in self.all:
@@ -79,7 +79,7 @@ def run_replica(
     open_engine: Callable[[], LLMEngine], settings: ServerSettings, address: "Connection[str, str]", num_threads: int
 ) -> None:
     """Serve one engine in this process, and report its address."""
-    # Ctrl-C reaches every process of a terminal; the front end is the one that tells the others to end.
+    # Ctrl-C reaches every process of a terminal, but only the front end tells the replicas when to end.
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

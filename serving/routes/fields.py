@@ -1,4 +1,4 @@
-"""The fields that chats and completions share, and the way from the bytes of a body to them or to an error."""
+"""The fields that chats and completions share, and how a body is parsed into them."""
 
 from typing import Annotated, Literal, TypeVar
 
@@ -19,7 +19,7 @@ TokenId = Annotated[int, Field(ge=0)]
 
 
 class Fields(BaseModel):
-    """The fields of a request. Others are refused, and so are values of another type: "5" is no number."""
+    """The fields of a request. Unknown ones are refused, and so are values of the wrong type: "5" is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -27,8 +27,8 @@ class Fields(BaseModel):
 def parse(model: type[Model], body: bytes) -> Model:
     """Return the request in a body.
 
-    Raises `ApiError` (400) if it is not JSON, is nested too deeply, has text that is not Unicode, or has a field that
-    is missing, unknown or out of its range.
+    Raises `ApiError` (400) if it is not JSON, is nested too deeply, holds invalid Unicode, or if a field is missing,
+    unknown or out of range.
     """
     try:
         return model.model_validate_json(body)
@@ -54,7 +54,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 
 def _rule_of(message: str) -> str:
-    """Return pydantic's message without its subject, and in the words of JSON."""
+    """Return pydantic's message without its subject and in JSON's terms."""
     _, _, rule = message.partition(" ")  # "Input should be", "List should have"
     return rule.partition(" after validation")[0].replace("valid array", "list")
 
@@ -66,7 +66,7 @@ def shown(value: object) -> str:
 
 
 def stop_strings(value: object) -> tuple[str, ...]:
-    """Return the stop strings of a field. Raises `ValueError` if it has none of the legal forms."""
+    """Return the stop strings in a field. Raises `ValueError` unless it has a legal form."""
     texts = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(text, str) and text for text in texts) or len(texts) > MAX_STOPS:
         raise ValueError(f"must be a string or a list of at most {MAX_STOPS} strings, none empty, got {shown(value)}")
@@ -74,19 +74,19 @@ def stop_strings(value: object) -> tuple[str, ...]:
 
 
 class StreamOptions(Fields):
-    """What a stream brings besides the text."""
+    """What a stream contains besides the text."""
 
     include_usage: bool = False
 
 
 class PlainText(Fields):
-    """The one response format there is."""
+    """The only supported response format."""
 
     type: Literal["text"]
 
 
 class SamplingFields(Fields):
-    """What both routes take, of OpenAI's fields and of vLLM's own. A field that is null counts as left out."""
+    """The fields of both routes: OpenAI's, then vLLM's additions. A field that is null counts as left out."""
 
     model: str | None = None
     stream: bool | None = None
@@ -120,9 +120,9 @@ class SamplingFields(Fields):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return the engine's settings; `max_tokens` is what was asked for, or the room there is.
+        """Return the engine's settings; `max_tokens` is the limit asked for, or the room that is left.
 
-        Raises `ApiError` if `min_tokens` is more.
+        Raises `ApiError` if `min_tokens` exceeds it.
         """
         min_tokens = self.min_tokens or 0
         if min_tokens > max_tokens:

@@ -1,4 +1,4 @@
-"""`/tokenize` and `/detokenize`: texts and chats as the engine sees them. (vLLM: `entrypoints/serve/tokenize/`.)"""
+"""`/tokenize` and `/detokenize`: the tokens of texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
 from typing import Any, Literal
 

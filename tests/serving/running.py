@@ -157,6 +157,14 @@ def head(method: str, path: str, *headers: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *headers, "", ""]).encode()
 
 
+def post(server: RunningServer, path: str, body: bytes | None = None, **fields: Any) -> tuple[int, Any]:
+    """Post a body, or fields as JSON; return the status, and the answer or its error."""
+    with RawConnection(server) as connection:
+        connection.post(path, json.dumps(fields).encode() if body is None else body)
+        status, _, answer = connection.read_answer()
+        return status, answer.get("error", answer)
+
+
 def status_of(server: RunningServer, method: str, path: str) -> tuple[int, str | None]:
     """Return the status of a request without a body, and the code of its error if it is one."""
     with RawConnection(server) as connection:

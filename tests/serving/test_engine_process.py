@@ -17,7 +17,7 @@ from serving.cli.engine_spec import EngineSpec
 from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
 from tests.serving.page.serving_page import events, next_of, watching
-from tests.serving.running import HELLO, MODEL, call, client_of, serving, wait_until
+from tests.serving.running import COMPLETION, HELLO, MODEL, call, client_of, post, serving, wait_until
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
 FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
@@ -52,26 +52,25 @@ def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None
 
 
 def test_the_metrics_are_those_of_the_engine(server: RunningServer) -> None:
-    client_of(server).completions.create(model=MODEL, prompt="abcd", max_tokens=7, extra_body={"ignore_eos": True})
+    post(server, COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)
     text = httpx.get(f"{server.address}/metrics").text
-    assert 'vllm:generation_tokens_total{engine="0",model_name="mini-vllm"} 7.0' in text
-    assert 'vllm:prompt_tokens_total{engine="0",model_name="mini-vllm"} 4.0' in text
-    assert 'vllm:e2e_request_latency_seconds_count{engine="0",model_name="mini-vllm"} 1.0' in text
+    counts = {"generation_tokens_total": 7, "prompt_tokens_total": 4, "e2e_request_latency_seconds_count": 1}
+    for name, value in counts.items():
+        assert f'vllm:{name}{{engine="0",model_name="mini-vllm"}} {value}.0' in text
 
 
 def test_the_page_sees_the_engine_s_steps(server: RunningServer) -> None:
-    client = client_of(server)
     with httpx.Client(base_url=server.address) as http, watching(http) as stream:
         assert next_of(stream, "hello")["num_blocks"] == 399
-        answer = client.completions.create(model=MODEL, prompt="abcd", max_tokens=7, extra_body={"ignore_eos": True})
+        answer = post(server, COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)[1]
         ended = next(data for name, data in stream if name == "status" and data["newest"] == 6)
         assert not ended["num_unfinished"]
         next_of(stream, "picture")
-        bill = http.get(f"/live/bills/{answer.id}-0").json()
+        bill = http.get(f"/live/bills/{answer['id']}-0").json()
         assert (bill["num_prompt_tokens"], bill["num_steps"]) == (4, 7)
         kill_engine(server)
         assert any(name == "status" and not data["is_alive"] for name, data in stream)
-        assert http.get(f"/live/bills/{answer.id}-0").json()["error"]["code"] == "engine_dead"
+        assert http.get(f"/live/bills/{answer['id']}-0").json()["error"]["code"] == "engine_dead"
     with httpx.Client(base_url=server.address) as http, http.stream("GET", "/live/stream") as reloaded:
         assert reloaded.status_code == 200
         assert not next_of(events(reloaded), "status")["is_alive"]

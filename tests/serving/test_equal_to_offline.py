@@ -91,24 +91,18 @@ def test_logprobs_of_a_chat(embedded: OpenAI, offline: LLM) -> None:
 
 def test_logprobs_of_a_completion(embedded: OpenAI) -> None:
     answer = embedded.completions.create(model=MODEL, prompt=PROMPT, max_tokens=12, temperature=1.0, seed=2, logprobs=2)
-    logprobs = answer.choices[0].logprobs
-    assert logprobs is not None
-    assert logprobs.tokens is not None
-    assert logprobs.token_logprobs is not None
-    assert logprobs.top_logprobs is not None
+    logprobs: Any = answer.choices[0].logprobs
     assert len(logprobs.tokens) == 12
     assert all(token in top for token, top in zip(logprobs.tokens, logprobs.top_logprobs, strict=True))
     assert all(2 <= len(top) <= 3 for top in logprobs.top_logprobs)
     assert all(sum(math.exp(value) for value in top.values()) <= 1.0001 for top in logprobs.top_logprobs)
 
 
-@pytest.mark.parametrize("top", [None, 0])
-def test_logprobs_without_the_likeliest(embedded: OpenAI, top: int | None) -> None:
-    more: Any = {} if top is None else {"top_logprobs": top}
-    answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5, logprobs=True, **more)
-    assert [token.top_logprobs for token in answer.choices[0].logprobs.content] == [[]] * 5
-
-
-def test_without_logprobs_there_are_none(embedded: OpenAI) -> None:
-    answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5)
-    assert answer.choices[0].logprobs is None
+@pytest.mark.parametrize(
+    ("fields", "top"),
+    [({}, None), ({"logprobs": True}, [[]] * 5), ({"logprobs": True, "top_logprobs": 0}, [[]] * 5)],
+)
+def test_logprobs_only_as_far_as_asked_for(embedded: OpenAI, fields: Any, top: Any) -> None:
+    answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5, **fields)
+    logprobs = answer.choices[0].logprobs
+    assert (logprobs and [token.top_logprobs for token in logprobs.content]) == top

@@ -1,6 +1,5 @@
 """Tokens as text and back, the key, and the settings."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,27 +11,19 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
 from serving.server import RunningServer
 from serving.settings import ServerSettings
-from tests.serving.running import HELLO, MODEL, RawConnection, client_of, head, serving, status_of
-
-
-def post(server: RunningServer, path: str, body: bytes) -> tuple[int, Any]:
-    with RawConnection(server) as connection:
-        connection.post(path, body)
-        status, _, answer = connection.read_answer()
-        return status, answer
+from tests.serving.running import HELLO, MODEL, RawConnection, client_of, head, post, serving, status_of
 
 
 def test_tokens_of_a_text(fake_server: RunningServer) -> None:
-    body = b'{"model": "mini-vllm", "prompt": "ab", "return_token_strs": true, "add_special_tokens": true}'
-    status, answer = post(fake_server, "/tokenize", body)
-    assert status == 200
-    assert answer == {"count": 2, "max_model_len": 2048, "tokens": [97, 98], "token_strs": ["a", "b"]}
+    asked: dict[str, Any] = {"model": MODEL, "prompt": "ab", "return_token_strs": True, "add_special_tokens": True}
+    answer = {"count": 2, "max_model_len": 2048, "tokens": [97, 98], "token_strs": ["a", "b"]}
+    assert post(fake_server, "/tokenize", **asked) == (200, answer)
 
 
 def test_tokens_of_a_chat_are_those_that_are_computed(
     embedded_server: RunningServer, embedded: OpenAI, offline: LLM
 ) -> None:
-    answer = post(embedded_server, "/tokenize", json.dumps({"messages": HELLO}).encode())[1]
+    answer = post(embedded_server, "/tokenize", messages=HELLO)[1]
     assert answer["tokens"] == offline.engine.tokenizer.apply_chat_template(HELLO)
     usage = embedded.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1).usage
     assert usage is not None
@@ -41,14 +32,12 @@ def test_tokens_of_a_chat_are_those_that_are_computed(
 
 def test_a_long_text_has_the_same_tokens(embedded_server: RunningServer, offline: LLM) -> None:
     text = "One day, a girl went to the village. " * 100
-    answer = post(embedded_server, "/tokenize", b'{"prompt": "%s"}' % text.encode())[1]
-    assert answer["tokens"] == offline.engine.tokenizer.encode(text)
+    assert post(embedded_server, "/tokenize", prompt=text)[1]["tokens"] == offline.engine.tokenizer.encode(text)
 
 
 def test_tokens_become_text_again(embedded_server: RunningServer) -> None:
-    tokens = post(embedded_server, "/tokenize", b'{"prompt": "a red kite"}')[1]["tokens"]
-    status, answer = post(embedded_server, "/detokenize", b'{"tokens": %s}' % str(tokens).encode())
-    assert (status, answer) == (200, {"prompt": "a red kite"})
+    tokens = post(embedded_server, "/tokenize", prompt="a red kite")[1]["tokens"]
+    assert post(embedded_server, "/detokenize", tokens=tokens) == (200, {"prompt": "a red kite"})
 
 
 @pytest.mark.parametrize(
@@ -67,9 +56,8 @@ def test_tokens_become_text_again(embedded_server: RunningServer) -> None:
     ],
 )
 def test_wrong_requests_for_tokens(embedded_server: RunningServer, path: str, body: bytes, param: str) -> None:
-    status, answer = post(embedded_server, path, body)
-    assert status == (404 if param == "model" else 400)
-    assert answer["error"]["param"] == param
+    status, error = post(embedded_server, path, body)
+    assert (status, error["param"]) == (404 if param == "model" else 400, param)
 
 
 @pytest.fixture(scope="module")

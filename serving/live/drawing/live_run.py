@@ -1,4 +1,4 @@
-"""The steps that are kept, whole again: their records, their states, and the histories of their requests."""
+"""The kept steps restored: their records, their states, and the histories of their requests."""
 
 import pickle
 from collections.abc import Iterable
@@ -19,21 +19,15 @@ RECENT = 150
 
 @dataclass(frozen=True)
 class LiveInfo(RunInfo):
-    """The constants of a server's engine, and its requests, which come and go.
+    """The constants of a server's engine and its requests, which come and go.
 
-    Each request has the smallest number that no other of its time has, and so its colour and its letter. It keeps the
-    number after its time, for a page that looks back.
+    Each request gets the smallest number that is free, and thereby its colour and letter. It keeps the number after it
+    has ended, for pages that look back.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
     _in_use: set[str] = field(default_factory=set)
     _returned: list[int] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> "LiveInfo":
-        """Return the constants of an engine without any requests yet."""
-        names = ("num_blocks", "block_size", "token_budget", "prefix_caching")
-        return cls({}, {}, **{name: facts[name] for name in names})
 
     def index(self, request_id: str) -> int:
         return self.numbers[request_id]
@@ -42,22 +36,22 @@ class LiveInfo(RunInfo):
         return label(self.index(request_id))
 
     def add(self, request_id: str, num_prompt_tokens: int) -> None:
-        """Take in a request, and give it a number if it has none."""
+        """Add a request, and give it a number if it has none."""
         self.titles[request_id] = request_id
         self.num_prompt_tokens[request_id] = num_prompt_tokens
         if request_id not in self.numbers:
-            # Every number below that of the requests in use is theirs or was returned.
+            # Numbers in use and returned ones together are 0 to n - 1, so without a returned one the next is n.
             self.numbers[request_id] = heappop(self._returned) if self._returned else len(self._in_use)
             self._in_use.add(request_id)
 
     def end_time_of(self, request_ids: Iterable[str]) -> None:
-        """Let the numbers of some requests be given again."""
+        """Release the numbers of some requests for new ones."""
         for request_id in self._in_use.intersection(request_ids):
             self._in_use.remove(request_id)
             heappush(self._returned, self.numbers[request_id])
 
     def forget(self, request_ids: list[str]) -> None:
-        """Let requests go that are in no step any more."""
+        """Drop requests that are in no kept step."""
         self.end_time_of(request_ids)
         for request_id in request_ids:
             del self.titles[request_id], self.num_prompt_tokens[request_id], self.numbers[request_id]
@@ -71,7 +65,7 @@ class LiveHistories(Histories):
         self.of.setdefault(request_id, RequestHistory())
 
     def between(self, first: int, last: int) -> list[str]:
-        """Return the requests that were there in one of these steps, in order of arrival."""
+        """Return the requests present in any of these steps, in order of arrival."""
         return [
             request_id
             for request_id, history in self.of.items()
@@ -79,7 +73,7 @@ class LiveHistories(Histories):
         ]
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step; unlike in a whole run only the requests that are still there are looked at."""
+        """Add the state's current step. Unlike in a whole run, requests that have ended cost nothing."""
         record = state.record
         assert record is not None
         kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
@@ -92,10 +86,11 @@ class LiveHistories(Histories):
 
 
 class LiveRun:
-    """The last 1,000 steps of an engine, fed by chunks."""
+    """The last 1,000 steps of an engine, fed in chunks."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
-        self.info = LiveInfo.of(facts)
+        names = ("num_blocks", "block_size", "token_budget", "prefix_caching")
+        self.info = LiveInfo({}, {}, **{name: facts[name] for name in names})
         self.histories = LiveHistories([])
         self.totals: dict[int, Totals] = {}
         self.records: dict[int, StepRecord] = {}
@@ -107,22 +102,23 @@ class LiveRun:
     @property
     def newest(self) -> int:
         """The last step, -1 if there is none."""
-        return max(self.records, default=-1)
+        return next(reversed(self.records), -1)
 
     @property
     def oldest(self) -> int:
         """The first step that can be drawn, 0 if there is none."""
-        return min(self.records, default=0)
+        return next(iter(self.records), 0)
 
     def feed(self, chunk: Chunk) -> None:
-        """Take in the steps that follow, or steps from a keyframe on."""
-        if chunk.keyframe:
+        """Add the steps of a chunk that are new."""
+        if chunk.first > self.newest:
             self._restart(chunk.first, pickle.loads(chunk.keyframe))
-        for step in chunk.steps:
-            self._add(pickle.loads(step))
+        for number, step in enumerate(chunk.steps, chunk.first):
+            if number > self.newest:
+                self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. It is one object that changes: draw it before the next call."""
+        """Return the state in a step. Later calls change the same object: use it before the next one."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
@@ -134,11 +130,11 @@ class LiveRun:
         return self._replayed
 
     def recent(self, step: int) -> set[str]:
-        """Return the requests whose time a step is in: those that were there in it or in the 150 steps before."""
+        """Return the requests present in a step or in the 150 steps before it."""
         return set(self.histories.between(step - RECENT, step))
 
     def verdicts(self, step: int) -> list[Verdict]:
-        """Return what became of the drafts whose tokens a step has applied."""
+        """Return the verdicts on the drafts whose tokens a step has applied."""
         applied = self.records[step]["update_of"]
         if applied is None or applied not in self.records:
             return []
@@ -170,7 +166,7 @@ class LiveRun:
             del self._keyframes[old]
 
     def _forget_ended(self) -> None:
-        """Let the requests go that ended before the first step that is kept."""
+        """Drop the requests that ended before the first kept step."""
         of, oldest = self.histories.of, self.oldest
         ended = {name: last_step(of[name]) for name in self.info.titles if name not in self._alive}
         self.info.end_time_of([name for name, last in ended.items() if last < self.newest - RECENT])
@@ -196,7 +192,7 @@ class LiveRun:
         self.histories.add(state)
 
     def _complete(self, record: StepRecord, state: RunState) -> None:
-        """Put back what was left out: block tables, evictions, and the requests that wait after the first ones."""
+        """Restore what was left out: block tables, evictions, and all waiting requests but the first ones."""
         tables = state.tables_after_update()
         for share in record["scheduled"]:
             if share["kind"] == "running":
@@ -210,9 +206,9 @@ class LiveRun:
 
 
 def state_of(keyframe: Keyframe, before: RunState) -> RunState:
-    """Return the state in a keyframe, with what the steps before it leave of the requests that are still known.
+    """Return the state in a keyframe, with what a keyframe lacks taken from the state before it.
 
-    That is whose content the blocks hold, and the counters of those that have ended.
+    That is whose content the blocks hold, and the counters of known requests that have ended.
     """
     info = before.info
     state = RunState(
@@ -235,5 +231,5 @@ def state_of(keyframe: Keyframe, before: RunState) -> RunState:
 
 
 def last_step(history: RequestHistory) -> int:
-    """Return the last step in which a request was there, -1 if it was in none."""
+    """Return the last step in which a request was present, -1 if there is none."""
     return history.spans[-1].last if history.spans else -1

@@ -1,4 +1,4 @@
-"""The memory in the room there is: strips of slots, or where the pool is too large for them, a map of its blocks."""
+"""The memory, fitted to the page: strips of slots, or a map of blocks if the pool is too large for strips."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ TAKEN = (svg.line(2, 5, 10, 5, class_="mv-line", stroke_width=3), "just taken")
 
 
 def pool_part(state: RunState, width: float, height: float) -> Part:
-    """Return the memory, in about `height` px or less."""
+    """Return the memory, at most about `height` px high."""
     shelf = shelf_for(state.info, width, height)
     if shelf is not None:
         return memory_part(state, shelf)
@@ -30,7 +30,7 @@ def pool_part(state: RunState, width: float, height: float) -> Part:
 
 
 def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
-    """Return the largest strips with which the whole pool fits, None if they would be too small to read."""
+    """Return the largest strips that fit the whole pool, None if they would be too small to read."""
     size, room = info.block_size, span_of(width)
     if size == 1 or info.num_blocks > MAX_STRIPS:
         return None
@@ -48,7 +48,7 @@ def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
 
 @dataclass(frozen=True)
 class PoolMap:
-    """Cells of `pitch` px, `per_line` of them in a line, each for `per_cell` blocks."""
+    """Cells of `pitch` px, `per_line` of them per line, each standing for `per_cell` blocks."""
 
     num_blocks: int
     per_cell: int
@@ -57,7 +57,7 @@ class PoolMap:
 
     @classmethod
     def fitting(cls, num_blocks: int, width: float, high: float) -> "PoolMap":
-        """Return the largest cells with which the whole pool fits: one for each block if that is possible."""
+        """Return the largest cells that fit the whole pool, one per block if possible."""
         for pitch in PITCHES:
             per_line = int(width // pitch)
             if cdiv(num_blocks, per_line) * pitch <= high:
@@ -78,7 +78,7 @@ class PoolMap:
         return sorted({(block - 1) // self.per_cell for block in block_ids})
 
     def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
-        """Return squares as dashes of thick lines: a line for each run of cells, however long."""
+        """Return squares, drawn as the dashes of one thick line per run of cells."""
         size, data = self.pitch - 1, list[str]()
         for first, last in runs(cells, self.per_line):
             line, place = divmod(first, self.per_line)
@@ -89,7 +89,7 @@ class PoolMap:
 
 
 def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
-    """Return the first and the last of each run of cells in one line."""
+    """Return the first and last cell of each run within a line."""
     found: list[tuple[int, int]] = []
     for cell in cells:
         if found and cell == found[-1][1] + 1 and cell % per_line:
@@ -100,49 +100,42 @@ def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
 
 
 def pool_map_part(state: RunState, pool: PoolMap) -> Part:
-    """Return the whole pool: what each request holds in its colour, what the cache keeps paler."""
+    """Return the whole pool: held blocks in their request's colour, cached free ones paler."""
     info, holders = state.info, state.holders()
-    kept = state.cached() - holders.keys()
+    kept = dict[str | None, list[int]]()
+    for block in sorted(state.cached() - holders.keys()):
+        kept.setdefault(state.remembered.get(block), []).append(block)
     drawn = [
-        svg.group(
-            svg.tooltip(f"{info.label(name)} holds {counted(len(table), info.unit)}"),
-            pool.squares(pool.cells(table), stroke=color(info.index(name))),
-            data_request=str(info.index(name)),
-            class_="mv-link",
-        )
+        owned(pool, info, name, table, f"{info.label(name)} holds {counted(len(table), info.unit)}", class_="mv-link")
         for name, table in state.tables.items()
         if table
+    ]
+    paler = [
+        owned(pool, info, name, blocks, f"free, still {kept_content(info, name, len(blocks))}", opacity=0.35)
+        for name, blocks in kept.items()
     ]
     taken = pool.squares(pool.cells(state.pool.taken), max(1, pool.pitch / 4), class_="mv-line")
     captions = [f"a square is {pool.per_cell}"] if pool.per_cell > 1 else [f"of {info.block_size} slots"]
     layers = [
         heading("pool", counted(info.num_blocks, info.unit), 12, *captions, f"{len(holders):,} held"),
         Layer("pool-ground", pool.squares(range(pool.num_cells), stroke="var(--mv-panel)"), LEFT),
-        Layer("pool-kept", kept_cells(state, pool, kept - holders.keys()), LEFT),
+        Layer("pool-kept", svg.joined(paler), LEFT),
         Layer("pool-held", svg.joined(drawn), LEFT),
         Layer("pool-taken", svg.group(svg.tooltip("just taken"), taken), LEFT),
     ]
     return Part(layers, max(pool.height, 18 + 14 * 2) + 8, {"memory": [HELD, KEPT, FREE, TAKEN]})
 
 
-def kept_cells(state: RunState, pool: PoolMap, kept: Iterable[int]) -> Markup:
-    """Return the free blocks whose content can still be found, by whose it is."""
-    of: dict[str | None, list[int]] = {}
-    for block in sorted(kept):
-        of.setdefault(state.remembered.get(block), []).append(block)
-    return svg.joined(
-        svg.group(
-            svg.tooltip(f"free, still {'hold' if len(blocks) > 1 else 'holds'} content of {whose(state, name)}"),
-            pool.squares(
-                pool.cells(blocks), stroke=color(state.info.index(name)) if name is not None else "var(--mv-faint)"
-            ),
-            data_request=None if name is None else str(state.info.index(name)),
-            opacity=0.35,
-        )
-        for name, blocks in of.items()
-    )
+def owned(
+    pool: PoolMap, info: RunInfo, name: str | None, blocks: Iterable[int], words: str, **attributes: svg.Value
+) -> Markup:
+    """Return the squares of some blocks in the colour of their request, grey if it is unknown."""
+    index = None if name is None else info.index(name)
+    squares = pool.squares(pool.cells(blocks), stroke="var(--mv-faint)" if index is None else color(index))
+    return svg.group(svg.tooltip(words), squares, data_request=None if index is None else str(index), **attributes)
 
 
-def whose(state: RunState, name: str | None) -> str:
-    """Return the label of a request, or that it is unknown."""
-    return "an earlier request" if name is None else state.info.label(name)
+def kept_content(info: RunInfo, name: str | None, num_blocks: int) -> str:
+    """Return whose content some free blocks hold, in words."""
+    whose = "an earlier request" if name is None else info.label(name)
+    return f"{'hold' if num_blocks > 1 else 'holds'} content of {whose}"

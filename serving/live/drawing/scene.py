@@ -1,21 +1,24 @@
-"""One picture of a server's engine: the parts of the time machine in the room that the page has, figures and text."""
+"""One picture of a server's engine: the time machine's parts in the room that the page has, with figures and text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
 from typing import Any
 
-from course.traces.run_state import RunState
+from course.traces.drafts import STAND_IN, Verdict
+from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import describe_step
-from course.views.parts import Part, span_of, stacked
-from course.views.picture import Picture
+from course.views import svg
+from course.views.parts import LEFT, Part, heading, span_of, stacked
+from course.views.picture import Layer, Picture
 from course.views.step_axis import StepAxis
+from course.views.svg import Markup
 from course.views.text import counted, facts, ranges, spaced
+from course.views.tiles import tile
 from course.views.time_machine.budget import budget_part
 from course.views.time_machine.free_queue import free_queue_part
 from course.views.time_machine.queues import queues_part
 from course.views.time_machine.timeline import MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT, Timeline
-from serving.live.drawing.drafts_part import drafts_part
 from serving.live.drawing.live_run import LiveRun
 from serving.live.drawing.pool_part import pool_part
 from serving.live.drawing_process import Look
@@ -25,47 +28,88 @@ MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
 BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 34, 3, 24
 MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
+HIGH, MARK, APART, GAP, TILE = 20, 14, 16, 12, 30
+RIGHT = svg.path("M3 7.5l3 3l5.5 -7", class_="mv-line", stroke_width=2)
+WRONG = svg.path("M3.5 3.5l7 7m0 -7l-7 7", class_="mv-alert-line", stroke_width=2)
+LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
 def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Picture:
-    """Return the step that a page looks at, the newest one if there is no such step any more."""
+    """Return the picture of the step that a page looks at, or of the nearest one that is kept."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
     parts = [budget_part(state, width, hits=constants["prefix_caching"])]
     if constants["num_drafts"]:
-        parts.append(drafts_part(run.verdicts(step), run.info, width))
+        parts.append(drafts_part(judged_drafts(run, step), run.info, width))
     parts.append(queues_part(state, width, in_rows=True))
-    if run.info.block_size > 1:
-        parts.append(free_queue_part(state, width))
-    room = look.height - sum(part.height for part in parts) - BELOW_TIMELINE
+    queue = [free_queue_part(state, width)] if run.info.block_size > 1 else []
+    room = look.height - sum(part.height for part in (*parts, *queue)) - BELOW_TIMELINE
     memory = pool_part(state, width, max(MIN_MEMORY, min(MAX_MEMORY, SHARE_OF_MEMORY * room)))
-    parts.insert(len(parts) - (run.info.block_size > 1), memory)
-    parts.append(timeline_part(run, state, look, room - memory.height))
-    whole = stacked(parts)
+    whole = stacked([*parts, memory, *queue, timeline_part(run, state, look, room - memory.height)])
     text = text_of(run, state, constants) if look.with_text else ""
-    title = f"Step {step:,} of the engine"
-    return Picture(
-        title, whole.height, tuple(whole.layers), describe_step(state), text, look.width, legend=whole.legend
-    )
+    title, layers = f"Step {step:,} of the engine", tuple(whole.layers)
+    return Picture(title, whole.height, layers, describe_step(state), text, look.width, legend=whole.legend)
 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
-    """Return the state in a step. Content that is older than the requests of its time has no owner."""
+    """Return the state in a step, without owners for content that is older than the requests around that step."""
     state, recent = copy(run.state(step)), run.recent(step)
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
 
 
+def judged_drafts(run: LiveRun, step: int) -> list[Verdict]:
+    """Return the verdicts on the drafts whose tokens a step has applied."""
+    return [verdict for verdict in run.verdicts(step) if verdict.drafts and verdict.sampled]
+
+
+def drafts_part(verdicts: Sequence[Verdict], info: RunInfo, width: float) -> Part:
+    """Return a mark for each draft of the previous step, accepted or rejected, for as many requests as fit."""
+    drawn, x, room = list[Markup](), 0.0, span_of(width)
+    for place, verdict in enumerate(verdicts):
+        wide = TILE + 4 + APART * len(verdict.drafts)
+        if x + wide > room - (80 if place + 1 < len(verdicts) else 0):
+            drawn.append(svg.text(x, HIGH / 2 + 4, f"and {len(verdicts) - place} more", class_="mv-faint"))
+            break
+        drawn.append(svg.group(marked_drafts(verdict, info), transform=f"translate({svg.number(x)},0)"))
+        x += wide + GAP
+    if not drawn:
+        drawn.append(svg.text(0, HIGH / 2 + 4, "none verified in this step", class_="mv-faint"))
+    layers = [heading("drafts", "drafts", HIGH / 2 + 4), Layer("drafts", svg.joined(drawn), LEFT)]
+    return Part(layers, HIGH + 8, LEGEND)
+
+
+def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
+    """Return a request's tile and the marks of its drafts in order."""
+    index, label = info.index(verdict.request_id), info.label(verdict.request_id)
+    what = "place for a draft" if STAND_IN in verdict.drafts else "draft"
+    marks = [
+        svg.group(
+            svg.rect(0.5, 0.5, MARK - 1, MARK - 1, rx=3, class_="mv-panel"),
+            RIGHT if place < verdict.num_accepted else WRONG,
+            transform=f"translate({TILE + 4 + APART * place},3)",
+        )
+        for place in range(len(verdict.drafts))
+    ]
+    return svg.group(
+        svg.tooltip(f"{label}: {verdict.num_accepted} of {counted(len(verdict.drafts), what)} accepted"),
+        tile(index, label, 0, 0, TILE, HIGH),
+        *marks,
+        data_request=str(index),
+        class_="mv-link",
+    )
+
+
 def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> Part:
-    """Return the steps around the one that is shown; of a crowd, the followed request and those that run."""
+    """Return the steps around the one shown; in a crowd, only the followed and the running requests have rows."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
     end = min(run.newest, step + (int(num_steps * AHEAD) if look.step is not None else 0))
     first = max(0, run.oldest, end - num_steps + 1)
     axis = StepAxis([STEP_WIDTH * place for place in range(num_steps + 1)], is_even=True, first=first)
-    # Two heights of rows, so that the places of the layers seldom change.
+    # Only two row heights, so that layers seldom move and the page can replace them one by one.
     few, many = (max(MIN_ROWS, min(MAX_ROWS, int(height // high))) for high in ROWS)
     shown = rows_of(run, state, look.follow, first, end, many)
     num_rows, row = (few, ROWS[0]) if len(shown) <= few else (many, ROWS[1])
@@ -76,7 +120,7 @@ def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> P
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with a row: the followed one, then in order of arrival those there in this step or lately."""
+    """Return the requests with a row: the followed one, then current and recent ones in order of arrival."""
     assert state.record is not None
     record = state.record
     followed = [follow] if follow in run.info.titles else []
@@ -102,7 +146,7 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
-    """Return every fact of a picture as lines of text; of a long list its beginning."""
+    """Return every fact of a picture as lines of text; long lists are cut."""
     assert state.record is not None
     record, info, totals = state.record, run.info, run.totals[state.record["step"]]
 
@@ -114,7 +158,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
         for share in record["scheduled"]
     ]
     hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
-    verdicts = [v for v in run.verdicts(record["step"]) if v.drafts and v.sampled]
+    verdicts = judged_drafts(run, record["step"])
     drafts = [f"{info.label(v.request_id)} {v.num_accepted} of {len(v.drafts)}" for v in verdicts]
     held = len(state.holders())
     return facts(

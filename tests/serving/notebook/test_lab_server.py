@@ -11,9 +11,9 @@ from course.notebook import Lab, Notice
 from serving.notebook import Heard, LabServer, bill_of
 from serving.notebook.at_once import Refused
 from serving.notebook.bill import Bill, ServedRun
+from serving.notebook.lab_server import LabServerProcess
 from serving.notebook.metrics_table import Metrics
 from serving.notebook.notices import fetch
-from serving.notebook.process import ServerProcess
 from tests.serving.notebook.conftest import CONFIG
 from tests.serving.notebook.talks import ask, message, stream
 from tests.serving.running import PATIENCE, wait_until
@@ -147,7 +147,7 @@ def test_a_server_that_has_ended_says_so(server: LabServer) -> None:
 
 
 def test_the_process_ends_with_its_owner() -> None:
-    process = ServerProcess(CONFIG, Lab(5, "solution").lineup())
+    process = LabServerProcess(CONFIG, Lab(5, "solution").lineup())
     pid = process._worker.pid
     assert process.is_running
     del process

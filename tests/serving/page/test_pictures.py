@@ -8,7 +8,7 @@ import pytest
 
 from course.palette import color
 from mini_vllm.config import EngineConfig
-from serving.live.drawing.changes import Viewer
+from serving.live.drawing.__main__ import SentPage
 from serving.live.drawing.live_run import LiveInfo
 from serving.live.drawing.pool_part import PoolMap, runs, shelf_for
 from serving.live.drawing.scene import picture_of
@@ -112,7 +112,7 @@ def test_two_requests_of_one_time_never_share_a_letter() -> None:
 
 
 def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
-    run, facts, viewer = crowded.live_run(), facts_of(crowded.engine), Viewer()
+    run, facts, viewer = crowded.live_run(), facts_of(crowded.engine), SentPage()
     kept: dict[str, str] = {}
     for step in range(300, 340):
         look = Look(step, 720, 480)

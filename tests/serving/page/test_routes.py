@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from serving.live.watch import MAX_PAGES
+from serving.live.open_pages import MAX_PAGES
 from serving.server import RunningServer
 from tests.serving.page.serving_page import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until

@@ -1,4 +1,4 @@
-"""The pages that are open: what there is only while one is, and the events that each gets."""
+"""The open pages: what exists only while there are some, and the events that each gets."""
 
 import asyncio
 import json
@@ -30,18 +30,18 @@ COMMENT = b":\n\n"
 
 @dataclass
 class Viewer:
-    """A page: what it looks at. `changed` wakes its stream."""
+    """What an open page looks at. `changed` wakes its stream."""
 
     look: Look
     id: str = field(default_factory=lambda: uuid4().hex)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Watch:
-    """Keeps the pages, and one drawing for all of them.
+class OpenPages:
+    """Keeps the open pages, and one drawing process for all of them.
 
-    When the last page closes, the drawing ends, the crowd goes away and the engine runs at full speed: no page would be
-    left to let it go on.
+    When the last page closes, the drawing ends, the crowd leaves and the engine runs at full speed: no page would be
+    left to resume it.
     """
 
     def __init__(self, served: ServedModel) -> None:
@@ -53,7 +53,7 @@ class Watch:
         self._drawing: DrawingProcess | None = None
 
     async def open(self, look: Look) -> Viewer:
-        """Return a new page. Raises `ApiError` (503) if there are eight already."""
+        """Return a new page. Raises `ApiError` (503) if eight are open already."""
         if len(self._viewers) >= MAX_PAGES:
             message = f"{MAX_PAGES} pages watch this engine already: close one of them"
             raise ApiError(503, message, type="service_unavailable_error", code="too_many_pages")
@@ -76,7 +76,7 @@ class Watch:
             await drawing.close()
 
     async def require_page(self) -> None:
-        """Raise `ApiError` (409) if no page is open: none would show what is asked for, or end it."""
+        """Raise `ApiError` (409) if no page is open: none would show the change or undo it."""
         if not self._viewers:
             raise ApiError(409, "no page is open: open the page at / first", code="no_page")
 
@@ -88,13 +88,13 @@ class Watch:
 
     @property
     def drawing(self) -> DrawingProcess:
-        """The drawing for all pages, a new one if there is none."""
+        """The drawing process for all pages, started if there is none."""
         if self._drawing is None:
             self._drawing = DrawingProcess(self.facts)
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return what a page shows besides the picture. Of an engine that has ended, it is what was seen last."""
+        """Return what a page shows besides the picture; for an engine that has ended, as last seen."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._seen = await self.served.llm.call_during_step(seen_of)
         return {
@@ -111,32 +111,32 @@ class Watch:
 
 
 class LiveStream(Response):
-    """Sends events until the page closes. A picture is drawn when the one before has been taken."""
+    """Sends events until the page closes. A picture is drawn only once the page has taken the previous one."""
 
-    def __init__(self, watch: Watch, viewer: Viewer) -> None:
+    def __init__(self, pages: OpenPages, viewer: Viewer) -> None:
         super().__init__()
-        self._watch, self._viewer = watch, viewer
+        self._pages, self._viewer = pages, viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with ended_by_disconnect(receive):
                 await send(START)
-                async for event in live_events(self._watch, self._viewer):
+                async for event in live_events(self._pages, self._viewer):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            await self._watch.close(self._viewer)
+            await self._pages.close(self._viewer)
 
 
-async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Yield the events of a page until the server ends: at most eight pictures per second, none if nothing changes."""
-    yield event("hello", {"viewer": viewer.id, "model": watch.served.name, **watch.facts})
+async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
+    """Yield a page's events until the server ends: up to eight pictures per second, none while nothing changes."""
+    yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
     sent: tuple[int, Look] | None = None
     quiet = 0.0
-    while not watch.served.llm.is_shutting_down:
+    while not pages.served.llm.is_shutting_down:
         viewer.changed.clear()
-        before, status = status, await watch.status()
+        before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD
         if status != before:
@@ -144,12 +144,12 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
             quiet = 0
         if status["newest"] >= 0 and wanted != sent:
             try:
-                yield await picture(watch, viewer)
+                yield await picture(pages, viewer)
                 sent = wanted
             except DrawingEndedError as error:
                 yield event("failure", {"message": str(error)})
                 await asyncio.sleep(AFTER_FAILURE)
-            except (EngineDeadError, ShuttingDownError):  # the status says so, and the last picture stays
+            except (EngineDeadError, ShuttingDownError):  # the status reports it, and the last picture stays
                 sent = wanted
             quiet = 0
         elif quiet >= SILENCE:
@@ -161,10 +161,10 @@ async def live_events(watch: Watch, viewer: Viewer) -> AsyncIterator[bytes]:
     yield event("end", {"message": "the server is shutting down"})
 
 
-async def picture(watch: Watch, viewer: Viewer) -> bytes:
+async def picture(pages: OpenPages, viewer: Viewer) -> bytes:
     """Return the event of a picture. Raises `DrawingEndedError`."""
-    chunks = await watch.served.llm.call_during_step(partial(steps_since, step=watch.drawing.next_step))
-    drawn = await watch.drawing.draw(viewer.id, viewer.look, chunks)
+    chunks = await pages.served.llm.call_during_step(partial(steps_since, step=pages.drawing.next_step))
+    drawn = await pages.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"
 
 
