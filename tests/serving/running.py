@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +41,25 @@ def serving(config: EngineConfig = FAKE, **settings: Any) -> Iterator[RunningSer
     """Serve an engine on the fake model, at any free port."""
     with running_server(fake_llm(config), ServerSettings(port=0, **settings)) as server:
         yield server
+
+
+@contextmanager
+def serve_command(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Run `mini-vllm serve` on the fake model; yield the process and its address."""
+    fake_model = ("--lineup", "solution:1-5", "--fake-model")
+    command = [sys.executable, "-m", "cli", "serve", "--port", "0", *fake_model, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = ""
+        while not (found := re.search(r"(http://\S+)/v1", said)):
+            line = process.stdout.readline()
+            assert line, "the command has ended"
+            said += line
+        assert "Whose code runs" in said
+        try:
+            yield process, found[1]
+        finally:
+            process.kill()
 
 
 def client_of(server: RunningServer, **options: Any) -> OpenAI:

@@ -1,13 +1,22 @@
-"""`mini-vllm serve` as a command: what it says before it serves, and what it refuses."""
+"""`mini-vllm serve` as a command: what it prints before it serves, what it refuses, how a learner's error is shown."""
 
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+from course.sandbox import time_limit
+from course.terminal.console import traceback_from_labs
+from labs.phase2_block_pool import starter
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.errors import EngineDeadError
+from mini_vllm.engine.llm_engine import LLMEngine
 from serving.cli import serve as command
+from serving.cli.engine_spec import EngineSpec
 from serving.settings import ServerSettings
 from tests.cli.conftest import Commands, mini_vllm
 
@@ -82,3 +91,37 @@ def test_the_commands_do_not_load_the_server() -> None:
     code = "import sys, serving.cli.serve; print([name for name in sys.modules if name in ('fastapi', 'uvicorn')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SPEC = EngineSpec(EngineConfig(num_gpu_blocks=64), parse_lineup("solution:1,starter:2,solution:3-5"))
+RAISES = "def __init__(self, *arguments):\n    self.blocks = self.pool.blocks"
+LOOPS = "def __init__(self, *arguments):\n    while True:\n        pass"
+
+
+def open_with(source: str) -> LLMEngine:
+    """Open an engine, in its process, whose phase 2 is what a learner has written."""
+    namespace: dict[str, object] = {}
+    exec(compile(source, starter.__file__, "exec"), namespace)
+    starter.PagedKVCacheManager.__init__ = namespace["__init__"]  # type: ignore[assignment,method-assign]
+    time_limit.SECONDS, time_limit.PAUSE = 0.2, 0.05
+    return SPEC.open()
+
+
+def test_what_is_not_written_is_named() -> None:
+    with pytest.raises(NotImplementedError, match="Phase 2, task 3"):
+        AsyncLLM(SPEC.open)
+
+
+def test_an_error_is_shown_from_the_learners_file_on() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'pool'") as raised:
+        AsyncLLM(partial(open_with, RAISES))
+    shown = traceback_from_labs(raised.value) or ""
+    assert 'phase2_block_pool/starter.py", line 2, in __init__' in shown.replace("\\", "/")
+    assert "mini_vllm/" not in shown, "the frames above are ours"
+
+
+def test_a_loop_is_stopped_and_its_line_shown() -> None:
+    with pytest.raises(EngineDeadError, match=r"still running after 0\.2 seconds") as raised:
+        AsyncLLM(partial(open_with, LOOPS))
+    assert "starter.py" in str(raised.value)
+    assert "in __init__" in str(raised.value)

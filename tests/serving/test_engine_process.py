@@ -16,8 +16,8 @@ from mini_vllm.engine.engine_process import EngineProcess
 from serving.cli.engine_spec import EngineSpec
 from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
-from tests.serving.page.serving_page import events, next_of, watching
-from tests.serving.running import COMPLETION, HELLO, MODEL, call, client_of, post, serving, wait_until
+from tests.serving.page.conftest import events, next_of, watching
+from tests.serving.running import COMPLETION, HELLO, MODEL, client_of, post, serving, wait_until
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
 FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
@@ -38,13 +38,11 @@ def kill_engine(server: RunningServer) -> None:
 
 def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None:
     def answers(of: RunningServer) -> tuple[object, ...]:
-        client = client_of(of)
+        client, texts = client_of(of), ["", ""]
         whole = client.chat.completions.create(**FIELDS, logprobs=True, top_logprobs=2)
         pieces = list(client.chat.completions.create(**FIELDS, stream=True, stream_options={"include_usage": True}))
-        texts = ["", ""]
-        for piece in pieces:
-            for choice in piece.choices:
-                texts[choice.index] += choice.delta.content or ""
+        for choice in (choice for piece in pieces for choice in piece.choices):
+            texts[choice.index] += choice.delta.content or ""
         return whole.choices, texts, whole.usage, pieces[-1].usage
 
     with serving(SPEC.config) as local:
@@ -98,8 +96,3 @@ def test_a_stream_that_has_begun_ends_with_an_error(server: RunningServer) -> No
     kill_engine(server)
     with pytest.raises(openai.APIError, match="process has ended with code -9"):
         list(stream)
-
-
-def test_a_function_of_this_process_cannot_be_sent(server: RunningServer) -> None:
-    with pytest.raises(Exception, match="pickle"):
-        call(server.llm, lambda engine: None)

@@ -3,10 +3,7 @@
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import httpx
 import openai
@@ -15,29 +12,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from tests.serving.running import PATIENCE, serve_command, wait_until
 
-ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "cli", "serve", "--lineup", "solution:1-5", "--fake-model", "--port", "0")
 SYSTEM = {"role": "system", "content": "You are a careful assistant. " * 12}
-SECONDS = 60.0
+JSON = {"Content-Type": "application/json"}
 
 
 class Fleet:
     """A running command with two replicas."""
 
-    def __init__(self) -> None:
-        options = ("--data-parallel-size", "2", "--shutdown-timeout", "20")
-        self.process = subprocess.Popen(
-            [*COMMAND, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.lines = []
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if line.startswith("Serving"):
-                break
-        self.address = self.lines[-1].split(" at ")[1].split()[0]
-        self.client = openai.OpenAI(base_url=f"{self.address}/v1", api_key="none", max_retries=0, timeout=SECONDS)
+    def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
+        self.process, self.address = process, address
+        self.client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=PATIENCE)
 
     def chat(self, content: str, max_tokens: int = 8) -> str:
         answer = self.client.chat.completions.create(
@@ -62,19 +48,12 @@ class Fleet:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    fleet = Fleet()
-    yield fleet
-    for process in [*fleet.engines(), psutil.Process(fleet.process.pid)] if fleet.process.poll() is None else []:
-        process.kill()
-    fleet.process.communicate()
-    fleet.client.close()
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+    with serve_command("--data-parallel-size", "2", "--shutdown-timeout", "20") as command:
+        fleet = Fleet(*command)
+        yield fleet
+        for process in fleet.engines() if fleet.process.poll() is None else []:
+            process.kill()
+        fleet.client.close()
 
 
 def test_a_conversation_stays_with_its_replica_and_says_what_one_engine_says(fleet: Fleet) -> None:
@@ -102,9 +81,6 @@ def test_errors_and_other_routes_are_those_of_a_replica(fleet: Fleet) -> None:
     assert httpx.post(f"{fleet.address}/v1/completions", content=b" " * 5_000_000, headers=JSON).status_code == 413
 
 
-JSON = {"Content-Type": "application/json"}
-
-
 def test_if_a_replica_dies_its_streams_say_so_and_the_other_goes_on(fleet: Fleet) -> None:
     stream = fleet.client.completions.create(model="mini-vllm", prompt="abc", max_tokens=1900, n=60, stream=True)
     next(stream)
@@ -121,7 +97,7 @@ def test_a_client_that_hangs_up_is_heard_by_the_replica(fleet: Fleet) -> None:
     stream = fleet.client.completions.create(model="mini-vllm", prompt="abc", max_tokens=1900, stream=True)
     next(stream)
     stream.close()
-    until(lambda: sum(fleet.counts("vllm:num_requests_running").values()) == 0)
+    wait_until(lambda: sum(fleet.counts("vllm:num_requests_running").values()) == 0, "no request runs")
     assert max(fleet.counts("vllm:kv_cache_usage_perc").values()) == 0
 
 
@@ -131,7 +107,7 @@ def test_sigterm_lets_running_streams_end_and_leaves_no_process(fleet: Fleet) ->
     next(stream)
     os.kill(fleet.process.pid, signal.SIGTERM)
     assert list(stream)[-1].choices[0].finish_reason == "length"
-    assert fleet.process.wait(SECONDS) == 0
+    assert fleet.process.wait(PATIENCE) == 0
     assert not any(process.is_running() for process in engines)
     assert fleet.process.stderr is not None
     assert "Traceback" not in fleet.process.stderr.read()

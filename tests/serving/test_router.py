@@ -11,13 +11,10 @@ SYSTEM = {"role": "system", "content": "You are a helpful assistant. " * 8}
 IDLE = {0: 0, 1: 0, 2: 0}
 
 
-def test_round_robin_takes_turns_among_those_that_can_be_reached() -> None:
+def test_turns_and_loads_count_only_for_replicas_that_can_be_reached() -> None:
     router = RoundRobin()
     assert [router.choose((), IDLE) for _ in range(5)] == [0, 1, 2, 0, 1]
     assert {router.choose((), {0: 9, 2: 0}) for _ in range(4)} == {0, 2}
-
-
-def test_least_loaded_counts_unfinished_requests() -> None:
     assert LeastLoaded().choose((), {0: 3, 1: 1, 2: 2}) == 1
     assert LeastLoaded().choose((), {0: 3, 2: 3}) == 0
 
@@ -97,14 +94,10 @@ def shared(one: list[int], other: list[int]) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def test_a_turn_begins_with_the_whole_conversation_before_it() -> None:
+def test_chats_share_the_blocks_of_what_they_have_in_common() -> None:
     first, second = prefix_of(chat("x" * 200)), prefix_of(chat("x" * 200, "an answer", "y" * 300))
-    assert len(first) == 6
-    assert second[: len(first)] == first
-    assert len(second) > len(first) + 4
-
-
-def test_two_chats_share_what_they_have_in_common() -> None:
+    assert second[: len(first)] == first, "a turn begins with the whole conversation before it"
+    assert (len(first), len(second) > len(first) + 4) == (6, True)
     assert shared(prefix_of(chat("a" * 300)), prefix_of(chat("b" * 300))) == 3
 
 
@@ -122,13 +115,10 @@ def test_salts_keep_prompts_apart() -> None:
     assert not set(plain) & set(salted)
 
 
-NO_PROMPTS: list[object] = [None, 3, [], {}, {"prompt": 3}, {"prompt": []}, {"prompt": [[]]}, {"prompt": [1.5] * 40}]
-NO_PROMPTS += [{"messages": "text"}, {"messages": [3, None]}, {"messages": [{"content": [{"type": "text"}]}]}]
-
-
-@pytest.mark.parametrize("body", [*NO_PROMPTS, {"prompt": None, "cache_salt": {}}])
-def test_a_body_without_a_prompt_has_no_prefix(body: object) -> None:
-    assert prefix_of(body) == []
+def test_a_body_without_a_prompt_has_no_prefix() -> None:
+    bodies: list[object] = [None, 3, [], {}, *({"prompt": prompt} for prompt in (3, [], [[]], [1.5] * 40, None))]
+    bodies += [{"messages": messages} for messages in ("text", [3, None], [{"content": [{"type": "text"}]}])]
+    assert not any(prefix_of(body) for body in [*bodies, {"prompt": None, "cache_salt": {}}])
 
 
 def test_the_metrics_of_all_replicas_are_one_page() -> None:

@@ -1,10 +1,7 @@
 """The end of a server: no new requests, running ones may finish, the rest is told, and nothing hangs."""
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,12 +20,11 @@ from tests.serving.running import (
     fake_llm,
     head,
     hold,
+    serve_command,
     serving,
     step_once,
     wait_until,
 )
-
-SERVE = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
 
 
 @pytest.fixture
@@ -143,19 +139,12 @@ def test_an_engine_ends_with_its_server() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM that a process could handle")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_the_middle_of_a_stream(number: signal.Signals) -> None:
-    with subprocess.Popen(SERVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        said = ""
-        while not (found := re.search(r"(http://\S+)/v1", said)):
-            said += process.stdout.readline()
-        assert "Whose code runs" in said
-        with OpenAI(base_url=f"{found[1]}/v1", api_key="none", max_retries=0) as client:
+    with serve_command() as (process, address):
+        with OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
             chunks = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1500, stream=True)
-            first = next(iter(chunks))
+            next(iter(chunks))
             process.send_signal(number)
-            reasons = [first.choices[0].finish_reason, *(chunk.choices[0].finish_reason for chunk in chunks)]
-        assert reasons[-1] == "length", "it was given the time to finish"
+            assert [*chunks][-1].choices[0].finish_reason == "length", "it was given the time to finish"
         assert process.wait(PATIENCE) == 0
-        errors = [line for line in process.stderr if not line.startswith("[")]  # progress, on a busy machine
+        errors = [line for line in process.stderr or () if not line.startswith("[")]  # progress, on a busy machine
         assert errors == []

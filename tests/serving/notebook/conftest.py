@@ -1,8 +1,11 @@
-"""A server of a notebook on the fake model, which needs no torch."""
+"""A notebook's server on the fake model, which needs no torch, and what the tests' clients ask it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from openai import OpenAI
+from openai.types.chat import ChatCompletion
 
 from course.notebook import Lab
 from mini_vllm import EngineConfig
@@ -24,3 +27,27 @@ def server() -> Iterator[LabServer]:
     assert made.problem is None, made.problem
     yield made
     made.close()
+
+
+def message(text: str) -> Any:
+    return {"model": "mini-vllm", "messages": [{"role": "user", "content": text}]}
+
+
+def ask(text: str, max_tokens: int) -> Callable[[OpenAI], ChatCompletion]:
+    """Return a function that asks for a whole answer."""
+
+    def answer(client: OpenAI) -> ChatCompletion:
+        whole: ChatCompletion = client.chat.completions.create(**message(text), max_tokens=max_tokens)
+        return whole
+
+    return answer
+
+
+def stream(text: str, max_tokens: int) -> Callable[[OpenAI], Iterator[str | None]]:
+    """Return a function that yields the pieces of an answer."""
+
+    def pieces(client: OpenAI) -> Iterator[str | None]:
+        for event in client.chat.completions.create(**message(text), max_tokens=max_tokens, stream=True):
+            yield event.choices[0].delta.content
+
+    return pieces

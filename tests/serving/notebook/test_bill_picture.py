@@ -7,6 +7,7 @@ import pytest
 
 from course.fresh.jobs import play_workload
 from course.notebook import Lab, Notice
+from course.views.picture import Picture
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from serving.notebook import bill_of, draw_bills
@@ -23,10 +24,10 @@ def served(*requests: TimedRequest, config: EngineConfig = CONFIG) -> ServedRun:
 RUN = served(TimedRequest(0, "A", [1] * 10, 3), TimedRequest(0, "B", [2] * 100, 20))
 
 
-def picture_of(run: ServedRun, *labels: str) -> str:
-    drawn = draw_bills(run, *labels)
-    assert not isinstance(drawn, Notice)
-    return f"{drawn.svg()}{drawn.text_alternative}"
+def drawn(run: ServedRun, *labels: str) -> Picture:
+    picture = draw_bills(run, *labels)
+    assert isinstance(picture, Picture)
+    return picture
 
 
 def test_steps_tokens_and_blocks_of_a_request_that_waits() -> None:
@@ -39,17 +40,14 @@ def test_steps_tokens_and_blocks_of_a_request_that_waits() -> None:
     assert bill.block_steps == sum(item.num_blocks for item in bill.items)
 
 
-def test_a_block_is_drawn_for_each_that_is_held() -> None:
-    drawn = draw_bills(RUN, "A")
-    assert not isinstance(drawn, Notice)
-    (blocks,) = (layer for layer in drawn.layers if layer.name == "A-blocks")
+def test_a_picture_has_every_block_and_the_times_that_are_known() -> None:
+    picture = drawn(RUN, "A")
+    (blocks,) = (layer for layer in picture.layers if layer.name == "A-blocks")
     assert blocks.content.count("<rect") == 3 + 3 + 3
-    assert drawn.text_alternative.count("A, blocks in each step: 3 3 3") == 1
-
-
-def test_the_time_is_there_where_it_is_known() -> None:
-    assert "queued 1.00 ms, prefill 20.0 ms, decode 300 ms: 321 ms" in picture_of(RUN, "A")
-    assert "queued" not in picture_of(RUN, "B")
+    assert picture.text_alternative.count("A, blocks in each step: 3 3 3") == 1
+    for said in (picture.svg(), picture.text_alternative):
+        assert "queued 1.00 ms, prefill 20.0 ms, decode 300 ms: 321 ms" in said
+    assert "queued" not in f"{drawn(RUN, 'B').svg()}{drawn(RUN, 'B').text_alternative}"
 
 
 def test_a_request_that_was_preempted_pays_for_its_prompt_twice() -> None:
@@ -67,9 +65,8 @@ def test_a_request_that_was_preempted_pays_for_its_prompt_twice() -> None:
 
 def test_a_long_request_fits_into_the_picture() -> None:
     run = served(TimedRequest(0, "A", [1] * 10, 250))
-    drawn = draw_bills(run, "A")
-    assert not isinstance(drawn, Notice)
-    for one in (drawn, drawn.narrow):
+    picture = drawn(run, "A")
+    for one in (picture, picture.narrow):
         assert one is not None
         columns = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', one.svg())
         assert max(float(x) + float(wide) for x, wide in columns) <= one.width

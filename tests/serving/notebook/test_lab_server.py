@@ -1,9 +1,9 @@
 """A server in a notebook: whose code answers, clients at once, one that hangs up, and what a failure shows."""
 
-import os
 from dataclasses import replace
 from urllib.request import urlopen
 
+import psutil
 import pytest
 from openai import OpenAI
 
@@ -14,8 +14,7 @@ from serving.notebook.bill import Bill, ServedRun
 from serving.notebook.lab_server import LabServerProcess
 from serving.notebook.metrics_table import Metrics
 from serving.notebook.notices import fetch
-from tests.serving.notebook.conftest import CONFIG
-from tests.serving.notebook.talks import ask, message, stream
+from tests.serving.notebook.conftest import CONFIG, ask, message, stream
 from tests.serving.running import PATIENCE, wait_until
 
 TEXT = "one two three four five six seven eight nine ten"
@@ -39,19 +38,16 @@ def bill(run: ServedRun, label: str) -> Bill:
     return found
 
 
-def test_it_says_whose_code_answers_and_where(server: LabServer) -> None:
+def test_it_says_whose_code_answers_and_where_and_has_a_page(server: LabServer) -> None:
     assert "1 scheduler step: reference" in repr(server)
     assert server.base_url in repr(server)
-    page = server._repr_mimebundle_()["text/html"]
-    assert f'<a href="{server.address}/metrics"' in page
-    assert 'role="note"' not in page
-
-
-def test_the_page_is_live(server: LabServer) -> None:
+    shown = server._repr_mimebundle_()["text/html"]
+    assert f'<a href="{server.address}/metrics"' in shown
+    assert 'role="note"' not in shown
     assert "<html" in fetch(server.address, "/")
-    with urlopen(f"{server.address}/live/stream", timeout=PATIENCE) as stream:
-        assert stream.readline() == b"event: hello\n"
-        assert b'"num_blocks":128' in stream.readline()
+    with urlopen(f"{server.address}/live/stream", timeout=PATIENCE) as events:
+        assert events.readline() == b"event: hello\n"
+        assert b'"num_blocks":128' in events.readline()
 
 
 def test_a_bill_agrees_with_the_usage_and_the_metrics(server: LabServer) -> None:
@@ -71,26 +67,19 @@ def test_a_bill_agrees_with_the_usage_and_the_metrics(server: LabServer) -> None
     assert metrics["vllm:e2e_request_latency_seconds_sum"] == pytest.approx(sum(one.times))
 
 
-def test_two_clients_share_every_step_and_hear_their_pieces_in_turns(server: LabServer) -> None:
-    heard = server.at_once(A=stream(TEXT, 30), B=stream("zzz", 30))
-    assert isinstance(heard, Heard)
-    assert heard.refused == []
-    assert set(heard.order) == {"A", "B"}
-    run = run_of(server)
-    assert [item.step for item in bill(run, "A").items] == [item.step for item in bill(run, "B").items] == [*range(30)]
-    assert heard.in_order in repr(heard)
-
-
-def test_a_third_client_is_refused_while_two_wait_and_the_two_are_answered(server: LabServer) -> None:
-    heard = server.at_once(A=stream("a", 3), B=stream("b", 3), C=stream("c", 3))
+def test_two_clients_share_every_step_and_a_third_is_refused_while_they_wait(server: LabServer) -> None:
+    heard = server.at_once(A=stream(TEXT, 30), B=stream("zzz", 30), C=stream("c", 3))
     assert isinstance(heard, Heard)
     refused = heard.answers["C"]
     assert isinstance(refused, Refused)
-    assert (refused.status, refused.retry_after) == (429, "1")
+    assert (heard.refused, refused.status, refused.retry_after) == (["C"], 429, "1")
     assert "max_num_waiting is 2" in refused.message
-    assert heard.refused == ["C"]
-    assert len(run_of(server).token_ids) == 2
     assert "429, Retry-After: 1" in heard._repr_mimebundle_()["text/html"]
+    assert set(heard.order) == {"A", "B"}, "their pieces come in turns"
+    assert heard.in_order in repr(heard)
+    run = run_of(server)
+    assert [[item.step for item in bill(run, label).items] for label in "AB"] == [[*range(30)]] * 2
+    assert len(run.token_ids) == 2
 
 
 def test_the_blocks_of_a_client_that_hangs_up_come_back(server: LabServer) -> None:
@@ -124,22 +113,12 @@ def test_the_second_request_with_a_prefix_computes_the_rest_alone(server: LabSer
     assert metrics_of(server)["vllm:prefix_cache_hits_total"] == second.num_cached_tokens
 
 
-def test_what_the_server_refuses_is_a_notice(server: LabServer) -> None:
-    refused = server.ask(ask(TEXT * 50, 2))
-    assert isinstance(refused, Notice)
-    assert "refused this: 400" in str(refused)
-    assert "max_model_len" in str(refused)
-
-
-def test_an_error_of_the_cell_itself_is_an_error(server: LabServer) -> None:
-    def wrong(client: OpenAI) -> float:
-        return 1 / 0
-
+def test_a_refusal_or_an_end_is_a_notice_and_an_error_of_the_cell_itself_an_error(server: LabServer) -> None:
+    refused = str(server.ask(ask(TEXT * 50, 2)))
+    assert "refused this: 400" in refused
+    assert "max_model_len" in refused
     with pytest.raises(ZeroDivisionError):
-        server.ask(wrong)
-
-
-def test_a_server_that_has_ended_says_so(server: LabServer) -> None:
+        server.ask(lambda client: 1 / 0)
     server.close()
     for result in (server.ask(ask("a", 1)), server.metrics(), server.run(), server.at_once(A=stream("a", 1))):
         assert isinstance(result, Notice)
@@ -147,19 +126,11 @@ def test_a_server_that_has_ended_says_so(server: LabServer) -> None:
 
 
 def test_the_process_ends_with_its_owner() -> None:
-    process = LabServerProcess(CONFIG, Lab(5, "solution").lineup())
-    pid = process._worker.pid
-    assert process.is_running
-    del process
-
-    def is_gone() -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
-
-    wait_until(is_gone, "the process has ended")
+    server = LabServerProcess(CONFIG, Lab(5, "solution").lineup())
+    process = psutil.Process(server._worker.pid)
+    assert server.is_running
+    del server
+    wait_until(lambda: not process.is_running(), "the process has ended")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from serving.notebook.metrics_table import Metrics
 from serving.notebook.notices import missing_extras
 from serving.notebook.replay import Exchange, in_words, recorded
 from tests.notebook.cells import NOTEBOOKS, run_cells
-from tests.serving.notebook.conftest import CONFIG
-from tests.serving.notebook.talks import ask, stream
+from tests.serving.notebook.conftest import CONFIG, ask, stream
 
 LINEUP = Lab(6, "solution").lineup()
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
@@ -49,12 +48,10 @@ def test_a_stream_without_text_stays_as_it_is() -> None:
 
 
 def test_a_record_is_found_whatever_the_order_of_the_fields_and_the_second_is_another() -> None:
-    def one(asked: str) -> Exchange:
-        return Exchange("POST", "/v1/completions", asked, 200, {}, "x")
-
-    first = recorded([one('{"a": 1, "b": 2}')], CONFIG, LINEUP)
-    assert recorded([one('{"b": 2, "a": 1}')], CONFIG, LINEUP) == first
-    assert len(recorded([one('{"a": 1, "b": 2}'), one('{"b": 2, "a": 1}')], CONFIG, LINEUP)) == 2
+    bodies = ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}')
+    one, other = (Exchange("POST", "/v1/completions", asked, 200, {}, "x") for asked in bodies)
+    assert recorded([one], CONFIG, LINEUP) == recorded([other], CONFIG, LINEUP)
+    assert len(recorded([one, other], CONFIG, LINEUP)) == 2
 
 
 def test_times_are_not_recorded() -> None:
@@ -63,15 +60,9 @@ def test_times_are_not_recorded() -> None:
     assert json.loads(line)["answer"] == text.splitlines(keepends=True)[0]
 
 
-@pytest.fixture(scope="module")
-def names() -> dict[str, object]:
-    """What the notebook's cells define before anything is written."""
+def test_everything_recorded_is_marked_and_what_was_not_asked_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = (path for path in NOTEBOOKS if path.stem == "12_serving")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        return run_cells(path, "starter", monkeypatch)[0]
-
-
-def test_everything_recorded_is_marked(names: dict[str, object]) -> None:
+    names = run_cells(path, "starter", monkeypatch)[0]
     server = names["server"]
     assert isinstance(server, LabServer)
     assert "reference, recorded" in repr(server)
@@ -82,14 +73,9 @@ def test_everything_recorded_is_marked(names: dict[str, object]) -> None:
         bundle = shown._repr_mimebundle_()  # type: ignore[attr-defined]
         assert bundle["text/plain"].startswith("Recorded with the reference")
         assert "Recorded with the reference" in bundle.get("image/svg+xml", bundle["text/html"])
-
-
-def test_what_was_not_asked_is_not_recorded(names: dict[str, object]) -> None:
-    server = names["server"]
-    assert isinstance(server, LabServer)
-    for shown in (server.ask(ask("something else", 3)), server.at_once(X=stream("something else", 3))):
-        assert isinstance(shown, Notice)
-        assert "Not recorded" in str(shown)
+    for answer in (server.ask(ask("something else", 3)), server.at_once(X=stream("something else", 3))):
+        assert isinstance(answer, Notice)
+        assert "Not recorded" in str(answer)
 
 
 def test_a_missing_package_is_a_notice_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from serving.server import RunningServer, running_server
 from serving.settings import ServerSettings
-from tests.serving.page.conftest import SMALL
-from tests.serving.page.serving_page import drawing_processes
+from tests.serving.page.conftest import SMALL, drawing_processes
 from tests.serving.running import fake_llm, serving, wait_until
 
 

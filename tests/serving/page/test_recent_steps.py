@@ -1,18 +1,16 @@
 """What is kept of an engine that runs for days: the same as the complete recorder has, but only of the last steps."""
 
 import pickle
+from unittest.mock import Mock
 
 import pytest
 
 from course.traces.run_state import RunState
-from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.sampling_params import SamplingParams
 from serving.live.drawing.live_run import LiveRun
 from serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
-from serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, RecentSteps, facts_of
-from serving.observed import observer_of
-from tests.serving.page.runs import CROWDED, Watched
+from serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, facts_of
+from tests.serving.page.runs import Watched
 
 DECISIONS = (
     "added",
@@ -44,22 +42,23 @@ def states_agree(watched: Watched, run: LiveRun) -> int:
         for mine, theirs in zip(kept.record["scheduled"], record["scheduled"], strict=True):
             assert mine == theirs, step
         assert kept.tables == whole.tables, step
-        assert (kept.pool.free_queue, kept.pool.cached, kept.pool.taken) == (
-            whole.pool.free_queue,
-            whole.pool.cached,
-            whole.pool.taken,
-        ), step
+        pools = [(state.pool.free_queue, state.pool.cached, state.pool.taken) for state in (kept, whole)]
+        assert pools[0] == pools[1], step
         assert {i: kept.num_reached(i) for i in kept.tables} == {i: whole.num_reached(i) for i in whole.tables}, step
     return num_compared
 
 
-def test_every_kept_step_is_what_the_complete_recorder_has() -> None:
+def test_every_kept_step_is_what_the_complete_recorder_has_also_for_who_fell_behind() -> None:
     watched = Watched.build()
-    watched.run(1300)
-    run = watched.live_run()
-    assert run.state(run.newest).num_preemptions >= 0
+    watched.run(30)
+    late = watched.live_run()
+    watched.run(MAX_STEPS + 270)
+    for chunk in watched.recent.chunks.since(late.newest + 1):
+        late.feed(chunk)
     assert watched.recording.state(len(watched.recording.steps) - 1).num_preemptions > 20, "the workload is crowded"
-    assert states_agree(watched, run) >= MAX_STEPS
+    for run in (watched.live_run(), late):
+        assert run.oldest == watched.recent.chunks.oldest
+        assert states_agree(watched, run) >= MAX_STEPS
 
 
 def test_steps_that_are_planned_ahead_with_drafts_are_kept_alike() -> None:
@@ -85,17 +84,6 @@ def test_a_run_can_be_followed_step_by_step_and_looked_back_at_meanwhile() -> No
     assert states_agree(watched, run) == following
 
 
-def test_who_falls_behind_begins_anew_with_what_is_kept() -> None:
-    watched = Watched.build()
-    watched.run(30)
-    run = watched.live_run()
-    watched.run(MAX_STEPS + 200)
-    for chunk in watched.recent.chunks.since(run.newest + 1):
-        run.feed(chunk)
-    assert run.oldest == watched.recent.chunks.oldest
-    assert states_agree(watched, run) >= MAX_STEPS
-
-
 def test_memory_is_bounded() -> None:
     chunks = Chunks()
     for step in range(10 * MAX_STEPS):
@@ -116,11 +104,7 @@ def test_a_step_that_fails_begins_a_chunk_with_what_the_engine_has_then(monkeypa
     watched = Watched.build()
     watched.run(60)
     with monkeypatch.context() as patched:
-
-        def fail(batch: object) -> None:
-            raise RuntimeError("no forward pass")
-
-        patched.setattr(watched.engine.runner, "execute_model", fail)
+        patched.setattr(watched.engine.runner, "execute_model", Mock(side_effect=RuntimeError("no forward pass")))
         with pytest.raises(RuntimeError, match="no forward pass"):
             watched.engine.step()
     watched.run(40)
@@ -128,9 +112,8 @@ def test_a_step_that_fails_begins_a_chunk_with_what_the_engine_has_then(monkeypa
     newest = run.state(run.newest)
     scheduler = watched.engine.scheduler
     assert newest.pool.free_queue == scheduler.kv.free_block_ids()
-    assert newest.tables_after_update() == {
-        r.request_id: scheduler.kv.block_ids(r.request_id) for r in scheduler.running
-    }
+    tables = {r.request_id: scheduler.kv.block_ids(r.request_id) for r in scheduler.running}
+    assert newest.tables_after_update() == tables
     assert newest.record is not None
     assert newest.record["waiting_after"] == [r.request_id for r in scheduler.waiting]
 
@@ -149,19 +132,16 @@ def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
 
 
 def test_a_bill_says_what_a_request_has_cost() -> None:
-    engine = Watched.build().engine
-    recent = observer_of(engine, RecentSteps)
+    watched = Watched.build()
+    engine, bills = watched.engine, watched.recent.bills
     for name in ("one", "two"):
         engine.add_request(name, list(range(20)), SamplingParams(max_tokens=9, ignore_eos=True))
         while engine.has_unfinished_requests():
             engine.step()
-    one, two = recent.bills.get("one"), recent.bills.get("two")
-    assert one is not None
-    assert two is not None
+    one, two = bills["one"], bills["two"]
     # 20 prompt tokens and the first 8 of 9 have slots: 28 in blocks of 8.
     assert (one.num_blocks, one.num_steps, one.num_output_tokens, one.num_cached_tokens) == (4, 9, 9, 0)
     assert (two.num_prompt_tokens, two.num_cached_tokens, two.num_waited, two.num_preemptions) == (20, 16, 0, 0)
-    assert recent.bills.get("three") is None
 
 
 def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
@@ -179,9 +159,3 @@ def test_bills_count_waiting_and_preemptions_and_are_bounded() -> None:
     assert len(watched.recent.bills) == MAX_BILLS
     assert first not in watched.recent.bills
     assert "r0" in watched.recent.bills
-
-
-def test_an_engine_that_keeps_no_steps_says_so() -> None:
-    engine = build_engine(CROWDED, parse_lineup("solution:1-5"))
-    with pytest.raises(ValueError, match="RecentSteps"):
-        observer_of(engine, RecentSteps)

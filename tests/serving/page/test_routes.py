@@ -8,7 +8,7 @@ import pytest
 
 from serving.live.open_pages import MAX_PAGES
 from serving.server import RunningServer
-from tests.serving.page.serving_page import next_of, watching
+from tests.serving.page.conftest import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until
 
 
