@@ -26,7 +26,7 @@ class TextChoice:
 
 
 def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
-    """Return n choices for a prompt; with a seed, each gets a seed of its own.
+    """Return n choices for a prompt; with a seed, each gets a different one.
 
     vLLM: `ParentRequest` of `v1/engine/parallel_sampling.py`.
     """

@@ -68,7 +68,8 @@ class Server(uvicorn.Server):
         while not self.force_exit and not ending.done():
             await asyncio.wait([ending], timeout=0.1)
         ending.cancel()
-        self._abort_connections()
+        for connection in self._connections():
+            connection.transport.abort()
         await closing
         with contextlib.suppress(asyncio.CancelledError):
             await ending
@@ -81,10 +82,6 @@ class Server(uvicorn.Server):
             for connection in self._connections():
                 connection.close_if_idle()
             await asyncio.sleep(0.02)
-
-    def _abort_connections(self) -> None:
-        for connection in self._connections():
-            connection.transport.abort()
 
     def _connections(self) -> list[Connection]:
         return cast(list[Connection], list(self.server_state.connections))

@@ -1,4 +1,4 @@
-"""What an engine is opened from: it can be sent to another process."""
+"""The recipe of an engine, which can be sent to another process."""
 
 from dataclasses import dataclass
 

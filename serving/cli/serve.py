@@ -51,7 +51,7 @@ def serve(
         float, typer.Option(help="Seconds that running requests have when the server ends.")
     ] = DEFAULTS.shutdown_timeout,
     data_parallel_size: Annotated[
-        int, typer.Option(min=1, help="Engines, each a process of its own, behind one router by prefix.")
+        int, typer.Option(min=1, help="Engines, each in its own process, behind one router by prefix.")
     ] = 1,
     fake_model: FakeModel = False,
     *,
@@ -88,7 +88,7 @@ def serve(
 
 
 def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:
-    """Serve an engine, in a process of its own, until a signal ends it."""
+    """Serve an engine that runs in a separate process, until a signal ends it."""
     from mini_vllm.engine.async_llm import AsyncLLM
     from serving.server import Server, engine_server
 
@@ -116,7 +116,7 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
 
 def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> None:
-    """Serve until a signal comes. The address is taken before anything is opened, which takes long."""
+    """Serve until a signal comes. The port is bound first, because opening the engine takes long."""
     from serving.server import address_of, bound_socket
 
     allow_many_connections()
@@ -125,5 +125,5 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
     address = address_of(listener)
     places = f"OpenAI's API: {address}/v1; the page: {address}/"
     typer.echo(f"Serving {settings.model_name} at {address} ({places}). Ctrl-C ends it.")
-    gc.freeze()  # what is there now stays: no need to look through it again
+    gc.freeze()  # everything loaded so far stays: the collector need not traverse it again
     server.run([listener])

@@ -18,7 +18,7 @@ from serving.errors import ApiError
 from serving.limits import ended_by_disconnect
 from serving.live.drawing_process import DrawingEndedError, DrawingProcess, Look
 from serving.live.pace_and_crowd import Crowd, Pace
-from serving.live.recent_steps import Seen, facts_of, seen_of, steps_since
+from serving.live.recent_steps import facts_of, progress_of, steps_since
 from serving.served_model import ServedModel
 
 MAX_PAGES = 8
@@ -49,7 +49,7 @@ class OpenPages:
         self.pace, self.crowd = Pace(served.llm), Crowd(served.llm)
         self.facts: dict[str, Any] = {}
         self._viewers: dict[str, Viewer] = {}
-        self._seen = Seen()
+        self._progress = {"newest": -1, "oldest": 0, "num_arrived": 0}
         self._drawing: DrawingProcess | None = None
 
     async def open(self, look: Look) -> Viewer:
@@ -96,17 +96,15 @@ class OpenPages:
     async def status(self) -> dict[str, Any]:
         """Return what a page shows besides the picture; for an engine that has ended, as last seen."""
         with suppress(EngineDeadError, ShuttingDownError):
-            self._seen = await self.served.llm.call_during_step(seen_of)
+            self._progress = await self.served.llm.call_during_step(progress_of)
         return {
             "is_alive": self.served.llm.is_alive,
             "steps_per_second": self.pace.steps_per_second,
             "requests_per_second": self.crowd.requests_per_second,
             "num_refused": self.crowd.num_refused,
             "refusal": self.crowd.refusal,
-            "num_arrived": self._seen.num_arrived,
             "num_unfinished": self.served.llm.num_unfinished_requests,
-            "newest": self._seen.newest,
-            "oldest": self._seen.oldest,
+            **self._progress,
         }
 
 

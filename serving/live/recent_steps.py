@@ -188,19 +188,14 @@ def keep_recent_steps(engine: LLMEngine) -> None:
     engine.add_observer(RecentSteps(engine.scheduler))
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The numbers of the kept steps, and of the requests that have arrived since the last one was planned."""
-
-    newest: int = -1
-    oldest: int = 0
-    num_arrived: int = 0
-
-
-def seen_of(engine: LLMEngine) -> Seen:
-    """Return what changes from step to step."""
+def progress_of(engine: LLMEngine) -> dict[str, int]:
+    """Return the numbers of the kept steps, and how many requests have arrived since the newest one was planned."""
     recent = observer_of(engine, RecentSteps)
-    return Seen(recent.chunks.num_steps - 1, recent.chunks.oldest, recent.num_arrived)
+    return {
+        "newest": recent.chunks.num_steps - 1,
+        "oldest": recent.chunks.oldest,
+        "num_arrived": recent.num_arrived,
+    }
 
 
 def facts_of(engine: LLMEngine) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Several engines behind one address: which of them gets a request, and the front end that passes it on."""
+"""Several engines behind one address: the front end, and the policies that choose an engine for each request."""

@@ -50,20 +50,19 @@ class Front:
 
     async def health(self) -> JSONResponse:
         """Return which replicas are healthy; 503 if none is."""
-        states = {str(replica.index): await self._is_well(replica) for replica in self.replicas.all}
+        states = {
+            str(replica.index): replica.is_alive and await self._get(replica, "/health") is not None
+            for replica in self.replicas.all
+        }
         if self.replicas.is_shutting_down or not any(states.values()):
             raise unavailable("no replica takes requests", "no_replica")
         return JSONResponse({"status": "ok", "replicas": states})
 
     async def metrics(self) -> Response:
         """Return the metrics of every replica that answers."""
-        pages = {}
-        for replica in self.replicas.alive:
-            with suppress(httpx.HTTPError):
-                answer = await self.client.get(f"{replica.address}/metrics", timeout=5)
-                if answer.status_code == 200:
-                    pages[replica.index] = answer.text
-        return Response(merged_page(pages), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        pages = {replica.index: await self._get(replica, "/metrics") for replica in self.replicas.alive}
+        page = merged_page({index: text for index, text in pages.items() if text is not None})
+        return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def generate(self, request: Request) -> Response:
         """Send a prompt to the replica that the router chooses."""
@@ -92,11 +91,8 @@ class Front:
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
         """Wait for the head of a replica's answer. Raises `httpx.TransportError` if none comes."""
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
-        url = f"{replica.address}{request.url.path}"
-        query = request.url.query
-        upstream = self.client.build_request(
-            request.method, f"{url}?{query}" if query else url, headers=headers, content=body
-        )
+        url = str(request.url.replace(scheme="http", netloc=replica.address.removeprefix("http://")))
+        upstream = self.client.build_request(request.method, url, headers=headers, content=body)
         replica.num_unfinished += 1
         answer = None
         try:
@@ -124,13 +120,12 @@ class Front:
             replica.num_unfinished -= 1
             await answer.aclose()
 
-    async def _is_well(self, replica: Replica) -> bool:
-        if not replica.is_alive:
-            return False
-        try:
-            return (await self.client.get(f"{replica.address}/health", timeout=5)).status_code == 200
-        except httpx.HTTPError:
-            return False
+    async def _get(self, replica: Replica, path: str) -> str | None:
+        """Return a replica's answer to a GET, None unless its status is 200."""
+        with suppress(httpx.HTTPError):
+            answer = await self.client.get(f"{replica.address}{path}", timeout=5)
+            return answer.text if answer.status_code == 200 else None
+        return None
 
 
 class MergedMetrics(Collector):

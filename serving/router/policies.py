@@ -27,10 +27,9 @@ class Router(Protocol):
 
     def forget(self, replica: int) -> None:
         """Note that a replica has lost its cache."""
-        ...
 
 
-class RoundRobin:
+class RoundRobin(Router):
     """Takes the replicas in turn, whatever their load."""
 
     def __init__(self) -> None:
@@ -39,21 +38,15 @@ class RoundRobin:
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         return sorted(loads)[next(self._turns) % len(loads)]
 
-    def forget(self, replica: int) -> None:
-        pass
 
-
-class LeastLoaded:
+class LeastLoaded(Router):
     """Takes the replica with the fewest unfinished requests."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         return min(loads, key=lambda replica: (loads[replica], replica))
 
-    def forget(self, replica: int) -> None:
-        pass
 
-
-class PrefixAware:
+class PrefixAware(Router):
     """Takes the replica that knows the longest prefix; among several, the least loaded.
 
     A replica with over `most_imbalance` unfinished requests more than the least loaded one is passed over: recomputing

@@ -45,7 +45,10 @@ class Replicas:
             process.start()
             theirs.close()
             starting.append((process, address))
-        self.all = [Replica(index, *_started(*one)) for index, one in enumerate(starting)]
+        try:
+            self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
+        except EOFError:
+            raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
 
     @property
     def alive(self) -> list[Replica]:
@@ -66,13 +69,6 @@ class Replicas:
             await asyncio.sleep(0.02)
         for replica in self.alive:
             replica.process.kill()
-
-
-def _started(process: BaseProcess, address: "Connection[str, str]") -> tuple[BaseProcess, str]:
-    try:
-        return process, address.recv()
-    except EOFError:
-        raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
 
 
 def run_replica(

@@ -9,30 +9,29 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.llm import LLM
-from serving.server import RunningServer, running_server
 from tests.own_thread import pytest_pyfunc_call
-from tests.serving.running import client_of, serving
+from tests.serving.running import ServerUnderTest, serving
 
 __all__ = ["pytest_pyfunc_call"]
 EMBEDDED = EngineConfig(num_gpu_blocks=200)
 
 
 @pytest.fixture(scope="session")
-def fake_server() -> Iterator[RunningServer]:
+def fake_server() -> Iterator[ServerUnderTest]:
     with serving() as server:
         yield server
 
 
 @pytest.fixture
-def server(fake_server: RunningServer) -> RunningServer:
+def server(fake_server: ServerUnderTest) -> ServerUnderTest:
     """The server of `client`: a file whose tests harm theirs has its own."""
     return fake_server
 
 
 @pytest.fixture(scope="session")
-def embedded_server() -> Iterator[RunningServer]:
+def embedded_server() -> Iterator[ServerUnderTest]:
     llm = LLM(config=EMBEDDED, lineup=parse_lineup("solution"))
-    with running_server(AsyncLLM(llm.engine)) as server:
+    with serving(AsyncLLM(llm.engine)) as server:
         yield server
 
 
@@ -43,12 +42,12 @@ def offline() -> LLM:
 
 
 @pytest.fixture
-def client(server: RunningServer) -> Iterator[OpenAI]:
-    with client_of(server) as client:
+def client(server: ServerUnderTest) -> Iterator[OpenAI]:
+    with server.client_of() as client:
         yield client
 
 
 @pytest.fixture
-def embedded(embedded_server: RunningServer) -> Iterator[OpenAI]:
-    with client_of(embedded_server) as client:
+def embedded(embedded_server: ServerUnderTest) -> Iterator[OpenAI]:
+    with embedded_server.client_of() as client:
         yield client

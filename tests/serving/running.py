@@ -1,4 +1,4 @@
-"""What the tests of the server share: engines to serve, raw connections, and waiting for a condition."""
+"""What the server's tests share: servers to ask, raw connections, and waiting for a condition."""
 
 import asyncio
 import json
@@ -37,10 +37,11 @@ def fake_llm(config: EngineConfig = FAKE) -> AsyncLLM:
 
 
 @contextmanager
-def serving(config: EngineConfig = FAKE, **settings: Any) -> Iterator[RunningServer]:
-    """Serve an engine on the fake model, at any free port."""
-    with running_server(fake_llm(config), ServerSettings(port=0, **settings)) as server:
-        yield server
+def serving(engine: EngineConfig | AsyncLLM = FAKE, port: int = 0, **settings: Any) -> Iterator["ServerUnderTest"]:
+    """Serve an engine, by default on the fake model and at any free port."""
+    llm = engine if isinstance(engine, AsyncLLM) else fake_llm(engine)
+    with running_server(llm, ServerSettings(port=port, **settings)) as server:
+        yield ServerUnderTest(server.address, server.server, server.llm)
 
 
 @contextmanager
@@ -62,22 +63,6 @@ def serve_command(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]
             process.kill()
 
 
-def client_of(server: RunningServer, **options: Any) -> OpenAI:
-    """Return OpenAI's client of a server, which tries nothing twice."""
-    defaults: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": PATIENCE}
-    return OpenAI(base_url=server.base_url, **(defaults | options))
-
-
-def call(llm: AsyncLLM, function: Callable[[LLMEngine], Result]) -> Result:
-    """Run a function of the engine on its thread. The test's own may have a loop already: playwright's."""
-
-    async def run() -> Result:
-        return await llm.call(function)
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, run()).result()
-
-
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds; fail if it does not for a long time."""
     end = time.monotonic() + PATIENCE
@@ -86,24 +71,74 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def wait_until_idle(llm: AsyncLLM) -> None:
-    """Wait until no request is left, and check that every block is free."""
-    wait_until(lambda: not call(llm, lambda engine: engine.processor.states), "no request is left in the engine")
-    wait_until(lambda: llm.num_unfinished_requests == 0, "every reader has its last output")
-    assert call(llm, free_blocks) == call(llm, lambda engine: engine.scheduler.kv.num_usable_blocks)
+class ServerUnderTest(RunningServer):
+    """A server in a thread of the tests, with what they ask of it and of its engine."""
+
+    def client_of(self, **options: Any) -> OpenAI:
+        """Return OpenAI's client of this server, which never retries."""
+        defaults: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": PATIENCE}
+        return OpenAI(base_url=self.base_url, **(defaults | options))
+
+    def post(self, path: str, body: bytes | None = None, **fields: Any) -> tuple[int, Any]:
+        """Post a body, or fields as JSON; return the status, and the answer or its error."""
+        with RawConnection(self) as connection:
+            connection.post(path, json.dumps(fields).encode() if body is None else body)
+            status, _, answer = connection.read_answer()
+            return status, answer.get("error", answer)
+
+    def status_of(self, method: str, path: str) -> tuple[int, str | None]:
+        """Return the status of a request without a body, and the code of its error if it is one."""
+        with RawConnection(self) as connection:
+            connection.send(head(method, path))
+            return connection.read_status()
+
+    def call(self, function: Callable[[LLMEngine], Result]) -> Result:
+        """Run a function of the engine on its thread. The test's own may have a loop already: playwright's."""
+
+        async def run() -> Result:
+            return await self.llm.call(function)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, run()).result()
+
+    def hold(self) -> threading.Event:
+        """Keep the engine's thread from taking steps, also once it shuts down, until the event is set."""
+        gate = threading.Event()
+        threading.Thread(target=self.call, args=(lambda engine: gate.wait(PATIENCE),), daemon=True).start()
+        return gate
+
+    def step_once(self, number: int = 1) -> None:
+        """Let a paused engine take steps."""
+        for _ in range(number):
+            asyncio.run(self.llm.step_once())
+
+    def ask_paused(self, path: str = CHAT, number: int = 1, **fields: Any) -> "list[RawConnection]":
+        """Pause the engine and send it requests, which then all wait."""
+        self.llm.pause()
+        before = self.call(lambda engine: len(engine.scheduler.waiting))
+        connections = [RawConnection(self) for _ in range(number)]
+        for connection in connections:
+            connection.ask(path, **fields)
+        self.wait_for_waiting(before + number * int(fields.get("n", 1)))
+        return connections
+
+    def wait_for_waiting(self, number: int) -> None:
+        """Wait until this many requests are in the waiting queue."""
+        wait_until(lambda: self.call(lambda engine: len(engine.scheduler.waiting)) == number, f"{number} requests wait")
+
+    def wait_until_idle(self) -> None:
+        """Wait until no request is left, and check that every block is free."""
+        wait_until(lambda: not self.call(lambda engine: engine.processor.states), "no request is left in the engine")
+        wait_until(lambda: self.llm.num_unfinished_requests == 0, "every reader has its last output")
+        assert self.call(num_used_blocks) == 0
 
 
-def free_blocks(engine: LLMEngine) -> int:
-    return engine.scheduler.kv.num_free_blocks
-
-
-def wait_for_waiting(llm: AsyncLLM, number: int) -> None:
-    """Wait until so many requests are in the waiting queue."""
-    wait_until(lambda: call(llm, lambda engine: len(engine.scheduler.waiting)) == number, f"{number} requests wait")
+def num_used_blocks(engine: LLMEngine) -> int:
+    return engine.scheduler.kv.num_usable_blocks - engine.scheduler.kv.num_free_blocks
 
 
 class RawConnection:
-    """A connection on which a test sends what it likes."""
+    """A connection on which a test may send any bytes."""
 
     def __init__(self, server: RunningServer, receive_buffer: int | None = None) -> None:
         host, port = server.address.removeprefix("http://").split(":")
@@ -177,42 +212,3 @@ class RawConnection:
 
 def head(method: str, path: str, *headers: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *headers, "", ""]).encode()
-
-
-def post(server: RunningServer, path: str, body: bytes | None = None, **fields: Any) -> tuple[int, Any]:
-    """Post a body, or fields as JSON; return the status, and the answer or its error."""
-    with RawConnection(server) as connection:
-        connection.post(path, json.dumps(fields).encode() if body is None else body)
-        status, _, answer = connection.read_answer()
-        return status, answer.get("error", answer)
-
-
-def status_of(server: RunningServer, method: str, path: str) -> tuple[int, str | None]:
-    """Return the status of a request without a body, and the code of its error if it is one."""
-    with RawConnection(server) as connection:
-        connection.send(head(method, path))
-        return connection.read_status()
-
-
-def ask_paused(server: RunningServer, path: str = CHAT, number: int = 1, **fields: Any) -> list[RawConnection]:
-    """Pause the engine and send it requests, which all wait then."""
-    server.llm.pause()
-    before = call(server.llm, lambda engine: len(engine.scheduler.waiting))
-    connections = [RawConnection(server) for _ in range(number)]
-    for connection in connections:
-        connection.ask(path, **fields)
-    wait_for_waiting(server.llm, before + number * int(fields.get("n", 1)))
-    return connections
-
-
-def step_once(server: RunningServer, number: int = 1) -> None:
-    """Let a paused engine take steps."""
-    for _ in range(number):
-        asyncio.run(server.llm.step_once())
-
-
-def hold(llm: AsyncLLM) -> threading.Event:
-    """Keep the engine's thread from taking steps, also once it shuts down, until the event is set."""
-    gate = threading.Event()
-    threading.Thread(target=call, args=(llm, lambda engine: gate.wait(PATIENCE)), daemon=True).start()
-    return gate

@@ -8,64 +8,51 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from serving.server import RunningServer
-from tests.serving.running import (
-    CHAT,
-    MODEL,
-    RawConnection,
-    ask_paused,
-    call,
-    free_blocks,
-    serving,
-    step_once,
-    wait_for_waiting,
-    wait_until,
-    wait_until_idle,
-)
+from tests.serving.running import CHAT, MODEL, RawConnection, ServerUnderTest, num_used_blocks, serving, wait_until
 from tests.serving.test_openai_client import expected
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
+def server() -> Iterator[ServerUnderTest]:
     with serving() as server:
         yield server
 
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("stream", [True, False])
-def test_before_the_first_token(server: RunningServer, stream: bool, n: int) -> None:
-    [connection] = ask_paused(server, stream=stream, n=n)
+def test_before_the_first_token(server: ServerUnderTest, stream: bool, n: int) -> None:
+    [connection] = server.ask_paused(stream=stream, n=n)
     connection.close()
-    wait_for_waiting(server.llm, 0)  # although no step was taken
+    server.wait_for_waiting(0)  # although no step was taken
     server.llm.resume()
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_in_the_middle_of_a_stream(server: RunningServer, n: int) -> None:
+def test_in_the_middle_of_a_stream(server: ServerUnderTest, n: int) -> None:
     with RawConnection(server) as connection:
         connection.ask(stream=True, n=n, max_tokens=2000)
         connection.read_until(b'"content":"')
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
 
 
-def test_while_a_whole_answer_is_generated(server: RunningServer) -> None:
-    [connection] = ask_paused(server, max_tokens=500)
-    step_once(server, 3)
-    assert call(server.llm, free_blocks) < call(server.llm, lambda engine: engine.scheduler.kv.num_usable_blocks)
+def test_while_a_whole_answer_is_generated(server: ServerUnderTest) -> None:
+    [connection] = server.ask_paused(max_tokens=500)
+    server.step_once(3)
+    assert server.call(num_used_blocks) > 0
     connection.close()
-    wait_until(lambda: not call(server.llm, lambda engine: engine.scheduler.requests), "the request is gone")
+    wait_until(lambda: not server.call(lambda engine: engine.scheduler.requests), "the request is gone")
     server.llm.resume()
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
 
 
-def test_in_the_middle_of_a_body(server: RunningServer) -> None:
+def test_in_the_middle_of_a_body(server: ServerUnderTest) -> None:
     with RawConnection(server) as connection:
         connection.begin(CHAT, "Content-Length: 100", body=b'{"mess')
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
 
 
-def test_a_third_of_many_streams_hangs_up(server: RunningServer) -> None:
+def test_a_third_of_many_streams_hangs_up(server: ServerUnderTest) -> None:
     async def read(client: AsyncOpenAI, number: int, leaves_after: float) -> str | None:
         prompt: Any = f"prompt {number}"
         stream = await client.completions.create(model=MODEL, prompt=prompt, max_tokens=60, stream=True)
@@ -85,10 +72,10 @@ def test_a_third_of_many_streams_hangs_up(server: RunningServer) -> None:
     texts = asyncio.run(run())
     for number in (number for number in range(90) if number % 3):
         assert texts[number] == expected(f"prompt {number}", 60)
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
 
 
-def test_pipelined_requests_are_answered_in_turn(server: RunningServer) -> None:
+def test_pipelined_requests_are_answered_in_turn(server: ServerUnderTest) -> None:
     with RawConnection(server) as connection:
         for prompt in (b"a", b"b", b"c"):
             connection.post("/tokenize", b'{"prompt": "%s"}' % prompt)

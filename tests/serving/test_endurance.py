@@ -30,9 +30,8 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.runner.loading import EMBEDDED_MODEL
-from serving.server import running_server
 from serving.settings import allow_many_connections
-from tests.serving.running import PATIENCE, wait_until, wait_until_idle
+from tests.serving.running import PATIENCE, serving, wait_until
 from tests.serving.test_refusals import BODIES
 
 SECONDS = 60 * float(os.environ.get("ENDURANCE_MINUTES", "1"))
@@ -190,10 +189,10 @@ def test_failing_steps_end_their_own_requests_alone(answers: dict[TextRequest, s
             raise RuntimeError("injected fault")
         return execute(batch)
 
-    with patch.object(engine.runner, "execute_model", fail_now_and_then), running_server(AsyncLLM(engine)) as server:
+    with patch.object(engine.runner, "execute_model", fail_now_and_then), serving(AsyncLLM(engine)) as server:
         clients = Clients(Endpoint(server.address, OURS, extra_body=IGNORE_EOS), answers, may_fail=True)
         asyncio.run(clients.load(SECONDS))
-        wait_until_idle(server.llm)
+        server.wait_until_idle()
     assert clients.num_failed > 0
     assert clients.num_equal > 0
 

@@ -1,4 +1,4 @@
-"""What goes wrong in the engine: the queue is full, the time is over, a step raises, a step does not end."""
+"""Faults of the engine: a full queue, a request out of time, a step that raises, a step that does not end."""
 
 import json
 import threading
@@ -8,50 +8,27 @@ from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
 
-from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.server import RunningServer
-from tests.serving.running import (
-    COMPLETION,
-    FAKE,
-    MODEL,
-    PATIENCE,
-    RawConnection,
-    ask_paused,
-    call,
-    client_of,
-    post,
-    serving,
-    status_of,
-    step_once,
-    wait_for_waiting,
-    wait_until,
-    wait_until_idle,
-)
+from tests.serving.running import COMPLETION, FAKE, MODEL, PATIENCE, RawConnection, ServerUnderTest, serving, wait_until
 
 Batch = Sequence[ScheduledRequest]
 
 
-class WatchedRunner:
-    """Calls a function with the batch of every step, before the step."""
+def watch_steps(server: ServerUnderTest, before_step: Callable[[Batch], None]) -> None:
+    """Call a function with the batch of every step, before the step."""
 
-    def __init__(self, runner: ModelRunner, before_step: Callable[[Batch], None]) -> None:
-        self._runner, self._before_step = runner, before_step
-        self.vocab_size = runner.vocab_size
-
-    def execute_model(self, batch: Batch) -> ModelRunnerOutput:
-        self._before_step(batch)
-        return self._runner.execute_model(batch)
-
-
-def watch_steps(server: RunningServer, before_step: Callable[[Batch], None]) -> None:
     def put_in_front(engine: LLMEngine) -> None:
-        engine.runner = WatchedRunner(engine.runner, before_step)
+        execute_model = engine.runner.execute_model
 
-    call(server.llm, put_in_front)
+        def execute(batch: Batch) -> ModelRunnerOutput:
+            before_step(batch)
+            return execute_model(batch)
+
+        engine.runner.execute_model = execute  # type: ignore[method-assign]
+
+    server.call(put_in_front)
 
 
 def fail_on_exclamation(batch: Batch) -> None:
@@ -62,20 +39,20 @@ def fail_on_exclamation(batch: Batch) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[RunningServer]:
+def server() -> Iterator[ServerUnderTest]:
     with serving(replace(FAKE, max_num_waiting=2), step_timeout=0.2) as server:
         yield server
 
 
 @pytest.fixture
-def failing(server: RunningServer) -> RunningServer:
+def failing(server: ServerUnderTest) -> ServerUnderTest:
     watch_steps(server, fail_on_exclamation)
     return server
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_full_queue_asks_to_come_back(server: RunningServer, stream: bool) -> None:
-    waiting = ask_paused(server, number=2, max_tokens=3)
+def test_a_full_queue_asks_to_come_back(server: ServerUnderTest, stream: bool) -> None:
+    waiting = server.ask_paused(number=2, max_tokens=3)
     with RawConnection(server) as connection:
         connection.ask(stream=stream)
         status, headers, answer = connection.read_answer()
@@ -85,14 +62,14 @@ def test_a_full_queue_asks_to_come_back(server: RunningServer, stream: bool) -> 
     assert [connection.read_answer()[0] for connection in waiting] == [200, 200]
 
 
-def test_if_not_all_choices_find_a_place_none_does(server: RunningServer) -> None:
+def test_if_not_all_choices_find_a_place_none_does(server: ServerUnderTest) -> None:
     server.llm.pause()
-    assert post(server, COMPLETION, prompt="abc", n=3)[0] == 429
-    wait_for_waiting(server.llm, 0)
+    assert server.post(COMPLETION, prompt="abc", n=3)[0] == 429
+    server.wait_for_waiting(0)
 
 
-def test_the_client_of_openai_tries_again_by_itself(server: RunningServer) -> None:
-    waiting = ask_paused(server, number=2, max_tokens=3)
+def test_the_client_of_openai_tries_again_by_itself(server: ServerUnderTest) -> None:
+    waiting = server.ask_paused(number=2, max_tokens=3)
     refused: list[int] = []
 
     def note(response: Any) -> None:
@@ -100,7 +77,7 @@ def test_the_client_of_openai_tries_again_by_itself(server: RunningServer) -> No
         server.llm.resume()
 
     with openai.DefaultHttpxClient(event_hooks={"response": [note]}) as http:
-        client = client_of(server, max_retries=3, http_client=http)
+        client = server.client_of(max_retries=3, http_client=http)
         answer = client.completions.create(model=MODEL, prompt="abc")
     assert answer.choices[0].finish_reason == "length"
     assert refused == [429, 200]
@@ -113,32 +90,32 @@ def test_a_request_that_takes_too_long(stream: bool) -> None:
         server.llm.pause()
         connection.ask(stream=stream)
         assert connection.read_status() == (504, "request_timeout")
-        wait_for_waiting(server.llm, 0)
+        server.wait_for_waiting(0)
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
     with serving(request_timeout=1.0) as server:
-        [connection] = ask_paused(server, stream=True)
-        step_once(server)
+        [connection] = server.ask_paused(stream=True)
+        server.step_once()
         events = connection.read_until(b"data: [DONE]")
         assert b'"content":"' in events
         assert b'"code":"request_timeout"' in events
         server.llm.resume()
-        wait_until_idle(server.llm)
+        server.wait_until_idle()
 
 
-def test_a_failing_step_ends_a_request_with_an_error(failing: RunningServer) -> None:
-    status, error = post(failing, COMPLETION, prompt="fail!", max_tokens=20)
+def test_a_failing_step_ends_a_request_with_an_error(failing: ServerUnderTest) -> None:
+    status, error = failing.post(COMPLETION, prompt="fail!", max_tokens=20)
     assert (status, error["code"]) == (500, "engine_error")
     assert "MemoryError: no memory for this step" in error["message"]
-    assert post(failing, COMPLETION, prompt="abc")[1]["choices"][0]["finish_reason"] == "length"
-    wait_until_idle(failing.llm)
+    assert failing.post(COMPLETION, prompt="abc")[1]["choices"][0]["finish_reason"] == "length"
+    failing.wait_until_idle()
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_failing_step_ends_a_stream_with_an_error(failing: RunningServer, n: int) -> None:
-    [connection] = ask_paused(failing, COMPLETION, prompt="fail!", max_tokens=20, stream=True, n=n)
-    step_once(failing)
+def test_a_failing_step_ends_a_stream_with_an_error(failing: ServerUnderTest, n: int) -> None:
+    [connection] = failing.ask_paused(COMPLETION, prompt="fail!", max_tokens=20, stream=True, n=n)
+    failing.step_once()
     first = connection.read_until(b'"text":"')
     failing.llm.resume()
     lines = (first + connection.read_until(b"data: [DONE]")).decode().split("\n")
@@ -147,42 +124,20 @@ def test_a_failing_step_ends_a_stream_with_an_error(failing: RunningServer, n: i
     [failed] = [choice["index"] for choice in choices if choice["finish_reason"] == "error"]
     assert len("".join(choice["text"] for choice in choices if choice["index"] == failed)) == 3, "what it had is sent"
     assert events[-1]["error"]["code"] == "engine_error"
-    wait_until_idle(failing.llm)
+    failing.wait_until_idle()
 
 
-def test_openai_s_client_raises_an_error_in_a_stream(failing: RunningServer, client: OpenAI) -> None:
-    def take_first_step() -> None:
-        wait_for_waiting(failing.llm, 1)
-        step_once(failing)
-
-    failing.llm.pause()
-    threading.Thread(target=take_first_step).start()
-    fails: Any = [{"role": "user", "content": "fail!"}]
-    stream = client.chat.completions.create(model=MODEL, messages=fails, max_tokens=20, stream=True)
-    failing.llm.resume()
-    with pytest.raises(openai.APIError, match="no memory for this step"):
-        list(stream)
-
-
-def test_health_tells_of_a_step_that_does_not_end(server: RunningServer) -> None:
+def test_health_reports_a_step_that_does_not_end(server: ServerUnderTest) -> None:
     gate = threading.Event()
 
     def wait_for_gate(batch: Batch) -> None:
         assert gate.wait(PATIENCE)
 
     watch_steps(server, wait_for_gate)
-    assert status_of(server, "GET", "/health") == (200, None)
+    assert server.status_of("GET", "/health") == (200, None)
     with RawConnection(server) as connection:
         connection.ask(max_tokens=3)
-        wait_until(lambda: status_of(server, "GET", "/health") == (503, "engine_stuck"), "the engine is stuck")
+        wait_until(lambda: server.status_of("GET", "/health") == (503, "engine_stuck"), "the engine is stuck")
         gate.set()
         assert connection.read_answer()[0] == 200
-    assert status_of(server, "GET", "/health") == (200, None)
-
-
-def test_health_tells_of_an_engine_that_has_ended(server: RunningServer) -> None:
-    server.llm._host.end()  # nothing that a request does may end it
-    assert status_of(server, "GET", "/health") == (503, "engine_dead")
-    with RawConnection(server) as connection:
-        connection.ask()
-        assert connection.read_answer()[0] == 503
+    assert server.status_of("GET", "/health") == (200, None)

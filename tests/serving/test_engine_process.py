@@ -1,4 +1,4 @@
-"""The server as `mini-vllm serve` starts it: the engine is in a process of its own."""
+"""The server as `mini-vllm serve` starts it, with its engine in a separate process."""
 
 import os
 import signal
@@ -14,31 +14,29 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from serving.cli.engine_spec import EngineSpec
-from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
 from tests.serving.page.conftest import events, next_of, watching
-from tests.serving.running import COMPLETION, HELLO, MODEL, client_of, post, serving, wait_until
+from tests.serving.running import COMPLETION, HELLO, MODEL, ServerUnderTest, serving, wait_until
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=400, check_invariants=True), parse_lineup("solution:1-5"))
 FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
 
 
 @pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with running_server(AsyncLLM(SPEC.open), ServerSettings(port=0, shutdown_timeout=5)) as server:
+def server() -> Iterator[ServerUnderTest]:
+    with serving(AsyncLLM(SPEC.open), shutdown_timeout=5) as server:
         yield server
 
 
-def kill_engine(server: RunningServer) -> None:
+def kill_engine(server: ServerUnderTest) -> None:
     host = server.llm._host
     assert isinstance(host, EngineProcess)
     os.kill(host._process.pid or 0, signal.SIGKILL)
     wait_until(lambda: not server.llm.is_alive, "the end is noticed")
 
 
-def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None:
-    def answers(of: RunningServer) -> tuple[object, ...]:
-        client, texts = client_of(of), ["", ""]
+def test_it_answers_as_an_engine_on_a_thread_does(server: ServerUnderTest) -> None:
+    def answers(of: ServerUnderTest) -> tuple[object, ...]:
+        client, texts = of.client_of(), ["", ""]
         whole = client.chat.completions.create(**FIELDS, logprobs=True, top_logprobs=2)
         pieces = list(client.chat.completions.create(**FIELDS, stream=True, stream_options={"include_usage": True}))
         for choice in (choice for piece in pieces for choice in piece.choices):
@@ -49,18 +47,18 @@ def test_it_answers_as_an_engine_on_a_thread_does(server: RunningServer) -> None
         assert answers(server) == answers(local)
 
 
-def test_the_metrics_are_those_of_the_engine(server: RunningServer) -> None:
-    post(server, COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)
+def test_the_metrics_are_those_of_the_engine(server: ServerUnderTest) -> None:
+    server.post(COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)
     text = httpx.get(f"{server.address}/metrics").text
     counts = {"generation_tokens_total": 7, "prompt_tokens_total": 4, "e2e_request_latency_seconds_count": 1}
     for name, value in counts.items():
         assert f'vllm:{name}{{engine="0",model_name="mini-vllm"}} {value}.0' in text
 
 
-def test_the_page_sees_the_engine_s_steps(server: RunningServer) -> None:
+def test_the_page_sees_the_engine_s_steps(server: ServerUnderTest) -> None:
     with httpx.Client(base_url=server.address) as http, watching(http) as stream:
         assert next_of(stream, "hello")["num_blocks"] == 399
-        answer = post(server, COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)[1]
+        answer = server.post(COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)[1]
         ended = next(data for name, data in stream if name == "status" and data["newest"] == 6)
         assert not ended["num_unfinished"]
         next_of(stream, "picture")
@@ -74,8 +72,8 @@ def test_the_page_sees_the_engine_s_steps(server: RunningServer) -> None:
         assert not next_of(events(reloaded), "status")["is_alive"]
 
 
-def test_if_the_engine_dies_every_client_is_told(server: RunningServer) -> None:
-    client = client_of(server)
+def test_if_the_engine_dies_every_client_is_told(server: ServerUnderTest) -> None:
+    client = server.client_of()
     server.llm.pause()
     stream: Any = {**FIELDS, "n": 1, "stream": True}
     waiting = httpx.stream("POST", f"{server.base_url}/chat/completions", json=stream, timeout=30)
@@ -89,8 +87,8 @@ def test_if_the_engine_dies_every_client_is_told(server: RunningServer) -> None:
         client.chat.completions.create(**FIELDS)
 
 
-def test_a_stream_that_has_begun_ends_with_an_error(server: RunningServer) -> None:
-    stream = client_of(server).chat.completions.create(**{**FIELDS, "max_tokens": 5000, "n": 1}, stream=True)
+def test_a_stream_that_has_begun_ends_with_an_error(server: ServerUnderTest) -> None:
+    stream = server.client_of().chat.completions.create(**{**FIELDS, "max_tokens": 5000, "n": 1}, stream=True)
     next(iter(stream))
     server.llm.pause()
     kill_engine(server)

@@ -1,4 +1,4 @@
-"""The embedded model behind OpenAI's client says what it says offline."""
+"""The embedded model gives the same text through OpenAI's client as offline."""
 
 import math
 from typing import Any

@@ -3,30 +3,26 @@
 import resource
 import socket
 import time
-from asyncio import TimerHandle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from serving.connection import IDLE_SECONDS, LingeringTransport
-from serving.server import RunningServer
-from tests.serving.running import CHAT, COMPLETION, RawConnection, head, serving, wait_until
+from tests.serving.running import CHAT, COMPLETION, RawConnection, ServerUnderTest, head, serving, wait_until
 
 DEADLINE = 0.3
 JSON = "Content-Type: application/json"
 
 
 @pytest.fixture(scope="module")
-def impatient() -> Iterator[RunningServer]:
+def impatient() -> Iterator[ServerUnderTest]:
     limits: Any = {"max_header_bytes": 2000, "max_body_bytes": 10_000}
     with serving(header_timeout=DEADLINE, body_timeout=DEADLINE, send_timeout=DEADLINE, **limits) as server:
         yield server
 
 
 @pytest.fixture
-def connection(impatient: RunningServer) -> Iterator[RawConnection]:
+def connection(impatient: ServerUnderTest) -> Iterator[RawConnection]:
     with RawConnection(impatient) as connection:
         yield connection
 
@@ -89,7 +85,7 @@ def test_a_connection_serves_several_requests_longer_than_its_deadline(connectio
         time.sleep(0.01)
 
 
-def test_an_answer_may_take_longer_than_the_deadlines(impatient: RunningServer, connection: RawConnection) -> None:
+def test_an_answer_may_take_longer_than_the_deadlines(impatient: ServerUnderTest, connection: RawConnection) -> None:
     impatient.llm.pause()
     connection.ask(max_tokens=3)
     time.sleep(2 * DEADLINE)
@@ -107,7 +103,7 @@ def test_no_client_is_told_to_go_on_with_a_body_that_is_too_large(connection: Ra
     assert connection.read_until(b"\r\n").startswith(b"HTTP/1.1 413")
 
 
-def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: RunningServer) -> None:
+def test_a_client_that_sends_on_still_gets_its_refusal(fake_server: ServerUnderTest) -> None:
     """And so if it asks for the connection's end: a socket that is closed with unread data loses the answer."""
     connection = RawConnection(fake_server)
     size = 5_000_000
@@ -145,7 +141,7 @@ def test_100_megabytes_cost_no_memory() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000, "kilobytes"
 
 
-def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningServer) -> None:
+def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: ServerUnderTest) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     half_open = []
@@ -163,7 +159,7 @@ def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: RunningSer
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_client_that_reads_nothing_is_cut_off(impatient: RunningServer) -> None:
+def test_a_client_that_reads_nothing_is_cut_off(impatient: ServerUnderTest) -> None:
     connection = RawConnection(impatient, receive_buffer=4096)
     limit_send_buffers(impatient)
     connection.ask(COMPLETION, stream=True, n=50, max_tokens=100, logprobs=5)
@@ -174,7 +170,7 @@ def test_a_client_that_reads_nothing_is_cut_off(impatient: RunningServer) -> Non
     connection.close()
 
 
-def limit_send_buffers(server: RunningServer) -> None:
+def limit_send_buffers(server: ServerUnderTest) -> None:
     """Let the system take little of what the server has to send, so that it soon waits for the client."""
     connections = server.server.server_state.connections
     wait_until(lambda: bool(connections), "the server has the connection")
@@ -182,49 +178,11 @@ def limit_send_buffers(server: RunningServer) -> None:
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
-class Clock:
-    """Keeps what is to be called later, by its delay."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[float, Callable[[], None]] = {}
-
-    def call_later(self, seconds: float, function: Callable[[], None]) -> TimerHandle:
-        self.waiting[seconds] = function
-        handle = Mock(spec=TimerHandle)
-        handle.cancel.side_effect = lambda: self.waiting.pop(seconds, None)
-        return handle
-
-
-@pytest.fixture
-def inner() -> Any:
-    return Mock(is_closing=Mock(return_value=False))
-
-
-def test_a_client_that_sends_nothing_is_closed_at_once(inner: Any) -> None:
-    transport = LingeringTransport(inner, Clock().call_later, 10.0)
-    transport.write(b"answer")
-    transport.close()
-    inner.write.assert_called_once_with(b"answer")
-    inner.close.assert_called_once_with()
-    inner.write_eof.assert_not_called()
-
-
-@pytest.mark.parametrize("ends_after", [IDLE_SECONDS, 10.0])
-def test_a_client_that_still_sends_may_read_its_answer_first(inner: Any, ends_after: float) -> None:
-    clock = Clock()
-    transport = LingeringTransport(inner, clock.call_later, 10.0)
-    transport.is_client_sending = True
-    transport.write(b"answer")
-    transport.close()
-    transport.close()
-    transport.write(b"more")
-    inner.write.assert_called_once_with(b"answer")
-    inner.write_eof.assert_called_once_with()
-    inner.close.assert_not_called()
-    assert transport.is_closing()
-    assert transport.throws_away(b"body")
-    assert clock.waiting.keys() == {IDLE_SECONDS, 10.0}
-    clock.waiting[ends_after]()
-    inner.close.assert_called_once_with()
-    transport.stop()
-    assert not clock.waiting
+def test_a_client_that_falls_silent_after_its_refusal_is_closed() -> None:
+    with serving() as server, RawConnection(server) as connection:
+        connection.begin(CHAT, "Content-Length: 5000000", "Connection: close")
+        assert connection.read_answer()[0] == 413
+        assert connection.is_closed(), "the half that writes"
+        began = time.monotonic()
+        wait_until(lambda: not server.server.server_state.connections, "the half that reads is closed, too")
+        assert time.monotonic() - began < server.server.settings.header_timeout / 2

@@ -15,18 +15,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.metrics import Histogram
-from serving.server import RunningServer, running_server
-from tests.serving.running import (
-    COMPLETION,
-    FAKE,
-    MODEL,
-    ask_paused,
-    client_of,
-    serving,
-    step_once,
-    wait_until,
-    wait_until_idle,
-)
+from tests.serving.running import COMPLETION, FAKE, MODEL, ServerUnderTest, serving, wait_until
 
 Samples = dict[str, float]
 VLLM_NAMES = {
@@ -39,12 +28,12 @@ VLLM_NAMES = {
 
 
 @pytest.fixture
-def server() -> Iterator[RunningServer]:
+def server() -> Iterator[ServerUnderTest]:
     with serving(replace(FAKE, num_gpu_blocks=20), model_name="m") as server:
         yield server
 
 
-def scrape(server: RunningServer) -> Samples:
+def scrape(server: ServerUnderTest) -> Samples:
     """Return the samples by name without `vllm:`, and with the labels other than model and engine."""
     page = httpx.get(f"{server.address}/metrics")
     assert page.status_code == 200, "no redirect"
@@ -58,19 +47,19 @@ def scrape(server: RunningServer) -> Samples:
     return samples
 
 
-def gauges(server: RunningServer) -> tuple[float, float, float]:
+def gauges(server: ServerUnderTest) -> tuple[float, float, float]:
     samples = scrape(server)
     return samples["num_requests_running"], samples["num_requests_waiting"], samples["kv_cache_usage_perc"]
 
 
-def test_the_names_are_those_of_vllm(server: RunningServer) -> None:
+def test_the_names_are_those_of_vllm(server: ServerUnderTest) -> None:
     found = {name.split()[0] for name in scrape(server)}
     of_histograms = {f"{name}{end}" for name in VLLM_NAMES for end in ("_bucket", "_count", "_sum")}
     assert found - of_histograms == {name for name in VLLM_NAMES if f"{name}_bucket" not in found}
     assert {name for name in VLLM_NAMES if not {name, f"{name}_bucket"} & found} == set()
 
 
-def test_tokens_and_times_of_finished_requests(server: RunningServer, client: OpenAI) -> None:
+def test_tokens_and_times_of_finished_requests(server: ServerUnderTest, client: OpenAI) -> None:
     for _ in range(2):
         client.completions.create(model="m", prompt="x" * 40, max_tokens=10)
     samples = scrape(server)
@@ -85,24 +74,24 @@ def test_tokens_and_times_of_finished_requests(server: RunningServer, client: Op
     assert samples["e2e_request_latency_seconds_sum"] >= samples["time_to_first_token_seconds_sum"] > 0
 
 
-def test_the_queues_while_requests_wait_and_run(server: RunningServer) -> None:
+def test_the_queues_while_requests_wait_and_run(server: ServerUnderTest) -> None:
     fields: Any = {"prompt": "x" * 150, "max_tokens": 5}
-    connections = [*(ask_paused(server, COMPLETION, model="m", cache_salt=salt, **fields)[0] for salt in "abc")]
+    connections = [*(server.ask_paused(COMPLETION, model="m", cache_salt=salt, **fields)[0] for salt in "abc")]
     assert gauges(server) == (0, 3, 0)
-    step_once(server)
+    server.step_once()
     assert gauges(server) == (1, 2, pytest.approx(10 / 19))
     server.llm.resume()
     assert [connection.read_answer()[0] for connection in connections] == [200] * 3
-    wait_until_idle(server.llm)
+    server.wait_until_idle()
     assert gauges(server) == (0, 0, 0)
 
 
-def test_preemptions_aborts_and_stops_are_counted(server: RunningServer, client: OpenAI) -> None:
+def test_preemptions_aborts_and_stops_are_counted(server: ServerUnderTest, client: OpenAI) -> None:
     client.completions.create(model="m", prompt=["x" * 100, "y" * 100], max_tokens=60)
     assert scrape(server)["num_preemptions_total"] > 0
     client.completions.create(model="m", prompt="abc", stop=[" ", *ascii_lowercase])
     assert scrape(server)["request_success_total stop"] == 1
-    [connection] = ask_paused(server, model="m")
+    [connection] = server.ask_paused(model="m")
     connection.close()
     wait_until(lambda: scrape(server)["request_success_total abort"] == 1, "the abort is counted")
     samples = scrape(server)
@@ -113,7 +102,7 @@ def test_preemptions_aborts_and_stops_are_counted(server: RunningServer, client:
 def test_drafts_are_counted_where_there_are_some() -> None:
     config = EngineConfig(num_gpu_blocks=100, speculative_config=SpeculativeConfig())
     llm = AsyncLLM(build_engine(config, parse_lineup("solution:1-5,solution:7")))
-    with running_server(llm) as server, client_of(server) as client:
+    with serving(llm) as server, server.client_of() as client:
         client.completions.create(model=MODEL, prompt="abcabcabcabc" * 10, max_tokens=60)
         samples = scrape(server)
     assert samples["spec_decode_num_draft_tokens_total"] >= samples["spec_decode_num_drafts_total"] > 0

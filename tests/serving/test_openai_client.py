@@ -8,8 +8,7 @@ from openai import OpenAI
 
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from serving.server import RunningServer
-from tests.serving.running import HELLO, MODEL, wait_until_idle
+from tests.serving.running import HELLO, MODEL, ServerUnderTest
 
 TOKENIZER = ByteTokenizer()
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -194,8 +193,8 @@ def test_text_offsets_of_a_stream_go_on(client: OpenAI) -> None:
     assert [offset for one in logprobs if one is not None for offset in one.text_offset] == list(range(20))
 
 
-def test_a_stream_arrives_while_it_is_generated(fake_server: RunningServer, client: OpenAI) -> None:
-    wait_until_idle(fake_server.llm)
+def test_a_stream_arrives_while_it_is_generated(fake_server: ServerUnderTest, client: OpenAI) -> None:
+    fake_server.wait_until_idle()
     stream = client.completions.create(model=MODEL, prompt="abc", max_tokens=2000, stream=True)
     first = next(iter(stream))
     assert first.choices[0].finish_reason is None

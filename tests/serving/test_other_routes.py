@@ -10,46 +10,34 @@ from openai import OpenAI
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
-from serving.server import RunningServer
 from serving.settings import ServerSettings
-from tests.serving.running import (
-    CHAT,
-    COMPLETION,
-    HELLO,
-    MODEL,
-    RawConnection,
-    client_of,
-    head,
-    post,
-    serving,
-    status_of,
-)
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head, serving
 
 
-def test_tokens_of_a_text(fake_server: RunningServer) -> None:
+def test_tokens_of_a_text(fake_server: ServerUnderTest) -> None:
     asked: dict[str, Any] = {"model": MODEL, "prompt": "ab", "return_token_strs": True, "add_special_tokens": True}
     answer = {"count": 2, "max_model_len": 2048, "tokens": [97, 98], "token_strs": ["a", "b"]}
-    assert post(fake_server, "/tokenize", **asked) == (200, answer)
+    assert fake_server.post("/tokenize", **asked) == (200, answer)
 
 
 def test_tokens_of_a_chat_are_those_that_are_computed(
-    embedded_server: RunningServer, embedded: OpenAI, offline: LLM
+    embedded_server: ServerUnderTest, embedded: OpenAI, offline: LLM
 ) -> None:
-    answer = post(embedded_server, "/tokenize", messages=HELLO)[1]
+    answer = embedded_server.post("/tokenize", messages=HELLO)[1]
     assert answer["tokens"] == offline.engine.tokenizer.apply_chat_template(HELLO)
     usage = embedded.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=1).usage
     assert usage is not None
     assert usage.prompt_tokens == answer["count"]
 
 
-def test_a_long_text_has_the_same_tokens(embedded_server: RunningServer, offline: LLM) -> None:
+def test_a_long_text_has_the_same_tokens(embedded_server: ServerUnderTest, offline: LLM) -> None:
     text = "One day, a girl went to the village. " * 100
-    assert post(embedded_server, "/tokenize", prompt=text)[1]["tokens"] == offline.engine.tokenizer.encode(text)
+    assert embedded_server.post("/tokenize", prompt=text)[1]["tokens"] == offline.engine.tokenizer.encode(text)
 
 
-def test_tokens_become_text_again(embedded_server: RunningServer) -> None:
-    tokens = post(embedded_server, "/tokenize", prompt="a red kite")[1]["tokens"]
-    assert post(embedded_server, "/detokenize", tokens=tokens) == (200, {"prompt": "a red kite"})
+def test_tokens_become_text_again(embedded_server: ServerUnderTest) -> None:
+    tokens = embedded_server.post("/tokenize", prompt="a red kite")[1]["tokens"]
+    assert embedded_server.post("/detokenize", tokens=tokens) == (200, {"prompt": "a red kite"})
 
 
 @pytest.mark.parametrize(
@@ -67,20 +55,20 @@ def test_tokens_become_text_again(embedded_server: RunningServer) -> None:
         ("/detokenize", b'{"tokens": [99999999999999999999999]}', "tokens"),
     ],
 )
-def test_wrong_requests_for_tokens(embedded_server: RunningServer, path: str, body: bytes, param: str) -> None:
-    status, error = post(embedded_server, path, body)
+def test_wrong_requests_for_tokens(embedded_server: ServerUnderTest, path: str, body: bytes, param: str) -> None:
+    status, error = embedded_server.post(path, body)
     assert (status, error["param"]) == (404 if param == "model" else 400, param)
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[RunningServer]:
+def locked() -> Iterator[ServerUnderTest]:
     with serving(api_key="sesame", model_name="m") as server:
         yield server
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/m", "/v1/completions", "/v1/chat/completions", "/tokenize"])
 @pytest.mark.parametrize("key", [None, "Bearer wrong", "Bearer sesam", "Basic sesame", "sesame", "Bearer"])
-def test_without_the_key_there_is_nothing(locked: RunningServer, path: str, key: str | None) -> None:
+def test_without_the_key_there_is_nothing(locked: ServerUnderTest, path: str, key: str | None) -> None:
     with RawConnection(locked) as connection:
         method = "GET" if "models" in path else "POST"
         connection.send(head(method, path, *([] if key is None else [f"Authorization: {key}"])))
@@ -88,17 +76,17 @@ def test_without_the_key_there_is_nothing(locked: RunningServer, path: str, key:
         assert (status, answer["error"]["code"], headers["www-authenticate"]) == (401, "invalid_api_key", "Bearer")
 
 
-def test_with_the_key_there_is_all(locked: RunningServer) -> None:
-    with client_of(locked, api_key="sesame") as client:
+def test_with_the_key_there_is_all(locked: ServerUnderTest) -> None:
+    with locked.client_of(api_key="sesame") as client:
         assert client.models.list().data[0].id == "m"
         assert client.completions.create(model="m", prompt="x").choices[0].finish_reason == "length"
-    with client_of(locked, api_key="other") as client, pytest.raises(openai.AuthenticationError):
+    with locked.client_of(api_key="other") as client, pytest.raises(openai.AuthenticationError):
         client.models.list()
-    assert status_of(locked, "GET", "/health")[0] == 200, "a balancer has no key"
+    assert locked.status_of("GET", "/health")[0] == 200, "a balancer has no key"
 
 
 def test_a_priority_decides_under_the_priority_policy() -> None:
-    with serving(EngineConfig(policy="priority")) as server, client_of(server) as client:
+    with serving(EngineConfig(policy="priority")) as server, server.client_of() as client:
         answer = client.completions.create(model=MODEL, prompt="x", max_tokens=2, extra_body={"priority": -3})
         assert answer.choices[0].finish_reason == "length"
 
@@ -119,7 +107,7 @@ def test_a_wrong_setting_is_named(setting: str, value: Any) -> None:
 LONG = {"model": MODEL, "messages": HELLO, "max_tokens": 1500, "ignore_eos": True, "stream": True}
 
 
-def named(server: RunningServer, name: str, path: str = COMPLETION, **fields: object) -> httpx.Response:
+def named(server: ServerUnderTest, name: str, path: str = COMPLETION, **fields: object) -> httpx.Response:
     asks = {"messages": HELLO} if path == CHAT else {"prompt": "abcd"}
     body = {"model": MODEL, **asks, "max_tokens": 3, **fields}
     return httpx.post(server.address + path, json=body, headers={b"X-Request-Id": name.encode("latin-1")})
@@ -128,7 +116,7 @@ def named(server: RunningServer, name: str, path: str = COMPLETION, **fields: ob
 @pytest.mark.parametrize(
     ("path", "prefix", "kind"), [(CHAT, "chatcmpl", "chat.completion"), (COMPLETION, "cmpl", "text_completion")]
 )
-def test_an_answer_s_id_ends_with_the_name(fake_server: RunningServer, path: str, prefix: str, kind: str) -> None:
+def test_an_answer_s_id_ends_with_the_name(fake_server: ServerUnderTest, path: str, prefix: str, kind: str) -> None:
     answer = named(fake_server, "mina-1.a:b_C", path).json()
     assert (answer["id"], answer["object"]) == (f"{prefix}-mina-1.a:b_C", kind)
     chunks = named(fake_server, "mina-2", path, stream=True).text.split("\n\n")
@@ -136,14 +124,14 @@ def test_an_answer_s_id_ends_with_the_name(fake_server: RunningServer, path: str
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a?b", "a%20b", "<b>", "a" * 129, "kite\u00e9"])
-def test_a_name_that_could_not_stand_in_a_url_is_refused(fake_server: RunningServer, name: str) -> None:
+def test_a_name_that_could_not_stand_in_a_url_is_refused(fake_server: ServerUnderTest, name: str) -> None:
     answer = named(fake_server, name)
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, "X-Request-Id")
     assert "1 to 128 letters" in error["message"]
 
 
-def test_a_name_in_use_is_refused_and_its_request_goes_on(fake_server: RunningServer) -> None:
+def test_a_name_in_use_is_refused_and_its_request_goes_on(fake_server: ServerUnderTest) -> None:
     url, headers = fake_server.address + CHAT, {"X-Request-Id": "twice"}
     with httpx.stream("POST", url, json=LONG, headers=headers) as stream:
         lines = stream.iter_lines()

@@ -1,12 +1,11 @@
-"""What the server refuses: with the right status, and by the name of the field. Nothing is ignored."""
+"""What the server refuses: with the right status, and naming the field. Nothing is ignored."""
 
 import json
 from typing import Any
 
 import pytest
 
-from serving.server import RunningServer
-from tests.serving.running import CHAT, COMPLETION, HELLO, RawConnection, head, post, wait_until_idle
+from tests.serving.running import CHAT, COMPLETION, HELLO, RawConnection, ServerUnderTest, head
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TOOL = {"type": "function", "function": {"name": "look_up"}}
@@ -61,24 +60,24 @@ WRONG_FIELDS += [(CHAT, *wrong) for wrong in WRONG_IN_CHATS]
 
 
 @pytest.mark.parametrize(("path", "name", "value"), WRONG_FIELDS, ids=ids)
-def test_a_wrong_value_is_refused_by_its_name(fake_server: RunningServer, path: str, name: str, value: Any) -> None:
+def test_a_wrong_value_is_refused_by_its_name(fake_server: ServerUnderTest, path: str, name: str, value: Any) -> None:
     prompt: dict[str, Any] = {"messages": HELLO} if path == CHAT else {"prompt": "hello"}
-    status, error = post(fake_server, path, **({"max_tokens": 5} | prompt | {name: value}))
+    status, error = fake_server.post(path, **({"max_tokens": 5} | prompt | {name: value}))
     assert (status, error["type"]) == (400, "invalid_request_error")
     assert error["param"].split(".")[0] == name
     assert name in error["message"]
 
 
 @pytest.mark.parametrize(("param", "value"), WRONG_MESSAGES, ids=ids)
-def test_a_wrong_message_is_refused_by_its_place(fake_server: RunningServer, param: str, value: Any) -> None:
+def test_a_wrong_message_is_refused_by_its_place(fake_server: ServerUnderTest, param: str, value: Any) -> None:
     messages = value if param == "messages" else [value]
-    status, error = post(fake_server, CHAT, messages=messages)
+    status, error = fake_server.post(CHAT, messages=messages)
     assert (status, error["param"]) == (400, param)
 
 
 @pytest.mark.parametrize("prompt", WRONG_PROMPTS, ids=ids)
-def test_a_wrong_prompt_is_refused(fake_server: RunningServer, prompt: Any) -> None:
-    status, error = post(fake_server, COMPLETION, prompt=prompt)
+def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) -> None:
+    status, error = fake_server.post(COMPLETION, prompt=prompt)
     assert (status, error["param"]) == (400, "prompt")
 
 
@@ -95,19 +94,19 @@ def test_a_wrong_prompt_is_refused(fake_server: RunningServer, prompt: Any) -> N
     ],
 )
 def test_what_cannot_be_served_is_refused(
-    fake_server: RunningServer, path: str, fields: Any, status: int, param: str, code: str | None, message: str
+    fake_server: ServerUnderTest, path: str, fields: Any, status: int, param: str, code: str | None, message: str
 ) -> None:
-    got, error = post(fake_server, path, **fields)
+    got, error = fake_server.post(path, **fields)
     assert (got, error["param"], error["code"]) == (status, param, code)
     assert message in error["message"]
 
 
-def test_one_wrong_prompt_of_many_aborts_the_others(fake_server: RunningServer) -> None:
+def test_one_wrong_prompt_of_many_aborts_the_others(fake_server: ServerUnderTest) -> None:
     fake_server.llm.pause()  # without steps a request ends only if it is aborted
-    status, error = post(fake_server, COMPLETION, prompt=[[97]] * 9 + [[1000]], max_tokens=2000)
+    status, error = fake_server.post(COMPLETION, prompt=[[97]] * 9 + [[1000]], max_tokens=2000)
     fake_server.llm.resume()
     assert (status, "not in the vocabulary" in error["message"]) == (400, True)
-    wait_until_idle(fake_server.llm)
+    fake_server.wait_until_idle()
 
 
 BODIES = [
@@ -123,17 +122,17 @@ BODIES = [
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETION, "/tokenize"])
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
-def test_a_body_that_is_no_request_is_refused(fake_server: RunningServer, path: str, body: bytes) -> None:
+def test_a_body_that_is_no_request_is_refused(fake_server: ServerUnderTest, path: str, body: bytes) -> None:
     with RawConnection(fake_server) as connection:
         connection.post(path, body)
         status, _, answer = connection.read_answer()
         assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
         assert len(answer["error"]["message"]) < 300
         connection.post("/tokenize", b'{"prompt": "x"}')
-        assert connection.read_answer()[0] == 200, "the connection is of no more use"
+        assert connection.read_answer()[0] == 200, "the connection stays usable"
 
 
-def test_a_body_that_is_not_declared_as_json_is_refused(fake_server: RunningServer) -> None:
+def test_a_body_that_is_not_declared_as_json_is_refused(fake_server: ServerUnderTest) -> None:
     with RawConnection(fake_server) as connection:
         connection.send(head("POST", CHAT, "Content-Length: 2", "Content-Type: text/plain") + b"{}")
         assert connection.read_status() == (415, "unsupported_media_type")
@@ -142,7 +141,7 @@ def test_a_body_that_is_not_declared_as_json_is_refused(fake_server: RunningServ
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/v2/chat", 404), ("GET", CHAT, 405), ("PUT", "/health", 405)]
 )
-def test_another_path_or_method(fake_server: RunningServer, method: str, path: str, status: int) -> None:
+def test_another_path_or_method(fake_server: ServerUnderTest, method: str, path: str, status: int) -> None:
     with RawConnection(fake_server) as connection:
         connection.send(head(method, path))
         got, headers, answer = connection.read_answer()

@@ -1,4 +1,4 @@
-"""Several engines as processes behind one address: routing, equal texts, a replica that dies, the end."""
+"""Several engines as processes behind one address: routing, equal texts, a replica that dies, the shutdown."""
 
 import os
 import signal

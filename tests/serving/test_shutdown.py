@@ -1,4 +1,4 @@
-"""The end of a server: no new requests, running ones may finish, the rest is told, and nothing hangs."""
+"""The shutdown of a server: no new requests, running ones may finish, the rest get an error, and nothing hangs."""
 
 import os
 import signal
@@ -9,31 +9,28 @@ from collections.abc import Iterator
 import pytest
 from openai import OpenAI
 
-from serving.server import RunningServer, running_server
 from tests.serving.running import (
     COMPLETION,
     HELLO,
     MODEL,
     PATIENCE,
     RawConnection,
-    ask_paused,
+    ServerUnderTest,
     fake_llm,
     head,
-    hold,
     serve_command,
     serving,
-    step_once,
     wait_until,
 )
 
 
 @pytest.fixture
-def server() -> Iterator[RunningServer]:
+def server() -> Iterator[ServerUnderTest]:
     with serving(shutdown_timeout=PATIENCE) as server:
         yield server
 
 
-def idle_connection(server: RunningServer) -> RawConnection:
+def idle_connection(server: ServerUnderTest) -> RawConnection:
     """Return a connection that has had one answer."""
     connection = RawConnection(server)
     connection.post("/tokenize", b'{"prompt": "x"}')
@@ -41,9 +38,9 @@ def idle_connection(server: RunningServer) -> RawConnection:
     return connection
 
 
-def test_running_requests_finish_and_new_ones_are_refused(server: RunningServer) -> None:
+def test_running_requests_finish_and_new_ones_are_refused(server: ServerUnderTest) -> None:
     idle, other = idle_connection(server), idle_connection(server)
-    [busy] = ask_paused(server, max_tokens=30)
+    [busy] = server.ask_paused(max_tokens=30)
     gate = begin_to_end(server)
     idle.ask(max_tokens=3)
     status, headers, answer = idle.read_answer()
@@ -60,7 +57,7 @@ def test_running_requests_finish_and_new_ones_are_refused(server: RunningServer)
     assert busy.is_closed()
 
 
-def is_listening(server: RunningServer) -> bool:
+def is_listening(server: ServerUnderTest) -> bool:
     try:
         RawConnection(server).close()
     except ConnectionRefusedError:
@@ -68,9 +65,9 @@ def is_listening(server: RunningServer) -> bool:
     return True
 
 
-def begin_to_end(server: RunningServer) -> threading.Event:
+def begin_to_end(server: ServerUnderTest) -> threading.Event:
     """Tell a server to end; its engine takes no further step until the event is set."""
-    gate = hold(server.llm)
+    gate = server.hold()
     server.server.should_exit = True
     wait_until(lambda: server.llm.is_shutting_down, "the shutdown has begun")
     return gate
@@ -78,9 +75,9 @@ def begin_to_end(server: RunningServer) -> threading.Event:
 
 def test_what_is_not_finished_in_time_is_aborted_and_told_so() -> None:
     with serving(shutdown_timeout=0) as server:
-        [stream] = ask_paused(server, stream=True, max_tokens=2000)
-        [whole] = ask_paused(server, max_tokens=2000)
-        step_once(server, 3)
+        [stream] = server.ask_paused(stream=True, max_tokens=2000)
+        [whole] = server.ask_paused(max_tokens=2000)
+        server.step_once(3)
         stream.read_until(b'"content":"')
         begin_to_end(server).set()
         assert b'"finish_reason":"abort"' in stream.read_until(b"data: [DONE]")
@@ -107,9 +104,9 @@ def test_an_idle_connection_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyP
         assert connection.is_closed()
 
 
-def test_a_second_signal_ends_at_once(server: RunningServer) -> None:
-    [connection] = ask_paused(server)
-    gate = hold(server.llm)
+def test_a_second_signal_ends_at_once(server: ServerUnderTest) -> None:
+    [connection] = server.ask_paused()
+    gate = server.hold()
     server.server.handle_exit(signal.SIGINT, None)
     wait_until(lambda: server.llm.is_shutting_down, "the shutdown has begun")
     server.server.handle_exit(signal.SIGINT, None)
@@ -120,8 +117,8 @@ def test_a_second_signal_ends_at_once(server: RunningServer) -> None:
 def test_an_engine_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_vllm.engine.async_llm.SECONDS_FOR_LAST_STEP", 0.2)
     with serving(shutdown_timeout=0) as server:
-        [connection] = ask_paused(server)
-        gate = hold(server.llm)
+        [connection] = server.ask_paused()
+        gate = server.hold()
         server.server.should_exit = True
         assert connection.read_status() == (503, "engine_dead")
         assert connection.is_closed()
@@ -130,7 +127,7 @@ def test_an_engine_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.Mo
 
 def test_an_engine_ends_with_its_server() -> None:
     llm, threads = fake_llm(), threading.active_count()
-    with running_server(llm):
+    with serving(llm):
         assert llm.is_alive
     assert not llm.is_alive
     assert threading.active_count() < threads

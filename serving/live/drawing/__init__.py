@@ -1,1 +1,1 @@
-"""The drawing: a process of its own, so that it takes neither the engine's time nor its lock."""
+"""The drawing, in a separate process so that it takes neither the engine's time nor its lock."""

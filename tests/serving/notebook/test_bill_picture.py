@@ -1,4 +1,4 @@
-"""The drawing of a bill says the same as its text, and stays readable when a request is long."""
+"""The drawing of a bill agrees with its text, and stays readable when a request is long."""
 
 import re
 from dataclasses import replace

@@ -10,15 +10,14 @@ import psutil
 import pytest
 
 from mini_vllm.config import EngineConfig
-from serving.server import RunningServer
 from tests.chromium import Pages
-from tests.serving.running import PATIENCE, call, serving, wait_until
+from tests.serving.running import PATIENCE, ServerUnderTest, serving, wait_until
 
 SMALL = EngineConfig(max_num_seqs=4, max_num_batched_tokens=128, num_gpu_blocks=121, check_invariants=True)
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[RunningServer]:
+def server() -> Iterator[ServerUnderTest]:
     with serving(SMALL) as running:
         yield running
 
@@ -27,7 +26,7 @@ def server() -> Iterator[RunningServer]:
 def open_page(pages: Pages) -> Callable[..., Any]:
     """Opens pages of a server. What they log with the words `expected` is no error."""
 
-    def open_one(server: RunningServer, **options: Any) -> Any:
+    def open_one(server: ServerUnderTest, **options: Any) -> Any:
         page = pages.new_page(viewport={"width": 1280, "height": 800}, **options)
         page.set_default_timeout(1000 * PATIENCE)
         page.goto(server.address)
@@ -37,9 +36,9 @@ def open_page(pages: Pages) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def page(server: RunningServer, open_page: Callable[..., Any]) -> Iterator[Any]:
+def page(server: ServerUnderTest, open_page: Callable[..., Any]) -> Iterator[Any]:
     """A page on a server that has nothing to do."""
-    wait_until(lambda: not call(server.llm, lambda engine: engine.has_unfinished_requests()), "the engine is idle")
+    wait_until(lambda: not server.call(lambda engine: engine.has_unfinished_requests()), "the engine is idle")
     opened = open_page(server)
     opened.wait_for_selector("#connection[data-state=open]")
     yield opened
@@ -48,14 +47,14 @@ def page(server: RunningServer, open_page: Callable[..., Any]) -> Iterator[Any]:
 
 
 @pytest.fixture
-def fresh_server() -> Iterator[RunningServer]:
+def fresh_server() -> Iterator[ServerUnderTest]:
     """A server that has not taken a step."""
     with serving(SMALL) as running:
         yield running
 
 
 @pytest.fixture
-def locked_server() -> Iterator[RunningServer]:
+def locked_server() -> Iterator[ServerUnderTest]:
     with serving(SMALL, api_key="sesame") as running:
         yield running
 
@@ -93,3 +92,17 @@ def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
 
 def next_of(stream: Iterator[tuple[str, Any]], name: str) -> Any:
     return next(data for kind, data in stream if kind == name)
+
+
+def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
+    """Ask in the chosen chat of a page."""
+    page.fill("#max-tokens", str(max_tokens))
+    page.fill("#message", text)
+    page.get_by_role("button", name="Send").click()
+
+
+def send_and_wait(page: Any, text: str = "hello", max_tokens: int = 5) -> None:
+    """Ask, and wait until the answer has its bill."""
+    page.wait_for_selector("#connection[data-state=open]")
+    send(page, text, max_tokens)
+    page.locator(".answer").last.locator(".bill").wait_for()

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.traces.recording import Recording
 from mini_vllm.assembly.build import build_engine
@@ -39,15 +39,8 @@ class Watched:
     @classmethod
     def ahead(cls) -> "Watched":
         """An engine with drafts that plans a step ahead."""
-        config = EngineConfig(
-            max_num_seqs=6,
-            max_num_batched_tokens=64,
-            max_model_len=256,
-            num_gpu_blocks=40,
-            block_size=8,
-            speculative_config=SpeculativeConfig("ngram", 3, adaptive=False),
-            async_scheduling=True,
-        )
+        drafts = SpeculativeConfig("ngram", 3, adaptive=False)
+        config = replace(CROWDED, max_num_seqs=6, speculative_config=drafts, async_scheduling=True)
         return cls.build(config, "solution:1-5,solution:7,solution:8")
 
     def add(self) -> None:

@@ -1,29 +1,19 @@
-"""What the page and its server owe each other: nothing is drawn without a page, and each outlives the other."""
+"""The page and its server: nothing is drawn without a page, and each survives the loss of the other."""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
-from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
-from tests.serving.page.conftest import SMALL, drawing_processes
-from tests.serving.running import fake_llm, serving, wait_until
-
-
-def ask(page: Any, words: str = "hello") -> None:
-    page.wait_for_selector("#connection[data-state=open]")
-    page.fill("#max-tokens", "5")
-    page.fill("#message", words)
-    page.get_by_role("button", name="Send").click()
-    page.locator(".answer").last.locator(".bill").wait_for()
+from tests.serving.page.conftest import SMALL, drawing_processes, send_and_wait
+from tests.serving.running import ServerUnderTest, serving, wait_until
 
 
 def test_closing_the_page_ends_the_drawing_the_crowd_and_the_pause(
-    server: RunningServer, open_page: Callable[..., Any]
+    server: ServerUnderTest, open_page: Callable[..., Any]
 ) -> None:
     wait_until(lambda: not drawing_processes(), "nothing is drawn without a page")
     first, second = open_page(server), open_page(server)
-    ask(first)
+    send_and_wait(first)
     second.wait_for_selector("#picture svg")
     assert len(drawing_processes()) == 1, "one process for all pages"
     first.locator("#crowd").evaluate("(one) => { one.value = 5; one.oninput(); }")
@@ -41,7 +31,7 @@ def test_closing_the_page_ends_the_drawing_the_crowd_and_the_pause(
 
 
 def test_the_page_asks_for_the_key_and_remembers_it(
-    locked_server: RunningServer, open_page: Callable[..., Any]
+    locked_server: ServerUnderTest, open_page: Callable[..., Any]
 ) -> None:
     page = open_page(locked_server, expected="Failed to load resource")
     for key in ("wrong", "sesame"):
@@ -49,7 +39,7 @@ def test_the_page_asks_for_the_key_and_remembers_it(
         assert "needs the API key" in page.locator("#connection").text_content()
         page.fill("#key", key)
         page.get_by_role("button", name="Use it").click()
-    ask(page)
+    send_and_wait(page)
     page.locator("#step").click()
     page.wait_for_selector("body.paused")
     page.reload()
@@ -60,37 +50,37 @@ def test_the_page_asks_for_the_key_and_remembers_it(
 def test_the_page_says_that_the_server_is_gone_and_finds_it_again(open_page: Callable[..., Any]) -> None:
     with serving(SMALL) as server:
         page = open_page(server, expected="Failed to load resource")
-        ask(page)
+        send_and_wait(page)
         port = int(server.address.rpartition(":")[2])
     page.wait_for_selector("#connection[data-state=lost]")
     page.get_by_text("The server does not answer").first.wait_for()
     page.fill("#message", "hello?")
     page.get_by_role("button", name="Send").click()
     page.get_by_role("button", name="Ask again").wait_for()
-    with running_server(fake_llm(SMALL), ServerSettings(port=port)):
+    with serving(SMALL, port=port):
         page.wait_for_selector("#connection[data-state=open]")
         page.get_by_role("button", name="Ask again").click()
         page.locator(".answer").last.locator(".bill").wait_for()
         page.close()
 
 
-def test_a_drawing_that_is_killed_begins_again(server: RunningServer, open_page: Callable[..., Any]) -> None:
+def test_a_drawing_that_is_killed_begins_again(server: ServerUnderTest, open_page: Callable[..., Any]) -> None:
     page = open_page(server)
-    ask(page)
+    send_and_wait(page)
     page.wait_for_selector("#picture svg")
     [process] = drawing_processes()
     os.kill(process, 9)
-    ask(page, "another one")
+    send_and_wait(page, "another one")
     wait_until(lambda: process not in drawing_processes() and len(drawing_processes()) == 1, "a new process draws")
     shown = page.locator("#picture").get_attribute("data-step")
-    ask(page, "a third one")
+    send_and_wait(page, "a third one")
     page.wait_for_selector(f"#picture:not([data-step='{shown}'])")
 
 
 def test_a_visitor_does_not_hold_up_the_end_of_the_server(open_page: Callable[..., Any]) -> None:
     with serving(SMALL, shutdown_timeout=60) as server:
         page = open_page(server, expected="Failed to load resource")
-        ask(page)
+        send_and_wait(page)
         page.locator("#pause").click()
         page.wait_for_selector("body.paused")
     assert not server.llm.is_alive

@@ -4,16 +4,14 @@ import json
 import time
 from typing import Any
 
-from serving.live.recent_steps import seen_of
-from serving.server import RunningServer
-from tests.serving.page.conftest import SMALL
-from tests.serving.running import PATIENCE, call, wait_until
+from serving.live.recent_steps import progress_of
+from tests.serving.page.conftest import SMALL, send, send_and_wait
+from tests.serving.running import PATIENCE, ServerUnderTest, wait_until
 
 
-def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
-    page.fill("#max-tokens", str(max_tokens))
-    page.fill("#message", text)
-    page.get_by_role("button", name="Send").click()
+def pause(page: Any) -> None:
+    page.locator("#pause").click()
+    page.wait_for_selector("body.paused")
 
 
 def set_pace(page: Any, name: str) -> None:
@@ -24,18 +22,14 @@ def crowd(page: Any, rate: float) -> None:
     page.locator("#crowd").evaluate("(one, rate) => { one.value = rate; one.oninput(); }", rate)
 
 
-def figure(page: Any, name: str) -> str:
-    return str(page.locator(f'[data-figure="{name}"] b').text_content())
-
-
 def step_of(page: Any) -> int:
     """Return the step that the picture shows."""
     return int(page.locator("#picture").get_attribute("data-step"))
 
 
-def num_steps(server: RunningServer) -> int:
+def num_steps(server: ServerUnderTest) -> int:
     """Return how many steps the engine has taken, from its own recorder."""
-    return call(server.llm, seen_of).newest + 1
+    return server.call(progress_of)["newest"] + 1
 
 
 def until(page: Any, expression: str) -> None:
@@ -46,15 +40,19 @@ def until(page: Any, expression: str) -> None:
         page.wait_for_timeout(20)
 
 
-def held_at(page: Any, server: RunningServer) -> int:
+def until_step(page: Any, step: int) -> None:
+    until(page, f"document.getElementById('picture').dataset.step === '{step}'")
+
+
+def held_at(page: Any, server: ServerUnderTest) -> int:
     """Return the step at which the engine is held, once the page shows it."""
     page.wait_for_selector("body.paused")
     held = num_steps(server) - 1
-    until(page, f"document.getElementById('picture').dataset.step === '{held}'")
+    until_step(page, held)
     return held
 
 
-def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: RunningServer) -> None:
+def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: ServerUnderTest) -> None:
     before = num_steps(server)
     send(page, "tell me something", max_tokens=24)
     answer = page.locator(".answer")
@@ -68,8 +66,8 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Runnin
     assert "0 preemptions" in bill
     assert "24 steps" in bill
     page.wait_for_selector("#picture svg")
-    until(page, f"document.getElementById('picture').dataset.step === '{before + 23}'")
-    assert figure(page, "running") == "0"
+    until_step(page, before + 23)
+    assert page.locator('[data-figure="running"] b').text_content() == "0"
     assert page.locator("#sentence").text_content().startswith("Finished, blocks freed:")
     letter = answer.locator(".tile").text_content()
     rows = page.locator('#picture [data-layer^="head-"]').all_text_contents()
@@ -77,7 +75,7 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Runnin
     assert page.locator("#picture svg").get_attribute("aria-label").startswith("Step ")
 
 
-def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, server: RunningServer) -> None:
+def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, server: ServerUnderTest) -> None:
     set_pace(page, "20 steps/s")
     send(page, max_tokens=400)
     until(page, "document.getElementById('picture').dataset.step")
@@ -88,8 +86,8 @@ def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, serve
     page.wait_for_timeout(400)
     assert num_steps(server) == held
     for number in range(1, 4):
-        page.get_by_role("button", name="Step", exact=False).filter(has_text="Step").click()
-        until(page, f"document.getElementById('picture').dataset.step === '{held - 1 + number}'")
+        page.get_by_role("button", name="Step").filter(has_text="Step").click()
+        until_step(page, held - 1 + number)
         assert num_steps(server) == held + number
     until(page, f"document.querySelector('.answer .text').textContent.length === {length + 3}")
     assert page.locator("#place").text_content() == "paused"
@@ -100,24 +98,21 @@ def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, serve
     page.get_by_text("stopped").wait_for()
 
 
-def test_requests_that_arrive_while_the_engine_is_held_are_told(page: Any) -> None:
-    send(page, max_tokens=2)
-    page.locator(".bill").wait_for()
-    page.locator("#pause").click()
-    page.wait_for_selector("body.paused")
+def test_requests_that_arrive_while_the_engine_is_held_are_shown(page: Any) -> None:
+    send_and_wait(page, max_tokens=2)
+    pause(page)
     send(page)
     until(page, "document.getElementById('place').textContent === 'paused, 1 arrived since'")
     assert "waits for its first token" in page.locator(".answer .figures").last.text_content()
 
 
-def test_who_is_followed_stands_out(page: Any) -> None:
+def test_the_followed_request_stands_out(page: Any) -> None:
     set_pace(page, "20 steps/s")
     page.click("#add-chat")
     page.check("#to-all")
     send(page, max_tokens=300)
     until(page, "document.querySelectorAll('#tabs .tile').length === 2")
-    page.locator("#pause").click()
-    page.wait_for_selector("body.paused")
+    pause(page)
     page.locator(".panel.chosen .answer .request").click()
     letter = page.locator(".panel.chosen .answer .tile").text_content()
     page.wait_for_selector("#picture .mv-followed")
@@ -144,15 +139,14 @@ def test_who_is_followed_stands_out(page: Any) -> None:
     page.keyboard.press("Escape")
 
 
-def test_replay_looks_back_fifty_steps_while_the_engine_goes_on(page: Any, server: RunningServer) -> None:
-    send(page, max_tokens=120)
-    page.locator(".bill").wait_for()
+def test_replay_looks_back_fifty_steps_while_the_engine_goes_on(page: Any, server: ServerUnderTest) -> None:
+    send_and_wait(page, max_tokens=120)
     set_pace(page, "20 steps/s")
     send(page, max_tokens=400)
     until(page, "document.querySelectorAll('.answer .tile').length === 2")
     start = step_of(page)
     page.locator("#at").evaluate("(one, step) => { one.value = step; one.oninput(); }", start - 50)
-    until(page, f"document.getElementById('picture').dataset.step === '{start - 50}'")
+    until_step(page, start - 50)
     assert page.locator("#live").get_attribute("aria-pressed") == "false"
     assert page.locator(".top").bounding_box()["width"] == 1280, "the page stays as it is"
     wait_until(lambda: num_steps(server) > start + 8, "the engine goes on")
@@ -160,14 +154,14 @@ def test_replay_looks_back_fifty_steps_while_the_engine_goes_on(page: Any, serve
     assert step_of(page) == start - 50
     assert "steps ago" in page.locator("#place").text_content()
     page.get_by_role("button", name="previous step").click()
-    until(page, f"document.getElementById('picture').dataset.step === '{start - 51}'")
+    until_step(page, start - 51)
     page.locator("#picture [data-go-to]").first.dispatch_event("click")
     until(page, f"Number(document.getElementById('picture').dataset.step) < {start - 51}")
     page.get_by_role("button", name="Live").click()
     until(page, f"Number(document.getElementById('picture').dataset.step) > {start}")
 
 
-def test_a_crowd_makes_requests_wait(page: Any, server: RunningServer) -> None:
+def test_a_crowd_makes_requests_wait(page: Any, server: ServerUnderTest) -> None:
     set_pace(page, "20 steps/s")
     crowd(page, 20)
     until(page, "document.querySelector('[data-figure=running] b')?.textContent === '4'")
@@ -182,9 +176,8 @@ def test_a_crowd_makes_requests_wait(page: Any, server: RunningServer) -> None:
     assert "waited" in page.locator(".bill").text_content()
 
 
-def test_a_chat_that_waits_can_be_followed(page: Any, server: RunningServer) -> None:
-    page.locator("#pause").click()
-    page.wait_for_selector("body.paused")
+def test_a_chat_that_waits_can_be_followed(page: Any, server: ServerUnderTest) -> None:
+    pause(page)
     crowd(page, 20)
     wait_until(lambda: len(waiting(server)) > SMALL.max_num_seqs, "the crowd is more than the engine runs")
     crowd(page, 0)
@@ -200,8 +193,8 @@ def test_a_chat_that_waits_can_be_followed(page: Any, server: RunningServer) -> 
     page.locator(".bill").wait_for()
 
 
-def waiting(server: RunningServer) -> list[str]:
-    return call(server.llm, lambda engine: [request.request_id for request in engine.scheduler.waiting])
+def waiting(server: ServerUnderTest) -> list[str]:
+    return server.call(lambda engine: [request.request_id for request in engine.scheduler.waiting])
 
 
 def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None:
@@ -219,7 +212,7 @@ def test_several_chats_answer_at_once_and_each_has_its_letter(page: Any) -> None
     assert page.locator("#tabs [aria-selected=true]").text_content().endswith("chat 1")
 
 
-def test_the_keyboard_is_enough(page: Any, server: RunningServer) -> None:
+def test_the_keyboard_is_enough(page: Any, server: ServerUnderTest) -> None:
     assert page.evaluate("document.activeElement.id") == "message"
     page.fill("#max-tokens", "300")
     page.focus("#message")
@@ -232,12 +225,12 @@ def test_the_keyboard_is_enough(page: Any, server: RunningServer) -> None:
     page.keyboard.press("Space")
     held = held_at(page, server)
     page.keyboard.press("Enter")
-    until(page, f"document.getElementById('picture').dataset.step === '{held + 1}'")
+    until_step(page, held + 1)
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     until(page, f"document.getElementById('picture').dataset.step < '{held + 1}'")
     page.keyboard.press("End")
-    until(page, f"document.getElementById('picture').dataset.step === '{held + 1}'")
+    until_step(page, held + 1)
     rings = page.evaluate(RINGS)
     assert [name for name, ring in rings if ring == "none"] == []
     assert len(rings) > 10
@@ -253,8 +246,7 @@ RINGS = """() => { const seen = [];
 
 
 def test_the_picture_has_a_twin_in_words(page: Any) -> None:
-    send(page, max_tokens=3)
-    page.locator(".bill").wait_for()
+    send_and_wait(page, max_tokens=3)
     page.locator("#twin summary").click()
     until(page, "document.getElementById('text').textContent.includes('free queue, next first: ')")
     lines = dict(line.split(": ", 1) for line in page.locator("#text").text_content().splitlines())
@@ -290,11 +282,7 @@ def test_everything_fits_at_every_width_and_no_text_is_small(page: Any) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         if width >= 1280:
             assert page.evaluate("document.documentElement.scrollHeight") <= height, "one screen"
-            hidden = page.evaluate(
-                "(() => { const one = document.getElementById('engine');"
-                " return one.scrollHeight - one.clientHeight; })()"
-            )
-            assert hidden <= 1
+            assert page.locator("#engine").evaluate("(one) => one.scrollHeight - one.clientHeight") <= 1
         outside = page.evaluate(
             "[...document.querySelectorAll('.engine > *, .chats > *')].filter((one) => one.getClientRects().length"
             " && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.id || one.className)"
@@ -303,7 +291,7 @@ def test_everything_fits_at_every_width_and_no_text_is_small(page: Any) -> None:
         assert page.evaluate(SIZES) == []
 
 
-def test_nothing_moves_for_who_asked_for_that(fresh_server: RunningServer, open_page: Any) -> None:
+def test_nothing_moves_if_the_visitor_prefers_that(fresh_server: ServerUnderTest, open_page: Any) -> None:
     for motion, condition in (("no-preference", "window.moved > 0"), ("reduce", "window.moved === 0")):
         page = open_page(fresh_server, reduced_motion=motion)
         page.wait_for_selector("#connection[data-state=open]")
@@ -323,7 +311,7 @@ SLOWLY = """() => fetch('live/pace', { method: 'POST', headers: { 'Content-Type'
   body: JSON.stringify({ steps_per_second: 2 }) }).then((answer) => answer.ok)"""
 
 
-def test_errors_are_told_in_words_with_a_way_on(server: RunningServer, open_page: Any) -> None:
+def test_errors_are_explained_with_a_way_on(server: ServerUnderTest, open_page: Any) -> None:
     page = open_page(server, expected="Failed to load resource")
     page.wait_for_selector("#connection[data-state=open]")
 

@@ -1,4 +1,4 @@
-"""What is kept of an engine that runs for days: the same as the complete recorder has, but only of the last steps."""
+"""What is kept of an engine that runs for days: the last steps, the same as in the complete recording."""
 
 import pickle
 from unittest.mock import Mock
@@ -48,7 +48,7 @@ def states_agree(watched: Watched, run: LiveRun) -> int:
     return num_compared
 
 
-def test_every_kept_step_is_what_the_complete_recorder_has_also_for_who_fell_behind() -> None:
+def test_every_kept_step_is_what_the_complete_recorder_has_even_after_falling_behind() -> None:
     watched = Watched.build()
     watched.run(30)
     late = watched.live_run()

@@ -7,13 +7,12 @@ import httpx
 import pytest
 
 from serving.live.open_pages import MAX_PAGES
-from serving.server import RunningServer
 from tests.serving.page.conftest import next_of, watching
-from tests.serving.running import HELLO, MODEL, PATIENCE, wait_until
+from tests.serving.running import HELLO, MODEL, PATIENCE, ServerUnderTest, wait_until
 
 
 @pytest.fixture
-def http(server: RunningServer) -> Iterator[httpx.Client]:
+def http(server: ServerUnderTest) -> Iterator[httpx.Client]:
     """A client of a server of which no page is open."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as client:
         wait_until(lambda: client.get("/live/bills/any").status_code == 409, "all pages are closed")
@@ -47,7 +46,7 @@ def test_files_are_short_modules(http: httpx.Client) -> None:
         assert len(http.get(f"/live/page/{name}.js").text.splitlines()) <= 200
 
 
-def test_a_stream_begins_with_the_facts_and_sends_whole_pictures_once(fresh_server: RunningServer) -> None:
+def test_a_stream_begins_with_the_facts_and_sends_whole_pictures_once(fresh_server: ServerUnderTest) -> None:
     with httpx.Client(base_url=fresh_server.address) as http, watching(http, width=720, height=400) as stream:
         hello = next_of(stream, "hello")
         assert (hello["num_blocks"], hello["block_size"], hello["most_running"]) == (120, 16, 4)
@@ -69,7 +68,7 @@ def test_a_stream_begins_with_the_facts_and_sends_whole_pictures_once(fresh_serv
         assert http.get("/live/bills/nobody").json() is None
 
 
-def test_a_stream_tells_of_every_change_of_pace_and_crowd(http: httpx.Client, server: RunningServer) -> None:
+def test_a_stream_reports_every_change_of_pace_and_crowd(http: httpx.Client, server: ServerUnderTest) -> None:
     with watching(http) as stream:
         assert next_of(stream, "status")["steps_per_second"] is None
         for pace in (0, 5, None):
@@ -118,12 +117,12 @@ def test_nobody_holds_the_engine_without_a_page_and_no_foreign_page_can(http: ht
         assert http.post("/live/pace", content=b'{"steps_per_second":0}', headers=plain).status_code == 415
 
 
-def test_a_stream_for_a_size_that_nobody_has_is_refused(http: httpx.Client) -> None:
+def test_a_stream_for_an_impossible_size_is_refused(http: httpx.Client) -> None:
     answer = http.get("/live/stream", params={"width": 5})
     assert answer.status_code in (400, 422)
 
 
-def test_only_so_many_pages_are_drawn_for(http: httpx.Client, server: RunningServer) -> None:
+def test_only_so_many_pages_are_drawn_for(http: httpx.Client, server: ServerUnderTest) -> None:
     clients = [httpx.Client(base_url=server.address, timeout=PATIENCE) for _ in range(MAX_PAGES)]
     streams = [client.stream("GET", "/live/stream") for client in clients]
     for stream in streams:
@@ -142,7 +141,7 @@ def test_only_so_many_pages_are_drawn_for(http: httpx.Client, server: RunningSer
     wait_until(has_room, "a page that was closed makes room")
 
 
-def test_with_a_key_the_page_is_open_and_the_rest_is_not(locked_server: RunningServer) -> None:
+def test_with_a_key_the_page_is_open_and_the_rest_is_not(locked_server: ServerUnderTest) -> None:
     with httpx.Client(base_url=locked_server.address, timeout=PATIENCE) as http:
         assert http.get("/").status_code == 200
         assert http.get("/live/page/page.js").status_code == 200
