@@ -9,7 +9,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 CHARACTERS_PER_BLOCK = 64
 """Roughly the text of one block of 16 tokens."""
@@ -18,12 +18,12 @@ Prefix = Sequence[int]
 """The key of each whole block of a prompt, chained: equal keys have equal text up to there."""
 
 
-class Router(Protocol):
+class Router:
     """Chooses among the replicas that are alive."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         """Return one of the replicas in `loads`, their numbers of unfinished requests, and remember the choice."""
-        ...
+        raise NotImplementedError
 
     def forget(self, replica: int) -> None:
         """Note that a replica has lost its cache."""

@@ -79,7 +79,7 @@ def test_the_queues_while_requests_wait_and_run(server: ServerUnderTest) -> None
     connections = [*(server.ask_paused(COMPLETION, model="m", cache_salt=salt, **fields)[0] for salt in "abc")]
     assert gauges(server) == (0, 3, 0)
     server.step_once()
-    assert gauges(server) == (1, 2, pytest.approx(10 / 19))
+    assert gauges(server) == pytest.approx((1, 2, 10 / 19))
     server.llm.resume()
     assert [connection.read_answer()[0] for connection in connections] == [200] * 3
     server.wait_until_idle()

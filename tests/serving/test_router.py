@@ -116,7 +116,8 @@ def test_salts_keep_prompts_apart() -> None:
 
 
 def test_a_body_without_a_prompt_has_no_prefix() -> None:
-    bodies: list[object] = [None, 3, [], {}, *({"prompt": prompt} for prompt in (3, [], [[]], [1.5] * 40, None))]
+    bodies: list[object] = [None, 3, [], {}, {"prompt": 3}, {"prompt": []}, {"prompt": [[]]}, {"prompt": None}]
+    bodies += [{"prompt": [1.5] * 40}]
     bodies += [{"messages": messages} for messages in ("text", [3, None], [{"content": [{"type": "text"}]}])]
     assert not any(prefix_of(body) for body in [*bodies, {"prompt": None, "cache_salt": {}}])
 

@@ -90,7 +90,7 @@ def main() -> None:
         except EOFError:
             return
         if name == "close":
-            pages.pop(*arguments, None)
+            pages.pop(arguments[0], None)
         else:
             pickle.dump(draw(*arguments), sys.stdout.buffer)
             sys.stdout.buffer.flush()

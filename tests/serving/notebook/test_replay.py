@@ -70,7 +70,7 @@ def test_everything_recorded_is_marked_and_what_was_not_asked_is_not_recorded(mo
     assert isinstance(metrics, Metrics)
     pictures = [draw_bills(server.run(), "A", "F"), compare_metrics({"now": metrics}, "vllm:prompt_tokens_total")]
     for shown in (server, metrics, names["heard"], *pictures):
-        bundle = shown._repr_mimebundle_()  # type: ignore[attr-defined]
+        bundle = shown._repr_mimebundle_()
         assert bundle["text/plain"].startswith("Recorded with the reference")
         assert "Recorded with the reference" in bundle.get("image/svg+xml", bundle["text/html"])
     for answer in (server.ask(ask("something else", 3)), server.at_once(X=stream("something else", 3))):
