@@ -87,7 +87,9 @@ def test_the_queues_while_requests_wait_and_run(server: ServerUnderTest) -> None
 
 
 def test_preemptions_aborts_and_stops_are_counted(server: ServerUnderTest, client: OpenAI) -> None:
-    client.completions.create(model="m", prompt=["x" * 100, "y" * 100], max_tokens=60)
+    both = [server.ask_paused(COMPLETION, model="m", prompt=letter * 100, max_tokens=60)[0] for letter in "xy"]
+    server.llm.resume()
+    assert [connection.read_answer()[0] for connection in both] == [200, 200]
     assert scrape(server)["num_preemptions_total"] > 0
     client.completions.create(model="m", prompt="abc", stop=[" ", *ascii_lowercase])
     assert scrape(server)["request_success_total stop"] == 1
