@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import NoReturn, NotRequired, TypedDict, Unpack
+from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
 from course.grading.hints import RULE
 from course.labtest.failure import Failed, Failure, Report, Shares
@@ -35,6 +35,12 @@ def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
     report = difference_report(yours, expected, **told)
     if report:
         raise Failed(report, report.parts)
+
+
+def expect_unchanged(now: Mapping[str, object], before: Mapping[str, object], **told: Unpack[Told]) -> None:
+    """End the test with the values that are not as they were before a call."""
+    changed = {name: value for name, value in before.items() if now[name] != value}
+    expect_equal({name: now[name] for name in changed}, changed, **told)
 
 
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
@@ -94,17 +100,23 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         raise
 
 
-def as_ints(result: object, function: str) -> list[int]:
-    """Return the numbers in a result, whichever sequence holds them; explain a result that is no sequence."""
-    if not isinstance(result, Iterable):
+def as_block_ids(result: Any, function: str, situation: Sequence[str] = ()) -> list[int]:
+    """Return a copy of the block ids in an answer as plain integers. A tuple or an array is fine, a generator is not.
+
+    The engine could not use a generator, so that one must not pass.
+    """
+    is_sequence = hasattr(result, "__len__") and hasattr(result, "__getitem__")
+    if not is_sequence or isinstance(result, Mapping | str | bytes):
         lab_failure(
-            rule=f"{function} must return a list of numbers.",
-            situation="It returned something that cannot be read as a list.",
+            rule=f"{function} returns a list of block ids. The engine takes its length and reads it more than once.",
+            situation=situation or f"{function} was called",
             expected="a list",
-            yours=repr(result),
-            hint="does every path through your function end in a `return`?",
+            yours="None" if result is None else f"a {type(result).__name__}",
+            hint="does every path through the function return a list?"
+            if result is None
+            else "can what you return be read twice, and does it have a length?",
         )
-    return [int(number) for number in result]
+    return [int(block_id) for block_id in result]
 
 
 def _shortened(yours: object, expected: object) -> tuple[object, object]:

@@ -7,7 +7,7 @@ from mini_vllm.core.request import Request
 
 
 class StrictQueue:
-    """First come, first served, with no attribute behind which the requests could be found.
+    """First come, first served; no attribute leads to the requests.
 
     `cost` counts uses of the queue and requests that iteration has yielded.
     """

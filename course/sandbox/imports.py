@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 REFUSED = ("bench", "classroom", "cli", "course", "serving", "solutions", "tests", "tools")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|labs)(\.\w+)*")
@@ -15,12 +15,7 @@ def refused_import(source: str | bytes) -> str:
 
     Starters may import `mini_vllm`, and other phases' starters.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""  # the import itself says what is wrong
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
-    found = [(node.lineno, name) for node in nodes for name in _imported(node) if _is_refused(name)]
+    found = [(line, name) for line, name in _imports(source) if _is_refused(name)]
     if not found:
         return ""
     line, name = min(found)
@@ -30,12 +25,25 @@ def refused_import(source: str | bytes) -> str:
     )
 
 
+def _imports(source: str | bytes) -> Iterator[tuple[int, str]]:
+    """Yield each import that is written in a source, with its line; nothing if the source is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # importing the file shows what is wrong
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
+    aliases = [alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    importers = {*IMPORTERS, *(alias.asname for alias in aliases if alias.name in IMPORTERS and alias.asname)}
+    for node in nodes:
+        yield from ((node.lineno, name) for name in _imported(node, importers))
+
+
 def _is_refused(name: str) -> bool:
     top = name.partition(".")[0]
     return top in REFUSED or (top == "labs" and not STARTER.match(name))
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
     """Yield the modules that a node imports, or names as texts where that is how they are imported."""
     match node:
         case ast.Import(names=names):
@@ -47,8 +55,13 @@ def _imported(node: ast.AST) -> Iterator[str]:
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"
-        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called in IMPORTERS:
-            texts = [str(inner.value) for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
-            yield from (text for text in texts if NAMED.fullmatch(text))
+        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called in importers:
+            yield from (text for text in _texts(node) if NAMED.fullmatch(text))
+        case ast.Call(func=ast.Name(id="exec" | "eval" | "compile")):
+            yield from (name for text in _texts(node) for _, name in _imports(text))
         case ast.Constant(value=str() as text) if "." in text and NAMED.fullmatch(text):
             yield text
+
+
+def _texts(node: ast.AST) -> list[str]:
+    return [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant) and isinstance(inner.value, str)]

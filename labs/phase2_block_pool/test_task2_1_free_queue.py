@@ -8,12 +8,12 @@ import pytest
 from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
 from course.labtest.phase2.cases import NUM_STATES, SEEDS
 from course.labtest.phase2.doubles import CountedBlock, LookCounter
-from course.labtest.phase2.queue_harness import QueueHarness, check_value_error
+from course.labtest.phase2.queue_harness import FreeQueueHarness, check_value_error
 
 
 @pytest.mark.parametrize("block_ids", [[], [4], [1, 2, 3], [7, 3, 5, 1]])
 def test_a_new_queue_holds_the_given_blocks_in_order(phase2: ModuleType, block_ids: list[int]) -> None:
-    harness = QueueHarness(phase2, block_ids)
+    harness = FreeQueueHarness(phase2, block_ids)
     harness.check(
         "A new queue holds the blocks that it is given, in their order, and counts them.",
         "do you append the blocks in order, and does each one count?",
@@ -22,14 +22,14 @@ def test_a_new_queue_holds_the_given_blocks_in_order(phase2: ModuleType, block_i
 
 
 def test_popleft_takes_from_the_front_until_the_queue_is_empty(phase2: ModuleType) -> None:
-    harness = QueueHarness(phase2, [7, 3, 5])
+    harness = FreeQueueHarness(phase2, [7, 3, 5])
     for popped, left in ((7, [3, 5]), (3, [5]), (5, [])):
         harness.popleft()
         harness.check("popleft takes the block at the front.", "which block is the first one?", left, popped)
 
 
 def test_append_puts_at_the_back_of_an_empty_queue_too(phase2: ModuleType) -> None:
-    harness = QueueHarness(phase2, [])
+    harness = FreeQueueHarness(phase2, [])
     for block_id, left in ((5, [5]), (2, [5, 2]), (9, [5, 2, 9])):
         harness.append(block_id)
         harness.check("append puts a block at the back.", "which links change when a block becomes the last?", left)
@@ -39,7 +39,7 @@ def test_append_puts_at_the_back_of_an_empty_queue_too(phase2: ModuleType) -> No
 
 @pytest.mark.parametrize(("removed", "left"), [(1, [2, 3, 4]), (2, [1, 3, 4]), (3, [1, 2, 4]), (4, [1, 2, 3])])
 def test_remove_takes_a_block_from_any_position(phase2: ModuleType, removed: int, left: list[int]) -> None:
-    harness = QueueHarness(phase2, [1, 2, 3, 4])
+    harness = FreeQueueHarness(phase2, [1, 2, 3, 4])
     harness.remove(removed)
     harness.check(
         "remove takes out a block at any position; the others keep their order.",
@@ -53,7 +53,7 @@ def test_remove_takes_a_block_from_any_position(phase2: ModuleType, removed: int
 
 
 def test_a_block_that_was_taken_out_can_be_appended_again(phase2: ModuleType) -> None:
-    harness = QueueHarness(phase2, [1, 2, 3])
+    harness = FreeQueueHarness(phase2, [1, 2, 3])
     harness.remove(2)
     harness.append(2)
     harness.check(
@@ -67,7 +67,7 @@ def test_a_block_that_was_taken_out_can_be_appended_again(phase2: ModuleType) ->
 
 
 def test_removing_the_only_block_leaves_a_working_queue(phase2: ModuleType) -> None:
-    harness = QueueHarness(phase2, [6])
+    harness = FreeQueueHarness(phase2, [6])
     harness.remove(6)
     harness.check("Removing the only block leaves an empty queue.", "where do both ends point now?", [])
     harness.append(6)
@@ -77,7 +77,7 @@ def test_removing_the_only_block_leaves_a_working_queue(phase2: ModuleType) -> N
 
 @pytest.mark.parametrize("case", ["removed before", "popped before", "never in the queue"])
 def test_removing_a_block_that_is_not_in_the_queue_is_an_error(phase2: ModuleType, case: str) -> None:
-    harness = QueueHarness(phase2, [1, 2, 3])
+    harness = FreeQueueHarness(phase2, [1, 2, 3])
     block_id, left = {"removed before": (2, [1, 3]), "popped before": (1, [2, 3])}.get(case, (9, [1, 2, 3]))
     if case == "removed before":
         harness.remove(block_id)
@@ -96,7 +96,7 @@ def test_removing_a_block_that_is_not_in_the_queue_is_an_error(phase2: ModuleTyp
 
 @pytest.mark.parametrize("block_ids", [[], [5]], ids=["always empty", "emptied"])
 def test_popleft_of_an_empty_queue_is_an_error(phase2: ModuleType, block_ids: list[int]) -> None:
-    harness = QueueHarness(phase2, block_ids)
+    harness = FreeQueueHarness(phase2, block_ids)
     for _ in block_ids:
         harness.popleft()
     check_value_error(
@@ -111,13 +111,13 @@ def test_popleft_of_an_empty_queue_is_an_error(phase2: ModuleType, block_ids: li
 
 
 def test_the_list_of_block_ids_is_a_copy(phase2: ModuleType) -> None:
-    harness = QueueHarness(phase2, [4, 6])
+    harness = FreeQueueHarness(phase2, [4, 6])
     first = harness.queue.block_ids()
     harness.append(2)
     expect_equal(
         [int(block_id) for block_id in first],
         [4, 6],
-        rule="block_ids returns a list of its own: it does not change when the queue does.",
+        rule="block_ids returns a new list: it does not change when the queue does.",
         situation=[*harness.history, "compared: what block_ids() returned before the append"],
         hint="do you return a list that the queue goes on using?",
     )
@@ -131,7 +131,7 @@ def test_queue_agrees_with_a_plain_list(phase2: ModuleType, seed: int) -> None:
 
 def _queue_differs(phase2: ModuleType, rng: random.Random) -> str:
     free, out = rng.sample(range(1, 20), rng.randint(0, 6)), rng.sample(range(20, 30), 3)
-    harness = QueueHarness(phase2, free)
+    harness = FreeQueueHarness(phase2, free)
     for _ in range(rng.randint(4, 14)):
         if rng.random() < 0.05:
             harness.use_another()

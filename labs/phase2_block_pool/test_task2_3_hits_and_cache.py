@@ -108,7 +108,7 @@ def test_a_hit_at_block_size_16(phase2: ModuleType, num_tokens: int) -> None:
     if num_tokens >= 48:
         calls.append("cache_full_blocks(A, [2, 5, 1], 2, 3)")
     harness.check(
-        "The hit blocks are computed: the new tokens lie behind them.",
+        "The hit blocks are computed: the new tokens come after them.",
         f"2 blocks of 16 are hit and {num_tokens - 32} tokens are new: how many blocks is that, and which become full?",
         returned=new,
         tables={"A": [2, 5, *new]},

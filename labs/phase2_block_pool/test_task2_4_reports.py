@@ -18,12 +18,10 @@ def test_usage_is_the_share_of_held_blocks(phase2: ModuleType) -> None:
     ):
         if request is not None:
             harness.allocate(request, num_new, hits=hits)
-        expect_equal(
-            {"usage": round(float(harness.kv.usage), 6)},
-            {"usage": usage},
-            rule="usage is held blocks over usable blocks: a shared block counts once, the null block never.",
-            situation=harness.history,
-            hint="8 blocks can be held. How many are?",
+        harness.check(
+            "usage is held blocks over usable blocks: a shared block counts once, the null block never.",
+            "8 blocks can be held. How many are?",
+            usage=usage,
         )
 
 

@@ -7,18 +7,18 @@ import pytest
 
 from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
 from course.labtest.phase3.cases import NUM_STATES, RANKS, SEEDS, waiter
-from course.labtest.phase3.queue_harness import QueueHarness, expected_state
+from course.labtest.phase3.queue_harness import PriorityQueueHarness, expected_state
 from mini_vllm.core.request import Request
 
 
 def test_the_smallest_priority_number_comes_first(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     harness.add(waiter("A", 501), waiter("B", -1), waiter("C", 3), waiter("D", 0), waiter("E", 500))
     harness.check("A smaller number is more urgent, below 0 too.", "which request is served first?", list("BDCEA"))
 
 
 def test_ties_go_to_the_earlier_arrival(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     harness.add(waiter("A", 1, 2.5), waiter("B", 1, 0.5), waiter("C", 0, 9.0), waiter("D", 1, 1.5))
     harness.check(
         "Of equal priority, the earlier arrival comes first.",
@@ -28,7 +28,7 @@ def test_ties_go_to_the_earlier_arrival(phase3: ModuleType) -> None:
 
 
 def test_full_ties_go_by_the_id_as_a_string(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     harness.add(*(waiter(name, 1, 1.0) for name in ("9", "b", "10", "a", "B")))
     harness.check(
         "Of equal priority and arrival the id decides, compared as a string: '10' comes before '9'.",
@@ -38,7 +38,7 @@ def test_full_ties_go_by_the_id_as_a_string(phase3: ModuleType) -> None:
 
 
 def test_prepending_does_not_jump_the_queue(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     harness.add(waiter("A", 0, 1.0), waiter("B", 2, 0.0))
     harness.prepend(waiter("V", 1, 0.0))
     harness.prepend(waiter("W", 0, 0.5))
@@ -50,7 +50,7 @@ def test_prepending_does_not_jump_the_queue(phase3: ModuleType) -> None:
 
 
 def test_peek_and_iteration_take_nothing_out(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     harness.add(*(waiter(name, priority) for name, priority in zip("ABCDEF", (5, 4, 3, 2, 1, 0), strict=True)))
     for _ in range(2):
         expect_equal(
@@ -64,7 +64,7 @@ def test_peek_and_iteration_take_nothing_out(phase3: ModuleType) -> None:
 
 
 def test_the_very_request_comes_out(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     request = waiter("A")
     harness.add(request)
     expect_equal(
@@ -81,7 +81,7 @@ def test_the_very_request_comes_out(phase3: ModuleType) -> None:
 
 
 def test_an_empty_queue_is_empty(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     yours = {**harness.state(), "bool(queue)": bool(harness.queue)}
     expect_equal(
         yours,
@@ -98,7 +98,7 @@ def test_an_empty_queue_is_empty(phase3: ModuleType) -> None:
 
 @pytest.mark.parametrize("start", [0.0, 1.75e9], ids=["at second 0", "in 2025"])
 def test_parts_of_a_second_count(phase3: ModuleType, start: float) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     for name, seconds in zip("ABCD", (0.75, 0.25, 0.5, 0.0), strict=True):
         harness.add(waiter(name, 1, start + seconds))
     harness.check(
@@ -109,7 +109,7 @@ def test_parts_of_a_second_count(phase3: ModuleType, start: float) -> None:
 
 
 def test_the_order_is_new_after_each_change(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     requests = {name: waiter(name, p) for name, p in zip("ABC", (1, 2, 3), strict=True)}
     harness.add(*requests.values())
     harness.state()
@@ -124,7 +124,7 @@ def test_the_order_is_new_after_each_change(phase3: ModuleType) -> None:
 
 @pytest.mark.parametrize("index", range(7))
 def test_remove_takes_out_any_request(phase3: ModuleType, index: int) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     requests = [waiter(name, p) for name, p in zip("ABCDEFG", (0, 5, 1, 6, 7, 2, 3), strict=True)]
     harness.add(*requests)
     harness.remove(requests[index])
@@ -136,7 +136,7 @@ def test_remove_takes_out_any_request(phase3: ModuleType, index: int) -> None:
 
 
 def test_a_removed_request_can_come_back(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     requests = {name: waiter(name, p) for name, p in zip("ABC", (1, 2, 3), strict=True)}
     harness.add(*requests.values())
     harness.remove(requests["B"])
@@ -146,7 +146,7 @@ def test_a_removed_request_can_come_back(phase3: ModuleType) -> None:
 
 
 def test_a_popped_request_can_come_back_with_another_rank(phase3: ModuleType) -> None:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     first, second = waiter("A", 0), waiter("B", 1)
     harness.add(first, second)
     harness.pop()
@@ -160,7 +160,7 @@ def test_a_popped_request_can_come_back_with_another_rank(phase3: ModuleType) ->
 
 
 def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
-    harness = QueueHarness(phase3)
+    harness = PriorityQueueHarness(phase3)
     inside: list[Request] = []
     ranks = rng.choice(RANKS)
     outside = [waiter(str(i), rng.choice(ranks[0]), rng.choice(ranks[1])) for i in range(4, 16)]
@@ -184,7 +184,7 @@ def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
         report = difference_report(
             {"popped": popped, **harness.state()},
             {"popped": next_one, **expected_state([r.request_id for r in inside])},
-            rule="After these uses your queue and a sorted list do not hold the same.",
+            rule="After these uses your queue and a sorted list hold different requests.",
             situation=harness.story,
             hint="sort the requests that are in the queue by hand. Which use broke the order?",
         )

@@ -131,7 +131,7 @@ def test_every_byte_of_the_parent_counts(phase4: ModuleType) -> None:
     expect_equal(
         hash_of(phase4, root, [5, 6]) == hash_of(phase4, hash_of(phase4, root, [5, 6]), [5, 6]),
         False,
-        rule="Equal tokens behind another parent have another hash.",
+        rule="Equal tokens after a different parent have a different hash.",
         situation="block [5, 6] at the beginning, and behind another block [5, 6]",
         hint="K and V of a token depend on all tokens before it: how does the parent's hash come into yours?",
     )

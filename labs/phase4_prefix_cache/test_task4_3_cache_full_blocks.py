@@ -1,7 +1,6 @@
 """Graded tests of task 4.3."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from types import ModuleType
 
 import pytest
@@ -83,9 +82,7 @@ def test_pin_touches_each_hit_block_once(phase4: ModuleType) -> None:
         {"touched": [5, 7, 9], "touched without a hit": [], "cached": [5, 7, 9]},
         rule="pin calls `pool.touch` once for each hit block, and the blocks stay in the cache.",
         situation="a request with the hit [7, 5, 9] is admitted, then one without a hit",
-        hint="another request may hold the block already: what does one more holder change?"
-        if all(isinstance(block_id, Integral) for block_id in pool.touched)
-        else "`pool.touch` takes one block id: what did yours give it?",
+        hint="another request may hold the block already: what does one more holder change?",
     )
 
 
@@ -100,20 +97,12 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
     ]:
         pin(cache, request, hit_blocks, RecordingPool())
         rates.append(cache.hit_rate())
-    yours, expected = [float(rate) for rate in rates], [0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42]
-    hint = (
-        "do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or the second "
-        "one of a request?"
-    )
-    if min(yours) < 0:
-        hint = "a rate below 0: which of the numbers that you add up is not set when a request is admitted?"
-    elif all(abs(rate - right) < 0.01 for rate, right in zip(yours, expected, strict=True)):
-        hint = "your rates are nearly the expected ones: where does your code round, or cut to whole numbers?"
     expect_equal(
-        [round(rate, 6) for rate in yours],
-        [round(rate, 6) for rate in expected],
+        [round(float(rate), 6) for rate in rates],
+        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42)],
         rule="hit_rate is hit tokens over all tokens of the requests, counted at each admission; 0.0 before the first.",
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block",
-        hint=hint,
+        hint="do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or a "
+        "request's second one?",
     )

@@ -36,9 +36,7 @@ def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
         },
         rule="evict forgets the one block and returns whether it was in the cache.",
         situation="blocks 7, 5, 9 are cached",
-        hint="does every path through evict return True or False?"
-        if None in answers.values()
-        else "every block that is handed out is evicted first: must it have been in the cache?",
+        hint="every block that is handed out is evicted first: must it have been in the cache?",
     )
 
 
@@ -121,7 +119,7 @@ def test_drop_uncomputed_forgets_only_the_given_blocks(phase4: ModuleType) -> No
         {"cached": [3, 7], "hit of A B C": [7, 3], "evict(5)": False, "evict(7)": True},
         rule="drop_uncomputed forgets the given blocks and no other; a block that is not in the cache is fine.",
         situation="A, B, C in blocks 7, 5, 9, B also in block 3; drop_uncomputed(()), then drop_uncomputed([5, 6, 9])",
-        hint="some blocks of a table were never entered: what happens to those behind them in the list?",
+        hint="some blocks of a table were never entered: what happens to those after them in the list?",
     )
 
 

@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase5.cases import RUNNING, WAITING, expect_unchanged, policy_of
+from course.labtest.phase5.cases import RUNNING, WAITING, expect_same, policy_of
 from course.labtest.phase5.memories import request_in
 from course.labtest.support import fields_of
 
@@ -44,7 +44,7 @@ def test_a_token_is_sampled_only_after_the_last_known_token(
             situation=situation,
             hint="the logits of a token predict the next one: after which token is the next one not known yet?",
         )
-        expect_unchanged(request, before, method="should_sample", situation=situation)
+        expect_same(request, before, method="should_sample", situation=situation)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_unchanged, policy_of
+from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_same, policy_of
 from course.labtest.phase5.memories import FrozenKV, account_of, blocks_counted, random_memory, request_in
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
@@ -43,7 +43,7 @@ def check_guard(
     contents, hits, order = kv.contents(), list(hit_blocks), [one.request_id for one in running]
     yours = {name: policy.admits(request, hit_blocks, running, kv) for name, policy in policies.items()}
     for one in (request, *running):
-        expect_unchanged(one, before[one.request_id], method="admits", situation=account)
+        expect_same(one, before[one.request_id], method="admits", situation=account)
     expect_equal(
         {**kv.contents(), "hit blocks": list(hit_blocks), "running": [one.request_id for one in running]},
         {**contents, "hit blocks": hits, "running": order},

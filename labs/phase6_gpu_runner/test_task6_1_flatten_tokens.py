@@ -6,16 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.batches import (
-    describe_rows,
-    expect_same_batch,
-    naive_flat_batch,
-    random_rows,
-    row_of,
-    snapshot,
-)
-from course.labtest.phase6.symptoms import hint_of_flat
+from course.labtest.phase6.batches import check_on, naive_flat_batch, random_rows, row_of
 from course.labtest.phase6.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
@@ -23,30 +14,32 @@ from mini_vllm.core.step import ScheduledRequest
 def check_flat(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], input_ids: list[int], positions: list[int], starts: list[int]
 ) -> None:
-    situation, before = describe_rows(batch), snapshot(batch)
-    yours = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
-    expected = input_ids, positions, starts
     names = "input_ids", "positions", "query_start_loc"
-    expect_equal(
-        dict(zip(names, yours, strict=True)),
-        dict(zip(names, expected, strict=True)),
+
+    def flattened() -> dict[str, list[int]]:
+        parts = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
+        return dict(zip(names, parts, strict=True))
+
+    check_on(
+        batch,
+        flattened,
+        dict(zip(names, (input_ids, positions, starts), strict=True)),
+        function="flatten_tokens",
         rule="The row has, request by request, the tokens of this step, each with its position in its request.",
-        situation=situation,
-        hint=hint_of_flat(batch, yours, expected),
+        hint="which of `request.all_token_ids` does this step compute, at which positions of the request, and at which "
+        "place of the row does each request begin?",
     )
-    expect_same_batch(batch, before, "flatten_tokens", situation)
 
 
 def check_logits_rows(phase6: ModuleType, batch: Sequence[ScheduledRequest], expected: list[int]) -> None:
-    situation, before = describe_rows(batch), snapshot(batch)
-    expect_equal(
-        whole_numbers(phase6.select_logits_rows(batch), "select_logits_rows"),
+    check_on(
+        batch,
+        lambda: whole_numbers(phase6.select_logits_rows(batch), "select_logits_rows"),
         expected,
+        function="select_logits_rows",
         rule="Logits are taken from the last token of each request that needs a token, counted in the step's row.",
-        situation=situation,
         hint="how many tokens of the row are before and in this request, including those of requests that need none?",
     )
-    expect_same_batch(batch, before, "select_logits_rows", situation)
 
 
 def test_flatten_one_request(phase6: ModuleType) -> None:

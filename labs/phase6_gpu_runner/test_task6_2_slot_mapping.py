@@ -6,44 +6,35 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.batches import (
-    describe_rows,
-    expect_same_batch,
-    naive_flat_batch,
-    random_rows,
-    row_of,
-    snapshot,
-)
+from course.labtest.phase6.batches import check_on, naive_flat_batch, random_rows, row_of
 from course.labtest.phase6.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
 
 def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[int]) -> None:
-    situation, before = describe_rows(batch, block_size), snapshot(batch)
-    expect_equal(
-        whole_numbers(phase6.compute_slot_mapping(batch, block_size), "compute_slot_mapping"),
+    check_on(
+        batch,
+        lambda: whole_numbers(phase6.compute_slot_mapping(batch, block_size), "compute_slot_mapping"),
         expected,
+        block_size,
+        function="compute_slot_mapping",
         rule="The token at position p goes to place p % block_size of block number p // block_size of its table.",
-        situation=situation,
         hint="which block of the table holds the first position that differs, and which place in it?",
     )
-    expect_same_batch(batch, before, "compute_slot_mapping", situation)
 
 
 def check_tables(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[list[int]]
 ) -> None:
-    situation, before = describe_rows(batch, block_size), snapshot(batch)
-    yours = [whole_numbers(table, "pad_block_tables") for table in phase6.pad_block_tables(batch, block_size)]
-    expect_equal(
-        yours,
+    check_on(
+        batch,
+        lambda: [whole_numbers(table, "pad_block_tables") for table in phase6.pad_block_tables(batch, block_size)],
         expected,
+        block_size,
+        function="pad_block_tables",
         rule="Each table is cut to the blocks that hold tokens after this step, then padded with block 0.",
-        situation=situation,
         hint="how many blocks do num_computed + n tokens need, and which table needs the most?",
     )
-    expect_same_batch(batch, before, "pad_block_tables", situation)
 
 
 def test_slots_follow_the_block_table(phase6: ModuleType) -> None:

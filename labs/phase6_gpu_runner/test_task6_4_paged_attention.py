@@ -10,7 +10,6 @@ from torch import Tensor
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.attention_checks import check_averages, expect_attention
-from course.labtest.phase6.attention_symptoms import hint_of_scale
 from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
 from course.labtest.phase6.devices import with_arguments_on_a_device
 from course.labtest.phase6.reference_attention import AttentionSteps
@@ -86,25 +85,14 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
         f"V is 10 times the position plus the number of the K/V head\n{describe_rows(batch, 16)}"
     )
 
-    def hint(token: int, head: int) -> str:
-        if not yours[token].isfinite().all():
-            return ""
-        places = [divmod(round(float(number)), 10) for number in yours[token, :, 0]]
-        position, kv_head = places[head]
-        if position == head:
-            return f"you have K/V head {kv_head}. Which one does query head {head} read (rule 7)?"
-        if sorted(place for place, _ in places) == list(range(num_heads)):
-            return f"you have what query head {position} reads. Where do your heads change their order?"
-        return ""
-
     expect_attention(
         yours,
         expected,
         situation,
         flat,
         ["A"] * n,
-        hint,
-        rule="Query head h attends with its own query to K/V head h // (heads // kv_heads), and comes out in place h.",
+        "Query head h attends with its own query to K/V head h // (heads // kv_heads), and comes out in place h.",
+        "which K/V head does a query head read (rule 7), and where do your heads change their order?",
     )
 
 
@@ -127,8 +115,8 @@ def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -
         f"{describe_rows(batch, 4)}",
         flat,
         ["A"] * n,
-        lambda token, head: hint_of_scale(float(yours[token, head, 0]), scale, head_dim=2) if token == n - 1 else "",
-        rule="The scores q.k are multiplied by the argument `scale`, then the softmax is taken.",
+        "The scores q.k are multiplied by the argument `scale`, then the softmax is taken.",
+        "by which number do you multiply q.k, and which tokens does each token see?",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from course.labtest.limits import VM_STATUS
+from course.labtest.hooks import VM_STATUS
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
 from tests.grading.forked import forked
 from tests.grading.wrong_shapes import OURS

@@ -1,4 +1,7 @@
-"""Common mistakes, as learners make them: the first failure of the phase leads to the cause."""
+"""Mistakes that the exception or the comparison itself tells apart: the first failure leads to the cause.
+
+The hints of all others are recorded: `tests/mutants/test_hints.py`.
+"""
 
 import os
 
@@ -6,56 +9,34 @@ import pytest
 
 from tests.grading.checkout import Checkout, solution
 from tests.grading.forked import forked
-from tests.grading.late_mistakes import LATE_MISTAKES
-from tests.grading.mistakes import MORE_MISTAKES
 from tests.grading.wrong_shapes import OURS
 from tests.mutants.diffs import without_comments
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 
+RANK = "request.priority, request.arrival_time, request.request_id"
+WRITE = "    key_cache.flatten(0, 1).index_copy_(0, slot_mapping, key)\n"
 MISTAKES = {
-    "hit blocks that are filled again": (
-        2,
-        ("num_cached_blocks = num_computed_tokens //", "num_cached_blocks = request.num_computed_tokens //"),
-        "your call counts 0 blocks as full before this step. A has a hit: does this step fill the hit blocks?",
-    ),
-    "full blocks counted from the beginning": (
-        2,
-        ("num_cached_blocks = num_computed_tokens // self.block_size", "num_cached_blocks = len(hit_blocks)"),
-        "How many tokens were computed before it, and how many blocks do those fill?",
-    ),
-    "a commit of nothing": (
-        2,
-        ("if num_full_blocks > num_cached_blocks:", "if True:"),
-        "no block became full in this call. What are the two numbers in yours",
-    ),
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
         "Which blocks leave it in this call: only the new ones, or hit blocks too?",
     ),
-    "the heap's list taken for a sorted one": (
+    "entries that compare requests": (
         3,
-        ("in sorted(self._heap))", "in self._heap)"),
-        "popping gives the right order here, and going through the queue does not",
+        (f"({RANK}, request)", "(request.priority, request.arrival_time, request)"),
+        "What of a request decides between those two, and where does it stand in your entry?",
     ),
-    "an update that begins at the first block again": (
+    "token ids as single bytes": (
         4,
-        ("range(len(hashes) * size, request", "range(0, request"),
-        "the first update made as many as it should: at which block does the second one begin?",
+        ('array("q", token_ids).tobytes()', "bytes(token_ids)"),
+        "a token id may be far over 255 and over 65535: how many bytes does yours have for each?",
     ),
-    "a lookup without the hashes": (
-        4,
-        ("        self.update_block_hashes(request)\n        max_num", "        max_num"),
-        "how many hashes does this request have when you walk them",
+    "a slot taken for a block": (
+        6,
+        (WRITE, "    key_cache[slot_mapping] = key[:, None]\n"),
+        "a slot counts the places of all blocks: which block is it in",
     ),
-    "a hash as text": (
-        4,
-        ("content).digest()", "content).hexdigest()"),
-        "which method of a hashlib object returns the hash as bytes, and which one as text?",
-    ),
-    **MORE_MISTAKES,
-    **LATE_MISTAKES,
 }
 
 

@@ -6,8 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import count, groupby
 
 from tests.mutants import mutmut_table
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
@@ -23,7 +21,7 @@ def main() -> int:
     """Print the tables; return 0 if all is well, 1 if a mutant survives or an alternative fails."""
     options = _options()
     if not hasattr(os, "fork"):
-        sys.exit("this command needs os.fork, which this system has not (Linux and macOS have it)")
+        sys.exit("this command needs os.fork, which this system does not have (Linux and macOS do)")
     if options.mutmut:
         try:
             require_mutmut()
@@ -54,14 +52,6 @@ def _num_tests_that_pass(workers: Harness, phases: Sequence[int]) -> dict[int, i
     return num_tests
 
 
-@dataclass(slots=True)
-class Score:
-    """The results of the catalog: `good` counts by phase and kind, `bad` lists the failures."""
-
-    good: Counter[tuple[int, str]] = field(default_factory=Counter)
-    bad: list[tuple[Subject, Verdict]] = field(default_factory=list)
-
-
 def _try_catalog(workers: Harness, options: argparse.Namespace, num_tests: dict[int, int]) -> bool:
     start = time.monotonic()
     subjects = [
@@ -70,24 +60,20 @@ def _try_catalog(workers: Harness, options: argparse.Namespace, num_tests: dict[
         for subject in mutants(phase) + alternatives(phase)
         if options.only in subject.name
     ]
-    score = Score()
-    judged = zip(subjects, workers.examine(subjects, stop_at_first=not options.count), strict=True)
-    numbers = count(1)
-    for (phase, kind), group in groupby(judged, key=lambda pair: (pair[0].phase, pair[0].kind)):
-        print(f"\nPhase {phase}, {kind}s", flush=True)
-        for subject, verdict in group:
-            well = is_well(subject, verdict, num_tests[phase])
-            score.good[phase, kind] += well
-            if not well:
-                score.bad.append((subject, verdict))
-            number = next(numbers)
-            if not (options.quiet and well and number % LINES_APART):
-                print(
-                    f"{number:4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}",
-                    flush=True,
-                )
-    _summarize(options.phases, subjects, score, time.monotonic() - start)
-    return not score.bad
+    verdicts = workers.examine(subjects, stop_at_first=not options.count)
+    bad: list[tuple[Subject, Verdict]] = []
+    heading = ""
+    for number, (subject, verdict) in enumerate(zip(subjects, verdicts, strict=True), start=1):
+        if heading != (heading := f"\nPhase {subject.phase}, {subject.kind}s"):
+            print(heading, flush=True)
+        well = is_well(subject, verdict, num_tests[subject.phase])
+        if not well:
+            bad.append((subject, verdict))
+        if not (options.quiet and well and number % LINES_APART):
+            line = f"{number:4}/{len(subjects)}  {subject.name:{NAME_WIDTH}}  {row(subject, verdict, well)}"
+            print(line, flush=True)
+    _summarize(options.phases, subjects, bad, time.monotonic() - start)
+    return not bad
 
 
 def is_well(subject: Subject, verdict: Verdict, num_tests: int) -> bool:
@@ -123,14 +109,18 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _summarize(phases: Sequence[int], subjects: Sequence[Subject], score: Score, seconds: float) -> None:
-    total = Counter((subject.phase, subject.kind) for subject in subjects)
+def _summarize(
+    phases: Sequence[int], subjects: Sequence[Subject], bad: Sequence[tuple[Subject, Verdict]], seconds: float
+) -> None:
+    total = Counter[tuple[int, str]]((subject.phase, subject.kind) for subject in subjects)
+    good = total - Counter[tuple[int, str]]((subject.phase, subject.kind) for subject, _ in bad)
     print("\nphase   mutants caught   alternatives passed")
     for phase in phases:
-        caught, passed = ((score.good[phase, kind], total[phase, kind]) for kind in ("mutant", "alternative"))
-        print(f"{phase:5}   {caught[0]:6} of {caught[1]:<5}   {passed[0]:8} of {passed[1]}")
+        mutant, alternative = (phase, "mutant"), (phase, "alternative")
+        caught = f"{good[mutant]:6} of {total[mutant]:<5}"
+        print(f"{phase:5}   {caught}   {good[alternative]:8} of {total[alternative]}")
     print(f"{len(subjects)} implementations in {seconds:.0f} s")
-    for subject, verdict in score.bad:
+    for subject, verdict in bad:
         print(f"\nphase {subject.phase}, {subject.kind} {subject.name!r}: {verdict.describe()}\n{verdict.detail}")
 
 

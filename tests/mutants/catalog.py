@@ -1,9 +1,9 @@
 """The implementations that the graded tests run on: the reference, its mutants and its fair alternatives.
 
 The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is different without any quoting. A diff
-against a fair alternative has its name behind the phase's: `phaseN_name_of_the_alternative.diff`.
-The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most add, behind the reference, the classes and
-functions that are written differently: what is defined last takes the place of what was there.
+against a fair alternative is `phaseN_name_of_the_alternative.diff`.
+The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most append the classes and
+functions that are written differently to the reference: the last definition counts.
 """
 
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ class Diff:
             if len(starts) != 1:
                 old = "\n".join(place.old)
                 raise DiffError(
-                    f"{self.name!r}: these lines stand {len(starts)} times in the reference, not once:\n{old}"
+                    f"{self.name!r}: these lines occur {len(starts)} times in the reference, not once:\n{old}"
                 )
             found.append((starts[0], place))
         found.sort(key=lambda pair: pair[0], reverse=True)

@@ -1,4 +1,4 @@
-"""Workers, each with a copy of the course of its own, and a queue of implementations for them."""
+"""Workers that share a queue of implementations, each in its own copy of the course."""
 
 import contextlib
 import json

@@ -1,10 +1,7 @@
 """The table of mutmut's mutants: made, caught, survivors on the reviewed list, and what is wrong."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from collections.abc import Mapping, Sequence
 
 from tests.mutants.catalog import Subject, reference
 from tests.mutants.harness import Harness
@@ -20,7 +17,8 @@ def try_mutmut(workers: Harness, phases: Sequence[int], only: str = "") -> bool:
     for phase in phases:
         made = made_by_mutmut(phase)
         selected = [subject for subject in made if only in subject.name]
-        verdicts = _with_progress(phase, workers.examine(selected, stop_at_first=True), len(selected))
+        print(f"phase {phase}: trying {len(selected)} mutants", flush=True)
+        verdicts = workers.examine(selected, stop_at_first=True)
         tallies[phase] = tally(made, zip(selected, verdicts, strict=True), reviewed(phase))
     num_made = sum(one.num_made for one in tallies.values())
     num_caught = sum(one.num_caught for one in tallies.values())
@@ -53,12 +51,3 @@ def _explained(subject: Subject, verdict: Verdict) -> str:
     if verdict.outcome != "passed":
         return f"{subject.name}\n{verdict.describe()}"
     return as_diff(reference(subject.phase).text, subject.text, "why no test needs to catch this")
-
-
-def _with_progress(phase: int, verdicts: Iterable[Verdict], total: int) -> Iterator[Verdict]:
-    console = Console()
-    columns = (TextColumn(f"phase {phase}, mutmut"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    if not console.is_terminal:
-        print(f"phase {phase}: trying {total} mutants", flush=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield from progress.track(verdicts, total=total)

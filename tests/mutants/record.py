@@ -36,7 +36,8 @@ def main() -> None:
             print(f"phase {phase}: {sum(bool(subject.hint) for subject in subjects)} mutants have a hint")
             for subject, verdict in judged:
                 if subject.hint and not shows_hint(subject, verdict, hints):
-                    print(f"  another mutant answers like this one: {subject.name}")
+                    alike = [name for name in alike_in(verdict, judged) if name != subject.name]
+                    print(f"  not always shown: {subject.name}; the same answers: {', '.join(alike) or 'none'}")
 
 
 def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
@@ -63,6 +64,12 @@ def digests_of(verdict: Verdict) -> dict[str, str]:
 def shows_hint(subject: Subject, verdict: Verdict, hints: Hints) -> bool:
     """Return whether a mutant gets its hint in every task that it fails."""
     return all(hints.get(task, {}).get(digest) == subject.hint for task, digest in digests_of(verdict).items())
+
+
+def alike_in(verdict: Verdict, judged: Iterable[tuple[Subject, Verdict]]) -> list[str]:
+    """Return the mutants that answer alike in a task."""
+    answers = digests_of(verdict).items()
+    return [subject.name for subject, other in judged if answers & digests_of(other).items()]
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ def reviewed(phase: int) -> dict[str, str]:
 
 
 def read_reviewed(diffs: str, original: str) -> dict[str, str]:
-    """Return a list, mutated text to reason. Raises `DiffError` if an entry does not fit or stands there twice."""
+    """Return a list, mutated text to reason. Raises `DiffError` if an entry does not fit or is listed twice."""
     reasons: dict[str, str] = {}
     for diff in read_diffs(diffs):
         text = diff.apply(original)
         if text in reasons:
-            raise DiffError(f"{diff.name!r}: the same change stands above, as {reasons[text]!r}")
+            raise DiffError(f"{diff.name!r}: the same change is listed above, as {reasons[text]!r}")
         reasons[text] = diff.name
     return reasons
 

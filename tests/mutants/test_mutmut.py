@@ -95,9 +95,9 @@ def test_an_entry_is_stale_if_a_test_catches_it_or_mutmut_does_not_make_it() -> 
 
 
 @pytest.mark.parametrize(
-    ("diffs", "complaint"), [("# moved\n-x\n+y\n", "0 times"), (KNOWN + KNOWN, "the same change stands above")]
+    ("diffs", "complaint"), [("# moved\n-x\n+y\n", "0 times"), (KNOWN + KNOWN, "the same change is listed above")]
 )
-def test_an_entry_that_does_not_fit_or_stands_there_twice_is_an_error(diffs: str, complaint: str) -> None:
+def test_an_entry_that_does_not_fit_or_is_listed_twice_is_an_error(diffs: str, complaint: str) -> None:
     with pytest.raises(DiffError, match=complaint):
         read_reviewed(diffs, ORIGINAL)
 

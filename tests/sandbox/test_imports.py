@@ -20,6 +20,10 @@ from tests.mutants.catalog import PHASES, reference
         ("from ... import course", "labs"),
         ("import importlib\nimportlib.import_module('course.oracle')", "course.oracle"),
         ("clamp = getattr(__import__('course'), 'clamp')", "course"),
+        ("from importlib import import_module as load\nload('course')", "course"),
+        ("import course.labtest.recorded as y", "course.labtest.recorded"),
+        ("exec('import course.oracle')", "course.oracle"),
+        ("f = eval(\"__import__('solutions')\")", "solutions"),
         ("import sys\nclamp = sys.modules['course.labtest.phase1']", "course.labtest.phase1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import NotRequired, TypedDict, Unpack
 
 from course.labtest.expect import difference_report, expect_equal
 from course.labtest.failure import Shares
@@ -24,78 +25,58 @@ NUM_STATES = 60
 
 
 def decoding(name: str, num_tokens: int = 8) -> Request:
-    """Return a running request that is one token behind."""
+    """Return a running request with one token left to compute."""
     return make_request(name, num_tokens, num_computed_tokens=num_tokens - 1)
 
 
+class Decided(TypedDict):
+    """What a test expects of a step; what is left out is not compared."""
+
+    rule: str
+    hint: str
+    plan: str
+    running: str
+    waiting: str
+    budget_left: NotRequired[int]
+    preempted: NotRequired[Sequence[tuple[str, str, int]]]
+    calls: NotRequired[Sequence[str]]
+
+
 def check_step(
-    phase1: ModuleType,
-    situation: Situation,
-    *,
-    rule: str,
-    hint: str,
-    plan: str,
-    running: str,
-    waiting: str,
-    budget_left: int | None = None,
-    preempted: Sequence[tuple[str, str, int]] = (),
-    calls: Sequence[str] | None = None,
-    use_your_clamp: bool = False,
+    phase1: ModuleType, situation: Situation, *, use_your_clamp: bool = False, **wanted: Unpack[Decided]
 ) -> Scene:
     """Take one step and compare everything it decided with what the test expects; return the scene for another."""
     scene = Scene(situation)
     if use_your_clamp:
         scene.chunks.clamp = phase1.clamp
-    check_next_step(
-        phase1,
-        scene,
-        rule=rule,
-        hint=hint,
-        plan=plan,
-        running=running,
-        waiting=waiting,
-        budget_left=budget_left,
-        preempted=preempted,
-        calls=calls,
-    )
+    check_next_step(phase1, scene, **wanted)
     return scene
 
 
-def check_next_step(
-    phase1: ModuleType,
-    scene: Scene,
-    *,
-    rule: str,
-    hint: str,
-    plan: str,
-    running: str,
-    waiting: str,
-    budget_left: int | None = None,
-    preempted: Sequence[tuple[str, str, int]] = (),
-    calls: Sequence[str] | None = None,
-) -> None:
+def check_next_step(phase1: ModuleType, scene: Scene, **wanted: Unpack[Decided]) -> None:
     """Take a step in a scene, compare, and count its tokens as computed."""
+    rule, hint, preempted = wanted["rule"], wanted["hint"], wanted.get("preempted", ())
     statuses = {name: request.status.name for name, request in scene.requests.items()}
     statuses |= {name: "PREEMPTED" for name, *_ in preempted}
-    statuses |= {entry.split()[0]: "RUNNING" for entry in running.strip("[]").split(", ") if entry}
+    statuses |= {entry.split()[0]: "RUNNING" for entry in wanted["running"].strip("[]").split(", ") if entry}
     scheduler_output = scene.take_step(phase1, rule)
     expected: dict[str, object] = {
-        "plan": plan,
-        "RUNNING": running,
-        "WAITING": waiting,
+        "plan": wanted["plan"],
+        "RUNNING": wanted["running"],
+        "WAITING": wanted["waiting"],
         "statuses": {name: statuses[name] for name in sorted(statuses)},
         "preempted": list(preempted),
         "also changed": [],
     }
-    if budget_left is not None:
-        expected["budget left"] = budget_left
-    if calls is not None:
-        expected["calls"] = list(calls)
+    if "budget_left" in wanted:
+        expected["budget left"] = wanted["budget_left"]
+    if "calls" in wanted:
+        expected["calls"] = list(wanted["calls"])
     outcome = scene.outcome(scheduler_output)
     yours = {label: outcome[label] for label in expected}
     if yours != expected:
         rule, hint = seen_by_the_doubles(scene) or (rule, hint)
-    shares = shares_of(scheduler_output, read_plan(plan), scene.situation.budget)
+    shares = shares_of(scheduler_output, read_plan(wanted["plan"]), scene.situation.budget)
     expect_equal(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log, shares=shares)
     scene.advance(scheduler_output)
 

@@ -1,6 +1,6 @@
-"""What stands in for phases 2, 3 and 5 in the tests of phase 1. Nothing here is to be filled in.
+"""Doubles of phases 2, 3 and 5 for the tests of phase 1. Nothing here is to be filled in.
 
-Each double does the least that its seam promises and enters every call in one log.
+Each does the minimum that its interface promises and logs every call.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,14 +127,13 @@ class ScriptedChunks:
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_uncomputed = request.num_tokens - num_computed_tokens
+        num_granted = right = max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed))
         if request.request_id in self.not_now:
             num_granted = 0
         elif self.clamp is not None:
             num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
-            if num_granted != max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed)):
+            if num_granted != right:
                 self.wrong_clamp = f"clamp({num_uncomputed}, {token_budget}, {self.threshold}) -> {num_granted}"
-        else:
-            num_granted = max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed))
         if request.request_id in self.whole_or_not and num_granted < num_uncomputed:
             num_granted = 0
         self.log.note(
@@ -155,7 +154,7 @@ class ScriptedChunks:
         return admitted
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return num_computed_tokens == request.num_tokens
+        return True
 
 
 class ScriptedPreemption:

@@ -128,7 +128,7 @@ def caught_up(
     stop_token_ids: tuple[int, ...] = (),
     ignore_eos: bool = False,
 ) -> Request:
-    """Return a running request all of whose tokens are computed, as it is when its step has run."""
+    """Return a running request whose tokens are all computed, as after its step."""
     params = SamplingParams(max_tokens=max_tokens, stop_token_ids=stop_token_ids, ignore_eos=ignore_eos)
     request = Request(name, list(range(1000, 1000 + num_prompt)), params, eos_token_ids=frozenset({EOS}))
     request.all_token_ids += range(5000, 5000 + num_outputs)

@@ -1,1 +1,1 @@
-"""Doubles, reference models and symptoms for the graded tests of phase 2."""
+"""Harnesses, doubles and a reference model for the graded tests of phase 2."""

@@ -4,10 +4,8 @@ import random
 from collections.abc import Sequence
 from types import ModuleType
 
-from course.labtest.expect import difference_report
-from course.labtest.phase2.manager_harness import ManagerHarness
+from course.labtest.phase2.manager_harness import ManagerHarness, Shown
 from course.labtest.phase2.reference_model import ListPool
-from course.labtest.phase2.symptoms import symptom_of_answer, symptom_of_number
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request, RequestStatus
 
@@ -43,16 +41,18 @@ def manager_differs(phase2: ModuleType, rng: random.Random, *, with_free: bool) 
             if answer is not None:
                 requests[name] = request
                 _advance(rng, request, len(hits) * block_size, num_new)
-        rule, hint = symptom_of_answer(answer, harness.answer)
-        if not rule:
-            rule, hint = symptom_of_number(answer, harness.answer, harness.question)
-        report = difference_report(
-            _state_of(harness, with_free),
-            _state_of_model(model, answer, calls, with_free),
-            rule=rule or "After these calls your manager and a slow model of it differ.",
-            situation=harness.history,
-            hint=hint
-            or "go through the rules of allocate_slots and free with the last call: which line differs first?",
+        expected: Shown = {
+            "returned": answer,
+            "tables": dict(sorted(model.tables.items())),
+            "num_free": len(model.free_blocks),
+            "cache_calls": calls,
+        }
+        if with_free:
+            expected |= {"free_queue": model.free_blocks, "holders": model.holders(), "usage": round(model.usage(), 6)}
+        report = harness.differs(
+            "After these calls your manager and a slow model of it differ.",
+            "go through the rules of allocate_slots and free with the last call: which line differs first?",
+            **expected,
         )
         if report:
             return report
@@ -78,35 +78,3 @@ def _advance(rng: random.Random, request: Request, num_hit_tokens: int, num_new:
     request.num_computed_tokens += num_hit_tokens + num_kept
     while request.num_tokens <= request.num_computed_tokens:
         request.all_token_ids.append(7)
-
-
-def _state_of_model(model: ListPool, answer: list[int] | None, calls: list[str], with_free: bool) -> dict[str, object]:
-    state: dict[str, object] = {
-        "allocate_slots": answer,
-        "block tables": dict(sorted(model.tables.items())),
-        "num_free_blocks": len(model.free_blocks),
-        "cache calls": calls,
-    }
-    if with_free:
-        state |= {
-            "free_block_ids": model.free_blocks,
-            "ref_counts": model.holders(),
-            "usage": round(model.usage(), 6),
-        }
-    return state
-
-
-def _state_of(harness: ManagerHarness, with_free: bool) -> dict[str, object]:
-    state: dict[str, object] = {
-        "allocate_slots": harness.answer,
-        "block tables": dict(sorted(harness.tables().items())),
-        "num_free_blocks": harness.kv.num_free_blocks,
-        "cache calls": harness.cache.take_calls(),
-    }
-    if with_free:
-        state |= {
-            "free_block_ids": harness.free_queue(),
-            "ref_counts": harness.holders(),
-            "usage": round(float(harness.kv.usage), 6),
-        }
-    return state

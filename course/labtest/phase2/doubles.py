@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course.labtest.phase2.symptoms import BLOCK_ITSELF
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
@@ -66,8 +65,7 @@ class RecordingPrefixCache:
             self.calls.append(Commit(name, blocks, num_cached_blocks, num_full_blocks))
 
     def evict(self, block_id: int) -> bool:
-        shown = BLOCK_ITSELF if isinstance(block_id, KVCacheBlock) else block_id
-        self.calls.append(f"evict({shown})")
+        self.calls.append(f"evict({'a KVCacheBlock' if isinstance(block_id, KVCacheBlock) else block_id})")
         was_cached = block_id in self.cached
         self.cached.discard(block_id)
         return was_cached
@@ -93,7 +91,7 @@ class RecordingPrefixCache:
 
 
 class LookCounter:
-    """How often one of the blocks was read, changed, compared or hashed."""
+    """How often the blocks that share it were read, changed, compared or hashed."""
 
     count = 0
 

@@ -1,19 +1,13 @@
 """A harness for the learner's KV cache manager: it records every call and checks that nothing else changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import expect_equal
+from course.labtest.expect import as_block_ids, difference_report, expect_equal, expect_unchanged
+from course.labtest.failure import Report
 from course.labtest.phase2.doubles import RecordingPrefixCache
-from course.labtest.phase2.symptoms import (
-    symptom_of_answer,
-    symptom_of_calls,
-    symptom_of_holders,
-    symptom_of_number,
-)
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
 
@@ -34,6 +28,29 @@ FREE_HINTS = (
 )
 
 
+class Shown(TypedDict, total=False):
+    """What a test can expect of the manager after a call."""
+
+    returned: Sequence[int] | None
+    tables: Mapping[str, Sequence[int]]
+    num_free: int
+    free_queue: Sequence[int]
+    holders: Mapping[int, int]
+    usage: float
+    cache_calls: Sequence[str]
+
+
+LABELS = {
+    "returned": "allocate_slots",
+    "tables": "block tables",
+    "num_free": "num_free_blocks",
+    "free_queue": "free_block_ids",
+    "holders": "ref_counts",
+    "usage": "usage",
+    "cache_calls": "cache calls",
+}
+
+
 class ManagerHarness:
     """The learner's manager, the requests that it serves, and a prefix cache that records its calls."""
 
@@ -46,8 +63,6 @@ class ManagerHarness:
         self.names: list[str] = []
         self.raw_answer: Any = None
         self.answer: list[int] | None = None
-        self.question = ""
-        self.last_hits: list[int] = []
 
     def allocate(
         self,
@@ -67,13 +82,6 @@ class ManagerHarness:
         call += f", num_lookahead_tokens={lookahead}" if lookahead else ""
         call += f")   {request.request_id}: {request.num_computed_tokens} computed of {request.num_tokens} tokens"
         self.history.append(call)
-        self.last_hits = list(hits)
-        num_hit = len(hits) * self.block_size
-        parts = (request.num_computed_tokens, num_hit, num_new_tokens, lookahead)
-        self.question = (
-            f"{' + '.join(map(str, parts))} computed, hit, new and lookahead tokens: how many blocks of "
-            f"{self.block_size} is that, and how many of them does {request.request_id} hold or hit before the call?"
-        )
         extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
         given_hits = list(hits) if isinstance(hits, list) else tuple(hits)
         before = fields_of(request) | {"hit_blocks": list(hits)}
@@ -89,14 +97,13 @@ class ManagerHarness:
     def free(self, request: Request) -> None:
         """Free with the request's counter as the argument, and the counter itself at 0: the argument counts.
 
-        A block table that was read before must stay as it was: a step that is running still uses it.
+        A block table that was read before must not change: the running step still uses it.
         """
         name, computed = request.request_id, request.num_computed_tokens
         held = self.kv.block_ids(name)
         table = as_block_ids(held, "block_ids", self.history)
         request.num_computed_tokens = 0
         before = fields_of(request)
-        self.last_hits = []
         self.history.append(f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}")
         with learners_call(self.history, FREE_HINTS):
             self.kv.free(request, computed)
@@ -112,10 +119,9 @@ class ManagerHarness:
         request.num_computed_tokens = computed
 
     def _check_unchanged(self, function: str, before: Mapping[str, object], after: Mapping[str, object]) -> None:
-        changed = [name for name, value in before.items() if after[name] != value]
-        expect_equal(
-            {name: after[name] for name in changed},
-            {name: before[name] for name in changed},
+        expect_unchanged(
+            after,
+            before,
             rule=f"{function} changes neither the request nor the lists that it is given: the scheduler owns both.",
             situation=self.history,
             hint="which of your lines assigns to an argument, or changes it in place?",
@@ -146,43 +152,26 @@ class ManagerHarness:
             counts = self.kv.ref_counts()
         return {block_id: counts[block_id] for block_id in sorted(counts)}
 
-    def check(
-        self,
-        rule: str,
-        hint: str,
-        *,
-        num_free: int | None = None,
-        free_queue: Sequence[int] | None = None,
-        tables: Mapping[str, Sequence[int]] | None = None,
-        holders: Mapping[int, int] | None = None,
-        cache_calls: Sequence[str] | None = None,
-        **returned: object,
-    ) -> None:
-        """Compare what is named. `returned=` is compared with the last answer of `allocate_slots`."""
-        expected: dict[str, object] = {}
-        yours: dict[str, object] = {}
-        if returned:
-            expected["allocate_slots"], yours["allocate_slots"] = returned["returned"], self.answer
-            better_rule, better_hint = symptom_of_answer(returned["returned"], self.answer)
-            if not better_rule:
-                better_rule, better_hint = symptom_of_number(returned["returned"], self.answer, self.question)
-            rule, hint = better_rule or rule, better_hint or hint
-        if tables is not None:
-            expected["block tables"] = {name: list(table) for name, table in tables.items()}
-            yours["block tables"] = self.tables()
-        if num_free is not None:
-            expected["num_free_blocks"], yours["num_free_blocks"] = num_free, self.kv.num_free_blocks
-        if free_queue is not None:
-            expected["free_block_ids"], yours["free_block_ids"] = list(free_queue), self.free_queue()
-        if holders is not None:
-            expected["ref_counts"] = {block_id: holders[block_id] for block_id in sorted(holders)}
-            yours["ref_counts"] = counts = self.holders()
-            better_rule, better_hint = symptom_of_holders(holders, counts, self.last_hits)
-            rule, hint = better_rule or rule, better_hint or hint
+    def _compared(self, expected: Shown) -> tuple[dict[str, object], dict[str, object]]:
+        """Return what the manager shows now of what is expected, and what is expected, by their labels."""
+        given: Mapping[str, object] = {**expected}
         calls = self.cache.take_calls()
-        if cache_calls is not None:
-            expected["cache calls"], yours["cache calls"] = list(cache_calls), calls
-            if calls != cache_calls:
-                better_rule, better_hint = symptom_of_calls(cache_calls, calls)
-                rule, hint = better_rule or rule, better_hint or hint
-        expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
+        show: dict[str, Callable[[], object]] = {
+            "returned": lambda: self.answer,
+            "tables": self.tables,
+            "num_free": lambda: self.kv.num_free_blocks,
+            "free_queue": self.free_queue,
+            "holders": self.holders,
+            "usage": lambda: round(float(self.kv.usage), 6),
+            "cache_calls": lambda: calls,
+        }
+        names = [name for name in show if name in given]
+        return {LABELS[name]: show[name]() for name in names}, {LABELS[name]: given[name] for name in names}
+
+    def check(self, rule: str, hint: str, **expected: Unpack[Shown]) -> None:
+        """Compare what is named; `returned` is the last answer of `allocate_slots`."""
+        expect_equal(*self._compared(expected), rule=rule, situation=self.history, hint=hint)
+
+    def differs(self, rule: str, hint: str, **expected: Unpack[Shown]) -> Report:
+        """Return the report that `check` would fail with, empty if all is equal."""
+        return difference_report(*self._compared(expected), rule=rule, situation=self.history, hint=hint)

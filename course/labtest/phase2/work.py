@@ -7,10 +7,28 @@ from typing import Any
 
 import pytest
 
+from course.labtest.expect import expect_equal
 from course.labtest.phase2.doubles import CountedBlock, LookCounter, RecordingPrefixCache
 
 SHORT, LONG = 9, 900
-ROOM = 20
+ROOM = 20  # lines that may differ without a walk: a branch more, a loop of one turn
+
+
+def check_constant_work(
+    phase2: ModuleType, call: str, prepare: Callable[[int], Callable[[], object]], rule: str, hint: str
+) -> None:
+    """Check that a call does no more work with many free blocks than with few."""
+    work = {length: work_of(phase2, prepare, length) for length in (SHORT, LONG)}
+    expect_equal(
+        {"does more in the large pool": work[LONG] > 2 * work[SHORT] + ROOM},
+        {"does more in the large pool": False},
+        rule=rule,
+        situation=[
+            f"{call} with {SHORT} free blocks, and with {LONG}",
+            f"lines run and blocks looked at: {work[SHORT]} with {SHORT} blocks, {work[LONG]} with {LONG}",
+        ],
+        hint=hint,
+    )
 
 
 def work_of(phase2: ModuleType, prepare: Callable[[int], Callable[[], object]], length: int) -> int:

@@ -18,7 +18,7 @@ def waiter(name: str, priority: int = 0, arrival_time: float = 0.0) -> Request:
 
 
 def runner(name: str, num_computed: int = 8, priority: int = 0, arrival_time: float = 0.0) -> Request:
-    """Return a running request that is one token behind."""
+    """Return a running request with one token left to compute."""
     return make_request(
         name, num_computed + 1, num_computed_tokens=num_computed, priority=priority, arrival_time=arrival_time
     )

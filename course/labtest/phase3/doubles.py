@@ -1,4 +1,4 @@
-"""What stands in for phase 2 in the tests of phase 3. Nothing here is to be filled in."""
+"""Doubles of phase 2 for the tests of phase 3. Nothing here is to be filled in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ class SharedBlocksKV:
         self.calls: list[str] = []
 
     def describe(self) -> str:
-        """Return a line about the memory as it is now."""
+        """Return a line about the memory."""
         return f"memory  {self.num_usable_blocks} blocks of {self.block_size} tokens, held: {self.tables}"
 
     @property
@@ -80,7 +80,7 @@ class SharedBlocksKV:
 
 
 class ScriptedKV(SharedBlocksKV):
-    """A KV memory whose `allocate_slots` returns the entries of a list, and then its last entry again and again."""
+    """A KV memory whose `allocate_slots` returns the entries of a list, then repeats the last one."""
 
     def __init__(self, answers: Sequence[list[int] | None]) -> None:
         super().__init__(0, 1, {})

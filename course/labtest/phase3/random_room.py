@@ -6,7 +6,7 @@ from types import ModuleType
 from course.labtest.expect import difference_report
 from course.labtest.phase3.cases import waiter
 from course.labtest.phase3.queue_harness import rank
-from course.labtest.phase3.reference_model import PlainRequest, PlainRoom
+from course.labtest.phase3.reference_model import PlainRoom, RankedRequest
 from course.labtest.phase3.room_harness import RoomHarness, own_blocks
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
@@ -125,7 +125,7 @@ def _random_room(phase3: ModuleType, policy: Policy, rng: random.Random) -> tupl
         block_size,
         num_blocks,
         {
-            name: PlainRequest(
+            name: RankedRequest(
                 r.priority, r.arrival_time, r.num_tokens, r.num_computed_tokens, r.status.name, r.num_preemptions
             )
             for name, r in harness.requests.items()

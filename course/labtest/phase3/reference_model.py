@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class PlainRequest:
+class RankedRequest:
     """The fields that the rules use."""
 
     priority: int
@@ -25,7 +25,7 @@ class PlainRoom:
     policy: str
     block_size: int
     num_blocks: int
-    requests: dict[str, PlainRequest]
+    requests: dict[str, RankedRequest]
     running: list[str]
     waiting: list[str]
     tables: dict[str, list[int]]

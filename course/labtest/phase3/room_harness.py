@@ -16,7 +16,7 @@ VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
 
 
 class RoomHarness:
-    """Running requests in a memory that is short. Without tables given, each holds blocks of its own, in order."""
+    """Running requests that are short of memory. By default each holds its own blocks, in order."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Doubles, reference models and symptoms for the graded tests of phase 4."""
+"""Doubles, a random workload and a reference cache for the graded tests of phase 4."""

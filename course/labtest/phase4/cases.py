@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 
-from course.labtest.block_ids import as_block_ids
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import expect_equal
+from course.labtest.expect import as_block_ids, expect_unchanged
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.interfaces import BlockPool, PrefixCache
 from mini_vllm.core.request import Request
@@ -54,11 +53,9 @@ def leaves_alone(call: str, request: Request | None = None, **lists: Sequence[in
     situation = [call] if request is None else [f"{call}; the request has {request.num_tokens} tokens"]
     with learners_call(situation, CRASH_HINTS):
         yield
-    after = _values(request, lists)
-    changed = [name for name, value in before.items() if after[name] != value]
-    expect_equal(
-        {name: after[name] for name in changed},
-        {name: before[name] for name in changed},
+    expect_unchanged(
+        _values(request, lists),
+        before,
         rule="The prefix cache may append to a request's block_hashes. It changes nothing else of the request, and "
         "none of the lists that it is given: phase 2 goes on using them.",
         situation=situation,

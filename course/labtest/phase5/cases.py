@@ -4,7 +4,7 @@ import random
 from numbers import Integral
 from types import ModuleType
 
-from course.labtest.expect import expect_equal
+from course.labtest.expect import expect_equal, expect_unchanged
 from course.labtest.phase5.memories import request_in
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
@@ -37,13 +37,11 @@ def policy_of(
     return policy
 
 
-def expect_unchanged(request: Request, before: dict[str, object], *, method: str, situation: str) -> None:
-    """Continue if a request is as it was before the call."""
-    after = fields_of(request)
-    changed = {name: value for name, value in before.items() if after[name] != value}
-    expect_equal(
-        {name: after[name] for name in changed},
-        changed,
+def expect_same(request: Request, before: dict[str, object], *, method: str, situation: str) -> None:
+    """Fail if the call has changed the request."""
+    expect_unchanged(
+        fields_of(request),
+        before,
         rule=f"{method} returns an answer and changes nothing: the scheduler owns the request.",
         situation=f"request {request.request_id}; {situation}",
         hint="which line of yours assigns to the request, or to a list that belongs to it?",
@@ -80,7 +78,7 @@ def check_caps(
             hint = "does every path through num_new_tokens return a number, the one that refuses too?"
         expect_equal(f"{yours!r}, a {type(yours).__name__}", right, rule=rule, situation=situation, hint=hint)
     expect_equal(yours, right, rule=rule, situation=situation, hint=hint or HINT_OF_CAPS[status])
-    expect_unchanged(request, before, method="num_new_tokens", situation=situation)
+    expect_same(request, before, method="num_new_tokens", situation=situation)
 
 
 def compare_random_caps(phase5: ModuleType, answers: Answers, seed: int, *, chunking: bool) -> None:

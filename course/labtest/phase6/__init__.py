@@ -1,1 +1,1 @@
-"""Doubles, reference models and symptoms for the graded tests of phase 6."""
+"""Batches, checks and slow references for the graded tests of phase 6."""

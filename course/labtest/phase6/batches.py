@@ -1,7 +1,7 @@
 """Batches for the graded tests of phase 6, as text, and as tensors written down token by token."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -125,12 +125,23 @@ def snapshot(batch: Sequence[ScheduledRequest]) -> dict[str, object]:
     return found
 
 
-def expect_same_batch(batch: Sequence[ScheduledRequest], before: dict[str, object], function: str, text: str) -> None:
-    """Continue if the batch is as it was before the call; `text` describes it."""
+def check_on(
+    batch: Sequence[ScheduledRequest],
+    call: Callable[[], object],
+    expected: object,
+    block_size: int | None = None,
+    *,
+    function: str,
+    rule: str,
+    hint: str,
+) -> None:
+    """Compare what a call on a batch returns; the batch itself must not change."""
+    situation, before = describe_rows(batch, block_size), snapshot(batch)
+    expect_equal(call(), expected, situation=situation, rule=rule, hint=hint)
     expect_equal(
         snapshot(batch),
         before,
         rule=f"{function} only reads the batch: its lists belong to the requests.",
-        situation=text,
+        situation=situation,
         hint="which of your operations changes a list in place? `+=` on a list makes no new list.",
     )

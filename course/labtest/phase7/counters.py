@@ -3,7 +3,7 @@
 import random
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import expect_equal, expect_unchanged, explained
 from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
@@ -40,7 +40,7 @@ def drafted(
 
 
 def check_schedule_drafts(phase7: ModuleType, request: Request, expected: list[int] | Answers) -> None:
-    """Call `schedule_drafts`; compare the drafts that it returns and what it leaves behind."""
+    """Call `schedule_drafts`; compare the drafts that it returns and the state it leaves."""
     given, before = list(request.spec_token_ids), fields_of(request)
     owned = request.spec_token_ids
     situation = (
@@ -60,7 +60,7 @@ def check_schedule_drafts(phase7: ModuleType, request: Request, expected: list[i
     expect_equal(
         {"request.spec_token_ids": list(request.spec_token_ids)},
         {"request.spec_token_ids": []},
-        rule="schedule_drafts takes the drafts away, scheduled or not: each is tried once, behind the text it was made "
+        rule="schedule_drafts takes the drafts away, scheduled or not: each is tried once, after the text it was made "
         "for.",
         situation=situation,
         hint="what does `request.spec_token_ids` hold when the next step is planned?",
@@ -106,12 +106,10 @@ def counters_of(request: Request) -> tuple[int, int]:
 def expect_others_unchanged(
     request: Request, before: dict[str, object], changing: tuple[str, ...], method: str, situation: str
 ) -> None:
-    """Continue if nothing but the fields in `changing` is different."""
-    after = fields_of(request)
-    changed = {name: value for name, value in before.items() if after[name] != value and name not in changing}
-    expect_equal(
-        {name: after[name] for name in changed},
-        changed,
+    """Fail if a field outside `changing` has changed."""
+    expect_unchanged(
+        fields_of(request),
+        {name: value for name, value in before.items() if name not in changing},
         rule=f"{method} changes {' and '.join(f'`{name}`' for name in changing)} of the request, and nothing else.",
         situation=situation,
         hint="which line of yours assigns to another field?",

@@ -48,7 +48,7 @@ class Distributions:
 
 
 class Sampler:
-    """Your `rejection_sample` for one row of drafts, perhaps behind a first draft that is always kept."""
+    """The learner's `rejection_sample` for one row of drafts, perhaps after a first draft that is always kept."""
 
     def __init__(self, phase7: ModuleType, distributions: Distributions, *, behind_a_kept_draft: bool = False) -> None:
         total = sum(distributions.target)
@@ -133,7 +133,7 @@ def check_chi_square(sampler: Sampler, seed: int, what: str) -> None:
 
 
 def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
-    """Keep all drafts; compare the shares of the token behind them with the target's last row."""
+    """Keep all drafts; compare the shares of the token after them with the target's last row."""
     parts, total = (3, 0, 5, 2), 10
     equal = [[1 / len(parts)] * len(parts)] * num_drafts
     target = torch.tensor([*equal, [part / total for part in parts]], dtype=torch.float64)

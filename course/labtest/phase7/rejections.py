@@ -15,9 +15,9 @@ from course.labtest.recorded import Answers
 Row = Sequence[float]
 LARGEST = 1 - 2**-53  # the largest number that random() returns
 RULE = "A draft is kept if draw * draft probability < target probability; the first one that is not is replaced."
-LAST_ROW = "Behind k kept drafts comes a token of the target's last row, row k."
+LAST_ROW = "After k kept drafts comes a token of the target's last row, row k."
 WEIGHTS = (
-    "which drafts are kept, from which weights is the token behind them drawn, and with which of the draws? To draw by "
+    "which drafts are kept, from which weights is the token after them drawn, and with which of the draws? To draw by "
     "weights: add them up, and take the first token at which the sum is more than draw * total."
 )
 
@@ -76,7 +76,7 @@ def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -
 
 
 def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: torch.dtype = torch.float64) -> None:
-    """Compare the kept drafts, and whether the last token is one that may stand behind them."""
+    """Compare the kept drafts, and check that the last token may follow them."""
     yours = called(phase7, case, dtype)
     *kept, _ = answers(yours)
     weights = case.target_probs[len(kept)]

@@ -21,7 +21,7 @@ def chunk(name: str, first: int, size: int, num_prompt: int = 20) -> ScheduledRe
 
 
 def last(name: str, num_tokens: int, size: int, drafts: Sequence[int] = ()) -> ScheduledRequest:
-    """Return the last `size` known tokens of a request, and its drafts behind them."""
+    """Return the last `size` known tokens of a request, followed by its drafts."""
     request = make_request(name, max(1, num_tokens - 2), num_output_tokens=min(2, num_tokens - 1))
     first = num_tokens - size
     return ScheduledRequest(request, first, size + len(drafts), [3, 4], needs_token=True, draft_token_ids=drafts)

@@ -17,7 +17,7 @@ STAND_INS = (
     "A request that samples gets drafts: after such a step, spec_token_ids are num_speculative_tokens stand-ins of -1."
 )
 RULE_OF_FILLING = "A token that has arrived gives back one placeholder; those of steps still in flight stay."
-OWNER = "The scheduler owns the request: a method of yours changes what its task names, and nothing else."
+OWNER = "The scheduler owns the request: your method changes only what its task names."
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
@@ -60,7 +60,7 @@ def facts(request: Request) -> str:
 
 
 def shown(drafts: object) -> object:
-    """Return drafts as a list, whatever sequence holds them; what is none stays as it is."""
+    """Return any sequence of drafts as a list, and anything else unchanged."""
     return list(drafts) if isinstance(drafts, Iterable) else drafts
 
 
@@ -87,20 +87,14 @@ def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, n
         "spec_token_ids": [-1] * num_speculative_tokens if samples else shown(before["spec_token_ids"]),
         "also changed": [],
     }
-    rule, hint = (
-        RULE_OF_TAKING,
-        "which tokens are known or expected: is the last of them computed, and what may it bring?",
+    expect_equal(
+        yours,
+        expected,
+        rule=f"{RULE_OF_TAKING} {STAND_INS}",
+        situation=lines,
+        hint="which tokens are known or expected: is the last of them computed, what may it bring, and how many drafts "
+        "may the next step verify?",
     )
-    if yours["also changed"]:
-        rule, hint = OWNER, also_changed(yours["also changed"])
-    elif yours["num_output_placeholders"] == expected["num_output_placeholders"]:
-        rule, hint = STAND_INS, "how many drafts may the next step verify, and does this one sample?"
-    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
-
-
-def also_changed(names: object) -> str:
-    listed = " and ".join(map(str, names)) if isinstance(names, list) else names
-    return f"your code changed {listed}, too. Which part of the engine does that, and when?"
 
 
 def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -> None:
@@ -114,23 +108,10 @@ def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -
         "also changed": changed_besides(request, before, "num_output_placeholders"),
     }
     expected = {"num_output_placeholders": placeholders - num_tokens, "also changed": []}
-    rule, hint = (
-        RULE_OF_FILLING,
-        "how many tokens have arrived, and on what does it depend that your code gives them back?",
-    )
-    if yours["also changed"]:
-        rule, hint = OWNER, also_changed(yours["also changed"])
-    expect_equal(yours, expected, rule=rule, situation=lines, hint=hint)
-
-
-def expect_unchanged(request: Request, before: Mapping[str, object], *, method: str, situation: str) -> None:
-    """Continue if a request is as it was before the call."""
-    after = fields_of(request)
-    changed = {name: value for name, value in before.items() if after[name] != value}
     expect_equal(
-        {name: after[name] for name in changed},
-        changed,
-        rule=f"{method} answers a question and changes nothing. {OWNER}",
-        situation=situation,
-        hint="which line of yours assigns to the request, or to a list that belongs to it?",
+        yours,
+        expected,
+        rule=RULE_OF_FILLING,
+        situation=lines,
+        hint="how many tokens have arrived, and what does your code change for them?",
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from course.labtest.expect import expect_equal, explained
-from course.labtest.phase8.cases import expect_unchanged, facts, request_with
+from course.labtest.expect import expect_equal, expect_unchanged, explained
+from course.labtest.phase8.cases import OWNER, facts, request_with
 from course.labtest.support import fields_of
 from course.views.text import counted
 from mini_vllm.core.electives import AsyncScheduling
@@ -36,14 +36,20 @@ def label(request: Request) -> str:
 
 
 def check_row(scheduling: AsyncScheduling, requests: Sequence[Request], expected: Sequence[bool], why: str) -> None:
-    """Ask about each of these requests, and compare all answers at once."""
+    """Ask about each of these requests, then compare all answers together."""
     lines = [why, f"the prompt has {counted(requests[0].num_prompt_tokens, 'token')}; the computed tokens include it"]
     yours: list[bool] = []
     for request in requests:
         before = fields_of(request)
         with explained([why, facts(request)], rule=RULE):
             yours.append(bool(scheduling.is_surely_over(request)))
-        expect_unchanged(request, before, method="is_surely_over", situation=facts(request))
+        expect_unchanged(
+            fields_of(request),
+            before,
+            rule=f"is_surely_over answers a question and changes nothing. {OWNER}",
+            situation=facts(request),
+            hint="which line of yours assigns to the request, or to a list that belongs to it?",
+        )
     labels = [label(request) for request in requests]
     expect_equal(
         dict(zip(labels, yours, strict=True)),

@@ -45,7 +45,7 @@ class LineOfTokens:
 
     @property
     def will_be_full(self) -> bool:
-        """Whether they are known once the step in flight has brought one token, which is the least it can bring."""
+        """Whether they are known once the in-flight step returns its minimum of one token."""
         brings = any(self.in_flight)
         return brings and self.num_known + 1 >= self.num_places
 

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 from unittest.mock import patch
 
-from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
+from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
@@ -18,6 +18,7 @@ from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from solutions import phase1_scheduler_step as phase1
+from tests.course.checks.doubles import ClampChunks, SlotCountingKV, waiting_queue
 
 Plan = dict[str, int]
 

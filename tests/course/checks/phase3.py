@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from course.labtest.support import ClampChunks, make_request
+from course.labtest.support import make_request
 from mini_vllm.config import Policy
 from mini_vllm.core.absent import NoPrefixCache
 from mini_vllm.core.interfaces import RequestQueue
@@ -18,6 +18,7 @@ from solutions import phase1_scheduler_step as phase1
 from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
+from tests.course.checks.doubles import ClampChunks
 from tests.course.checks.phase2 import blocks, decoded, trace_of
 
 Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority

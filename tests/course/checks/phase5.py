@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from course.labtest.phase5.memories import FrozenKV, request_in
-from course.labtest.support import ClampChunks, SlotCountingKV, make_request, waiting_queue
+from course.labtest.support import make_request
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm.assembly.build import build_engine
@@ -20,6 +20,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from solutions.phase1_scheduler_step import clamp, schedule_step
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
+from tests.course.checks.doubles import ClampChunks, SlotCountingKV, waiting_queue
 from tests.course.checks.runs import stage, traced_steps
 
 Plan = dict[str, int]
