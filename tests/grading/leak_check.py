@@ -29,7 +29,7 @@ from tests.mutants.catalog import PHASES, module_name
 
 MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 20, 4
 TRIED_FIRST, TRIED_LATER = 20, 25  # the first 20 calls of a function are looked at, then every 25th
-SECONDS, MAX_SHOWN = 3, 1000
+CPU_SECONDS, SECONDS, MAX_SHOWN = 1, 3, 1000  # the second limit is for a function that waits
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 Function = Callable[..., Any]
@@ -221,6 +221,7 @@ def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
                 sys.addaudithook(forbid)
                 for name in left:
                     print(name, file=told)
+                    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
                     signal.alarm(SECONDS)
                     for line in act(name):
                         print(f"! {line}", file=told)
@@ -273,6 +274,7 @@ def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, ty
     methods = methods_of(plan)
 
     def act(candidate: str) -> list[str]:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         owner, _, name = candidate.partition(": ")
         setattr(module, owner, classes[name])
