@@ -1,11 +1,11 @@
-"""What the backends of a comparison share: their settings, and the requests of a round as they arrive."""
+"""What the backends of a comparison have in common: their settings, and the arriving requests of a round."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from bench.served import Served
+from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
@@ -15,7 +15,7 @@ OnProgress = Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BackendSettings:
     """The settings of all backends: a model directory (empty: the embedded model), dtype, threads, KV cache size."""
 
     model: str
@@ -26,11 +26,11 @@ class Settings:
     max_num_seqs: int = 64
     lineup: str = "solution"
     num_served: int | None = None
-    """Serve only the first few requests of a slow backend; None: all."""
+    """A slow backend serves only the first few requests; None: all."""
     max_model_len: int | None = None
-    """Most tokens of a request, for mini-vLLM only; None: the model's limit."""
+    """Maximum tokens of a request, for mini-vLLM only; None: the model's limit."""
 
-    def for_whole_prompts(self, longest: int) -> "Settings":
+    def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
         budget = max(longest, self.max_num_batched_tokens)
         return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
@@ -56,7 +56,7 @@ class Backend(Protocol):
 
     facts: dict[str, Any]
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served: ...
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound: ...
 
 
 class Arrivals:
@@ -76,10 +76,10 @@ class Arrivals:
     def all_in(self) -> bool:
         return self.next == len(self.requests)
 
-    def take(self, most: int | None = None) -> list[int]:
+    def take(self, max_count: int | None = None) -> list[int]:
         """Return the indices of newly arrived requests."""
         first, now = self.next, self.now
-        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != most:
+        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != max_count:
             self.next += 1
         return list(range(first, self.next))
 

@@ -2,38 +2,47 @@
 
 `python -m bench.backend_process NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
 model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...]}; writes {"done": n} while it
-works and {"served": {...}} at the end of the round. The OpenVINO peer uses the same protocol.
+works and {"served": {...}} at the end of the round. Each backend imports its own libraries: `.venv-openvino` has few
+of them, and peak memory is one of the figures.
 """
 
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import TextIO
 
-import torch
-
-from bench.backend import Backend, Settings
-from bench.mini_vllm_backend import MiniVllmBackend
-from bench.operators import ProfiledBackend
-from bench.transformers_peers import Continuous, StaticBatches
+from bench.backend import Backend, BackendSettings
 from course.workloads.timed_request import TimedRequest
 
 
-def make_backend(name: str, settings: Settings) -> Backend:
+def make_backend(name: str, settings: BackendSettings) -> Backend:
     """Return a backend by its name. Raises `ValueError` for an unknown name."""
-    match name:
-        case "mini-vllm":
-            return MiniVllmBackend(settings)
-        case "mini-vllm-profiled":
-            return ProfiledBackend(settings)
-        case "transformers-static":
-            return StaticBatches(settings, batch_size=8)
-        case "transformers-one-by-one":
-            return StaticBatches(settings, batch_size=1)
-        case "transformers-continuous":
-            return Continuous(settings)
-    raise ValueError(f"there is no backend {name!r}")
+    if name == "openvino":
+        from bench.openvino_backend import OpenVino
+
+        return OpenVino(settings)
+    import torch
+
+    from bench.mini_vllm_backend import MiniVllmBackend
+    from bench.operators import ProfiledBackend
+    from bench.transformers_peers import Continuous, StaticBatches
+
+    makers: dict[str, Callable[[BackendSettings], Backend]] = {
+        "mini-vllm": MiniVllmBackend,
+        "mini-vllm-profiled": ProfiledBackend,
+        "transformers-static": partial(StaticBatches, batch_size=8),
+        "transformers-one-by-one": partial(StaticBatches, batch_size=1),
+        "transformers-continuous": Continuous,
+    }
+    if name not in makers:
+        raise ValueError(f"there is no backend {name!r}")
+    torch.set_num_threads(settings.num_threads)
+    backend = makers[name](settings)
+    torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
+    return backend
 
 
 def peak_rss_bytes() -> int:
@@ -49,7 +58,7 @@ def peak_rss_bytes() -> int:
 
 
 def take_stdout() -> TextIO:
-    """Return the real stdout for the protocol, and redirect prints of libraries to stderr."""
+    """Return the real stdout for the protocol; from now on, whatever libraries print goes to stderr."""
     ours = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return ours
@@ -58,10 +67,8 @@ def take_stdout() -> TextIO:
 def main(name: str, settings_text: str) -> None:
     """Serve rounds until stdin ends."""
     out = take_stdout()
-    settings = Settings(**json.loads(settings_text))
-    torch.set_num_threads(settings.num_threads)
+    settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
-    torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         parts = json.loads(line)["requests"][: settings.num_served]

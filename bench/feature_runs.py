@@ -1,26 +1,28 @@
 """The gain from a feature of the engine: the same requests with it and without it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.features import FEATURES, Feature, Part
 from bench.requests import longest, room_needed
-from bench.served import Served, inter_token_latencies, num_equal, percentile, summary, times_to_first_token
+from bench.served import ServedRound, num_equal, summary
+from course.terminal.progress import Report
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FeatureComparison:
     """The best rounds with and without a feature, on the same requests."""
 
     feature: Feature
     requests: list[TimedRequest]
-    with_it: Served
-    without: Served
+    with_it: ServedRound
+    without: ServedRound
     num_threads: int
 
     @property
@@ -29,21 +31,12 @@ class Comparison:
 
     def figures(self) -> dict[str, tuple[float, float]]:
         """Return (with, without) for each figure; all but the first are seconds."""
-        pairs = (self.with_it, self.without)
-        first = [times_to_first_token(self.requests, served) for served in pairs]
-        gaps = [inter_token_latencies(served) for served in pairs]
-        return {
-            "output tokens per second": _pair([served.tokens_per_second for served in pairs]),
-            "first token, median": _pair([percentile(values, 50) for values in first]),
-            "first token, p99": _pair([percentile(values, 99) for values in first]),
-            "between tokens, median": _pair([percentile(values, 50) for values in gaps]),
-            "between tokens, p99": _pair([percentile(values, 99) for values in gaps]),
-        }
-
-
-def _pair(values: list[float]) -> tuple[float, float]:
-    with_it, without = values
-    return with_it, without
+        one, other = (summary(self.requests, served) for served in (self.with_it, self.without))
+        pairs = {"output tokens per second": (one["output_tokens_per_second"], other["output_tokens_per_second"])}
+        for words, name in (("first token", "time_to_first_token"), ("between tokens", "inter_token_latency")):
+            pairs[f"{words}, median"] = (one[name]["p50"], other[name]["p50"])
+            pairs[f"{words}, p99"] = (one[name]["p99"], other[name]["p99"])
+        return pairs
 
 
 def measure_feature(
@@ -52,8 +45,8 @@ def measure_feature(
     scale: float = 1.0,
     num_rounds: int = 3,
     num_threads: int = 1,
-    on_progress: Callable[[str, int, int], None] = lambda text, done, total: None,
-) -> Comparison:
+    report: Report = lambda text, done=0, total=0: None,
+) -> FeatureComparison:
     """Run a feature's workload with it and without it in turns; each side's fastest round counts.
 
     Every round has new engines, so no cache outlives it. Imports torch. Raises `ValueError` if the lineup lacks
@@ -61,6 +54,7 @@ def measure_feature(
     """
     import torch
 
+    from bench.engine_rounds import fastest_rounds
     from bench.mini_vllm_backend import MiniVllmBackend
 
     feature = FEATURES[name]
@@ -74,27 +68,24 @@ def measure_feature(
         "without": (without_parts(whole, feature.absent_without), feature.without),
     }
     room = round(feature.room * max(room_needed(requests), 1024))
-    settings = Settings("", num_threads=num_threads, kv_cache_tokens=max(room, 2 * longest(requests)))
-    best: dict[str, Served] = {}
-    for number in range(num_rounds):
-        for side, (team, config) in sides.items():
-            report = partial(_report, on_progress, f"{side}, round {number + 1} of {num_rounds}", len(requests))
-            report(0)
-            engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
-            torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-            served = engine.serve(requests, report)
-            if side not in best or served.seconds < best[side].seconds:
-                best[side] = served
-    return Comparison(feature, requests, best["with it"], best["without"], num_threads)
+    settings = BackendSettings("", num_threads=num_threads, kv_cache_tokens=max(room, 2 * longest(requests)))
+    numbers = {side: count(1) for side in sides}
 
+    def serve(side: str) -> ServedRound:
+        team, config = sides[side]
+        text = f"{side}, round {next(numbers[side])} of {num_rounds}"
+        report(text, 0, len(requests))
+        engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
+        torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
+        return engine.serve(requests, lambda done: report(text, done, len(requests)))
 
-def _report(on_progress: Callable[[str, int, int], None], text: str, total: int, done: int) -> None:
-    on_progress(text, done, total)
+    best = fastest_rounds({side: partial(serve, side) for side in sides}, num_rounds, warm_up=False)
+    return FeatureComparison(feature, requests, best["with it"], best["without"], num_threads)
 
 
 def for_whole_prompts(feature: Feature, num_tokens: int) -> Feature:
     """Return the feature for a lineup without chunked prefill: the budget holds the longest request."""
-    budget = max(num_tokens, Settings("").max_num_batched_tokens)
+    budget = max(num_tokens, BackendSettings("").max_num_batched_tokens)
     limits = {"max_num_batched_tokens": budget, "max_model_len": num_tokens}
     return replace(feature, with_it={**limits, **feature.with_it}, without={**limits, **feature.without})
 
@@ -112,11 +103,11 @@ def require_phases(lineup: Lineup, feature: Feature) -> None:
         raise ValueError(f"{feature.title} cannot be measured with the lineup {lineup}: {', '.join(missing)} absent")
 
 
-def as_record(comparison: Comparison) -> dict[str, Any]:
+def as_record(comparison: FeatureComparison) -> dict[str, Any]:
     """Return a comparison as a JSON object. Ratios are with over without."""
     same, both = comparison.same_tokens
 
-    def half(served: Served, config: Mapping[str, Any]) -> dict[str, Any]:
+    def half(served: ServedRound, config: Mapping[str, Any]) -> dict[str, Any]:
         return {"settings": dict(config), **summary(comparison.requests, served)}
 
     return {

@@ -63,7 +63,7 @@ def answers_of_unknown_length(scale: float) -> list[TimedRequest]:
 FEATURES = {
     "prefix": Feature(
         "Prefix caching",
-        "32 questions behind the same document of 1,024 tokens",
+        "32 questions that share a document of 1,024 tokens",
         questions,
         without={"enable_prefix_caching": False},
         needs=("prefix_cache",),
@@ -78,7 +78,7 @@ FEATURES = {
     ),
     "preemption": Feature(
         "Blocks on demand and preemption",
-        "32 requests that may say 512 tokens and mostly end before, in a fifth of the memory",
+        "32 requests of up to 512 tokens, most of which end earlier, in a fifth of the memory",
         answers_of_unknown_length,
         with_it={"max_num_batched_tokens": 2048},
         without={"max_num_batched_tokens": 2048},

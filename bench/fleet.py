@@ -16,7 +16,7 @@ from serving.router.policies import Router, chained
 
 @dataclass(frozen=True)
 class FleetServed:
-    """What became of the requests; `replicas` holds the replica of each of them, in order of arrival."""
+    """The result of a run; `replicas` holds the replica of each request, in order of arrival."""
 
     requests: Sequence[TimedRequest]
     simulations: Sequence[Simulation]
@@ -51,12 +51,6 @@ class FleetServed:
     def largest_share(self) -> float:
         """Share of the requests that went to the busiest replica."""
         return max(self.replicas.count(replica) for replica in range(len(self.simulations))) / len(self.requests)
-
-    @property
-    def seconds(self) -> float:
-        """From the first arrival to the last token."""
-        ends = (max(one.served.finished_times) for one in self.simulations)
-        return max(ends) - self.requests[0].arrival_time
 
 
 def simulate_fleet(

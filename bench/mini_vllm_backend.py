@@ -5,19 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torch import nn
-
-from bench.backend import Arrivals, OnProgress, Settings
-from bench.served import Served
+from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.engine_rounds import ForwardClock, paged_model
+from bench.served import ServedRound
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.runner.graphs import GraphedModel
-from mini_vllm.runner.paged_model import PagedModel
-from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
 
 
@@ -41,18 +37,9 @@ class StepTimes:
 class WatchedRunner:
     """A runner that records the size of each batch and the time that it and its model take."""
 
-    def __init__(self, inner: ModelRunner, model: nn.Module) -> None:
-        self.inner, self.vocab_size = inner, inner.vocab_size
+    def __init__(self, inner: ModelRunner, clock: ForwardClock) -> None:
+        self.inner, self.vocab_size, self.clock = inner, inner.vocab_size, clock
         self.last = StepTimes()
-        self._began = 0.0
-        model.register_forward_pre_hook(self._begin)
-        model.register_forward_hook(self._end)
-
-    def _begin(self, *parts: Any) -> None:
-        self._began = time.perf_counter()
-
-    def _end(self, *parts: Any) -> None:
-        self.last.forward_seconds += time.perf_counter() - self._began
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         start = time.perf_counter()
@@ -63,7 +50,9 @@ class WatchedRunner:
             sum(row.num_computed_tokens + row.num_scheduled_tokens for row in batch),
             sum(row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens / 2) for row in batch),
         )
+        self.clock.clear()
         output = self.inner.execute_model(batch)
+        self.last.forward_seconds = self.clock.seconds
         self.last.runner_seconds = time.perf_counter() - start
         return output
 
@@ -71,26 +60,22 @@ class WatchedRunner:
 class MiniVllmBackend:
     """The engine of this course, driven step by step."""
 
-    def __init__(self, settings: Settings, **config: Any) -> None:
+    def __init__(self, settings: BackendSettings, **config: Any) -> None:
         lineup = parse_lineup(settings.lineup)
         self.engine = build_engine(replace(settings.engine_config(), **config), lineup, settings.model or None)
-        assert isinstance(self.engine.runner, PagedModelRunner)
-        paged = self.engine.runner.model
-        if isinstance(paged, GraphedModel):
-            paged = paged.model
-        assert isinstance(paged, PagedModel)
+        paged = paged_model(self.engine)
         caches = paged.key_caches + paged.value_caches
         self.facts = {
             "lineup": str(lineup),
             "kv_cache_bytes": sum(cache.numel() * cache.element_size() for cache in caches),
         }
-        self.watched = WatchedRunner(self.engine.runner, paged.model)
+        self.watched = WatchedRunner(self.engine.runner, ForwardClock(paged.model))
         self.lengths: dict[str, int] = {}
         end, *_ = self.engine.tokenizer.eos_token_ids or [0]
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)
         self.num_rounds = 0
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
         engine, arrivals, num_done = self.engine, Arrivals(requests), 0
@@ -115,10 +100,10 @@ class MiniVllmBackend:
                 num_done += output.finished
                 if output.finished:
                     on_progress(num_done)
-        return Served(token_ids, token_times, arrivals.now, steps=steps)
+        return ServedRound(token_ids, token_times, arrivals.now, steps=steps)
 
     def add(self, request_id: str, request: TimedRequest) -> None:
-        """Add a request. One with a limit finishes with an end token, as real text does; others by their length."""
+        """Add a request. With an output length below its limit it ends with an end token, as real text does."""
         self.lengths[request_id] = request.output_len or 0
         params = SamplingParams(max_tokens=request.max_tokens, ignore_eos=request.output_len is None)
         self.engine.add_request(request_id, list(request.prompt_token_ids), params)

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.backend import OnProgress, Settings
+from bench.backend import BackendSettings, OnProgress
 from bench.mini_vllm_backend import MiniVllmBackend
-from bench.served import Served
+from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
 KINDS = {
@@ -41,11 +41,11 @@ class OperatorStopwatch(TorchDispatchMode):
 class ProfiledBackend:
     """mini-vLLM as a backend that also reports its seconds by operator."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BackendSettings) -> None:
         self.ours = MiniVllmBackend(settings)
         self.facts = self.ours.facts
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
         """Serve a round, then one of the same lengths with every operator timed.
 
         `everything else` is the first round minus the named operators of the second: the stopwatch itself costs

@@ -9,21 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.backend import OnProgress, Settings
-from bench.served import Served, require_complete
+from bench.backend import BackendSettings, OnProgress
+from bench.served import ServedRound, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
 
 OPENVINO = "openvino"
 OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / ("Scripts" if os.name == "nt" else "bin") / "python"
-OPENVINO_SERVER = CHECKOUT / "tools" / "openvino_peer" / "serve.py"
-BACKENDS = (
-    "mini-vllm",
-    "transformers-continuous",
-    "transformers-static",
-    "transformers-one-by-one",
-    OPENVINO,
-)
+BACKENDS = ("mini-vllm", "transformers-continuous", "transformers-static", "transformers-one-by-one", OPENVINO)
 
 
 class PeerError(RuntimeError):
@@ -47,16 +40,14 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class PeerProcess:
-    """A running backend process. It waits, using no CPU, during the rounds of other backends."""
+    """A running backend process. While other backends have their rounds, it waits and uses no CPU."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings
-        start = [str(OPENVINO_PYTHON), str(OPENVINO_SERVER)]
-        if name != OPENVINO:
-            start = [sys.executable, "-m", "bench.backend_process", name]
+        python = str(OPENVINO_PYTHON) if name == OPENVINO else sys.executable
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [*start, json.dumps(asdict(settings))],
+            [python, "-m", "bench.backend_process", name, json.dumps(asdict(settings))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -66,7 +57,7 @@ class PeerProcess:
         )
         self.facts: dict[str, Any] = self._read("ready")
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress = lambda count: None) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress = lambda count: None) -> ServedRound:
         """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
         assert self._process.stdin is not None
         parts = [
@@ -77,7 +68,7 @@ class PeerProcess:
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._error() from error
-        served = Served(**self._read("served", on_progress))
+        served = ServedRound(**self._read("served", on_progress))
         require_complete(requests, served, self.name)
         return served
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.requests import (
     DOCUMENT_EVERY,
     FULL,
@@ -27,7 +27,7 @@ NUM_QUESTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ThroughputPlan:
     """The backends, the model, the number of requests and of rounds. Every round has its own requests."""
 
     model: Path
@@ -61,13 +61,13 @@ class Plan:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
         return self._mixed(200), self._mixed(201)
 
-    def settings(self) -> Settings:
+    def settings(self) -> BackendSettings:
         """Return the settings of every backend: KV cache for all requests of a round at once, nothing shared.
 
         Without phase 5 the budget of every backend holds the longest request.
         """
         rounds = [*self.all_at_once(), *self.shared_prefix()]
-        settings = Settings(
+        settings = BackendSettings(
             str(self.model),
             self.dtype,
             self.num_threads,

@@ -30,7 +30,7 @@ QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160)
 
 
 def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw requests. Every round has the same lengths and other token ids, so that no cache helps the next.
+    """Draw requests. Every round has the same lengths and different token ids, so no cache helps the next.
 
     Chat lengths are drawn evenly on a logarithmic scale (short ones are common); every eighth request is a
     document.
@@ -50,7 +50,7 @@ def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: S
 def questions_about_one_document(
     count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL
 ) -> list[TimedRequest]:
-    """Draw questions that share a document as their prefix. Every round has the same lengths and another document."""
+    """Draw questions that begin with the same document. Every round has the same lengths and a different document."""
     lengths, tokens = random.Random(f"questions {count}"), random.Random(f"document {round_number}")
     vocab = range(4, vocab_size)
     document = tokens.choices(vocab, k=sizes.shared_document)
@@ -76,7 +76,7 @@ def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float)
 
 
 def longest(requests: Sequence[TimedRequest]) -> int:
-    """Return the most tokens that a request may have in the end, its prompt included."""
+    """Return the maximum length of a request in tokens, prompt and output."""
     return max(request.num_prompt_tokens + request.max_tokens for request in requests)
 
 

@@ -1,4 +1,4 @@
-"""The least time that a step could take on this machine: its bytes at the measured read rate, its products at
+"""The minimum time that a step could take on this machine: its bytes at the measured read rate, its products at
 the measured rate of multiplication, whichever is longer. (Williams and others, 2009.)"""
 
 import time
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from bench.models import ModelSize, model_size
-from bench.served import Served
+from bench.served import ServedRound
 from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 
 READ_NUMBERS = 64 << 20
@@ -51,10 +51,10 @@ def _best_seconds(work: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def least_seconds(
+def minimum_seconds(
     steps: Sequence[Mapping[str, float]], size: ModelSize, number_bytes: int, rates: MachineRates
 ) -> float:
-    """Return the least time for these steps (`ours.StepTimes` as dicts): the sum over steps, each at its own limit."""
+    """Return the minimum time for these steps (`StepTimes` as dicts): the sum over steps, each at its own limit."""
     total = 0.0
     for step in steps:
         numbers = size.layer_weights + size.head_weights + step["num_context"] * size.kv_numbers_per_token
@@ -82,10 +82,10 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
     }
 
 
-def efficiency(served: Served, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
+def efficiency(served: ServedRound, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
     """Return the share of the roofline, the seconds by component, and the overhead in steps of many requests."""
     number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
-    least = least_seconds(served.steps, model_size(model), number_bytes, rates)
+    minimum = minimum_seconds(served.steps, model_size(model), number_bytes, rates)
     largest = max(int(step["num_requests"]) for step in served.steps)
     many = min(LARGE_BATCH, largest)
     in_large_batches = where_time_goes(served.steps, many)
@@ -93,8 +93,8 @@ def efficiency(served: Served, model: Path, dtype: str, rates: MachineRates) -> 
     return {
         "read_bytes_per_second": rates.bytes_per_second,
         "flops_per_second": rates.flops_per_second,
-        "least_seconds": least,
-        "share_of_roofline": least / everywhere["all"],
+        "least_seconds": minimum,
+        "share_of_roofline": minimum / everywhere["all"],
         "seconds": everywhere,
         "overhead": {
             "at_least_requests": many,

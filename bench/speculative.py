@@ -1,20 +1,21 @@
-"""What drafts bring and cost: the same chats without them, with a fixed number of them, and with an adapted one."""
+"""What drafts gain and cost: the same chats without drafts, with a fixed number of them and with an adaptive one."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
 
+from bench.engine_rounds import CONFIG, answer_all, fastest_rounds
+from course.terminal.progress import Report
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 
-BATCH_SIZES = (1, 4, 16, 64)
 COPYING, STORIES = "copies from its prompt", "tells a story"
 WITHOUT, FIXED, ADAPTIVE, MODEL = "no drafts", "4 drafts", "adaptive", "draft model"
 PLAIN_PEER, LOOKUP_PEER, ASSISTED_PEER = "transformers", "transformers, lookup", "transformers, assisted"
@@ -31,8 +32,8 @@ MAX_TOKENS = 80
 
 
 @dataclass
-class Measured:
-    """One setting on one workload: the fastest round in seconds, its tokens, and what became of the drafts."""
+class DraftRound:
+    """A round of one setting or peer: its seconds, its tokens, and what became of the drafts."""
 
     seconds: float
     token_ids: list[list[int]]
@@ -50,16 +51,16 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A workload at a batch size, and its measurements by setting or peer."""
+class SpeculativeCase:
+    """A workload at a batch size, with the fastest round of each setting and peer."""
 
     workload: str
     batch_size: int
-    measured: dict[str, Measured]
+    measured: dict[str, DraftRound]
 
     @property
     def same_tokens(self) -> bool:
-        """Whether every setting has said the same."""
+        """Whether the tokens are the same in every setting."""
         first, *others = (one.token_ids for one in self.measured.values())
         return all(tokens == first for tokens in others)
 
@@ -68,26 +69,16 @@ class Case:
 
     def record(self) -> dict[str, Any]:
         """Return the figures as JSON, without the tokens."""
-        measured = {
-            name: {
-                "tokens_per_second": one.tokens_per_second,
-                "num_steps": one.num_steps,
-                "num_tokens": one.num_tokens,
-                "num_drafts": one.num_drafts,
-                "accepted_per_pos": one.accepted_per_pos,
-            }
-            for name, one in self.measured.items()
-        }
-        return {
-            "workload": self.workload,
-            "batch_size": self.batch_size,
-            "same_tokens": self.same_tokens,
-            "measured": measured,
-        }
+        measured: dict[str, Any] = {}
+        for name, one in self.measured.items():
+            measured[name] = {"tokens_per_second": one.tokens_per_second, "num_tokens": one.num_tokens, **asdict(one)}
+            del measured[name]["seconds"], measured[name]["token_ids"]
+        case = {"workload": self.workload, "batch_size": self.batch_size, "same_tokens": self.same_tokens}
+        return {**case, "measured": measured}
 
 
 def questions(workload: str, count: int) -> list[str]:
-    """Return what the chats ask; the model answers with a list from the question, or with a text of its own."""
+    """Return the questions of the chats: the answer is a list copied from the question, or a new story."""
     rng = Random(workload)
     if workload == COPYING:
         return [f"Repeat these words:\n{', '.join(rng.sample(THINGS, 8))}." for _ in range(count)]
@@ -95,53 +86,31 @@ def questions(workload: str, count: int) -> list[str]:
 
 
 def measure_speculative(
-    lineup: Lineup, batch_sizes: Sequence[int], num_rounds: int, report: Callable[[str], object]
-) -> Iterator[Case]:
+    lineup: Lineup, batch_sizes: Sequence[int], num_rounds: int, report: Report
+) -> Iterator[SpeculativeCase]:
     """Measure each workload at each batch size; settings and peers take turns, and the fastest round counts."""
-    engines = {name: make_engine(lineup, speculative) for name, speculative in SETTINGS.items()}
+    configs = {name: replace(CONFIG, speculative_config=speculative) for name, speculative in SETTINGS.items()}
+    engines = {name: build_engine(config, lineup) for name, config in configs.items()}
     peer = Transformers()
     for workload, batch_size in product((COPYING, STORIES), batch_sizes):
         report(f"{workload}, batch {batch_size}")
         template = engines[WITHOUT].tokenizer.apply_chat_template
         prompts = [template([{"role": "user", "content": text}]) for text in questions(workload, batch_size)]
-        runs: dict[str, Callable[[], Measured]] = {
+        runs: dict[str, Callable[[], DraftRound]] = {
             name: partial(serve, engine, prompts) for name, engine in engines.items()
         }
         if batch_size == 1:  # transformers drafts for one request at a time
             runs |= {name: partial(peer.generate, prompts[0], **options) for name, options in peer.settings.items()}
-        measured: dict[str, Measured] = {}
-        for number in range(num_rounds + 1):  # the first one warms up
-            for name, run in runs.items():
-                result = run()
-                if number == 1 or (number > 1 and result.seconds < measured[name].seconds):
-                    measured[name] = result
-        yield Case(workload, batch_size, measured)
+        yield SpeculativeCase(workload, batch_size, fastest_rounds(runs, num_rounds, warm_up=True))
 
 
-def make_engine(lineup: Lineup, speculative_config: SpeculativeConfig | None) -> LLMEngine:
-    """Return an engine on the embedded model. No prompt is cached, so that every round computes all of it."""
-    config = EngineConfig(
-        num_gpu_blocks=1024,
-        enable_prefix_caching=False,
-        max_num_seqs=max(BATCH_SIZES),
-        speculative_config=speculative_config,
-    )
-    return build_engine(config, lineup)
-
-
-def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> Measured:
+def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> DraftRound:
     """Answer all prompts at once."""
-    statistics, params = engine.draft_statistics, SamplingParams(max_tokens=MAX_TOKENS)
+    statistics = engine.draft_statistics
     before = (statistics.num_drafts, list(statistics.num_accepted_tokens_per_pos)) if statistics else (0, [])
-    started, num_steps = time.perf_counter(), 0
-    for number, prompt in enumerate(prompts):
-        engine.add_request(str(number), prompt, params)
-    token_ids: dict[str, list[int]] = {}
-    while engine.has_unfinished_requests():
-        num_steps += 1
-        token_ids |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
-    seconds = time.perf_counter() - started
-    measured = Measured(seconds, [token_ids[str(number)] for number in range(len(prompts))], num_steps)
+    started = time.perf_counter()
+    token_ids, num_steps = answer_all(engine, prompts, SamplingParams(max_tokens=MAX_TOKENS))
+    measured = DraftRound(time.perf_counter() - started, token_ids, num_steps)
     if statistics:
         measured.num_drafts = statistics.num_drafts - before[0]
         pairs = zip(statistics.num_accepted_tokens_per_pos, before[1], strict=True)
@@ -169,11 +138,11 @@ class Transformers:
             ASSISTED_PEER: {"assistant_model": assistant},
         }
 
-    def generate(self, prompt: list[int], **options: Any) -> Measured:
+    def generate(self, prompt: list[int], **options: Any) -> DraftRound:
         """Answer one prompt."""
         tokens, chosen = self.torch.tensor([prompt]), {"max_new_tokens": MAX_TOKENS, "do_sample": False, **options}
         started = time.perf_counter()
         with self.torch.inference_mode():
             answer = self.model.generate(tokens, **chosen)
         seconds = time.perf_counter() - started
-        return Measured(seconds, [answer[0, len(prompt) :].tolist()])
+        return DraftRound(seconds, [answer[0, len(prompt) :].tolist()])

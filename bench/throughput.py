@@ -1,20 +1,19 @@
 """Whole workloads on mini-vLLM and on other backends, in turns, each in its own process; each one's fastest round."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.peer_process import PeerProcess, why_missing
-from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, Plan
-from bench.served import Served, num_equal, summary
+from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, ThroughputPlan
+from bench.served import ServedRound, num_equal, summary
+from course.terminal.progress import Report
 from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8
 """The stream's rate, as a share of mini-vLLM's requests per second with all requests at once."""
-OnProgress = Callable[[str, str, int, int], None]
-"""Receives the workload, the backend, its number of requests, and how many of them are finished."""
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class Entry:
     """
 
     requests: list[TimedRequest]
-    served: Served
+    served: ServedRound
     all_seconds: list[float]
     facts: dict[str, Any]
     equal: tuple[int, int]
@@ -43,8 +42,8 @@ class Results:
         workload: str,
         name: str,
         requests: list[TimedRequest],
-        served: Served,
-        ours: Served,
+        served: ServedRound,
+        ours: ServedRound,
         facts: dict[str, Any],
     ) -> None:
         """Keep a round if it is the backend's fastest; keep the seconds of all rounds."""
@@ -58,9 +57,10 @@ class Results:
         entries[name] = Entry(requests, served, seconds, facts, equal)
 
 
-def run_throughput(plan: Plan, on_progress: OnProgress = lambda workload, name, count, done: None) -> Results:
+def run_throughput(plan: ThroughputPlan, report: Report = lambda text, done=0, total=0: None) -> Results:
     """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
-    run = ThroughputRun(plan.settings(), on_progress)
+    # A part is the loading of a backend, or one of its rounds: all at once and as a stream, then one of questions.
+    run = ThroughputRun(plan.settings(), report, len(plan.backends) * (2 + 2 * plan.num_rounds))
     try:
         for name in plan.backends:
             run.start(name, plan.warm_up())
@@ -73,7 +73,7 @@ def run_throughput(plan: Plan, on_progress: OnProgress = lambda workload, name, 
     return run.results
 
 
-def seconds_by_operator(plan: Plan) -> dict[str, float]:
+def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
     """Return the seconds by operator of a round of mini-vLLM, after a warm-up round."""
     warm_up, requests = plan.profiled()
     peer = PeerProcess(PROFILED, plan.settings())
@@ -87,14 +87,15 @@ def seconds_by_operator(plan: Plan) -> dict[str, float]:
 class ThroughputRun:
     """The running backends, mini-vLLM first, and their results. A backend that fails is recorded as missing."""
 
-    def __init__(self, settings: Settings, on_progress: OnProgress) -> None:
-        self.settings, self.on_progress = settings, on_progress
+    def __init__(self, settings: BackendSettings, report: Report, num_parts: int) -> None:
+        self.settings, self._report = settings, report
+        self._part, self._num_parts = 0, num_parts
         self.results = Results()
         self.peers: dict[str, PeerProcess] = {}
 
     def start(self, name: str, warm_up: Sequence[TimedRequest]) -> None:
         """Start a backend and warm it up, or record why it is missing."""
-        self.on_progress("loading", name, 1, 0)
+        self.begin_part("loading", name)
         if (reason := why_missing(name)) is not None:
             self.results.missing[name] = reason
             return
@@ -110,13 +111,24 @@ class ThroughputRun:
             ours = None
             for name, peer in list(self.peers.items()):
                 count = min(len(requests), peer.settings.num_served or len(requests))
+                text = self.begin_part(workload, name)
                 try:
-                    served = peer.serve(requests, partial(self.on_progress, workload, name, count))
+                    served = peer.serve(requests, partial(self._report_finished, text, count))
                 except RuntimeError as error:
                     self.drop(name, error, f" ({workload})")
                     continue
                 ours = ours or served
                 self.results.keep(workload, name, requests, served, ours, peer.facts)
+
+    def begin_part(self, workload: str, name: str) -> str:
+        """Count a part and report it; return its description."""
+        self._part += 1
+        text = f"part {self._part} of {self._num_parts}, {workload}: {name}"
+        self._report(text)
+        return text
+
+    def _report_finished(self, text: str, count: int, num_finished: int) -> None:
+        self._report(text, num_finished, count)
 
     def drop(self, name: str, error: RuntimeError, when: str = "") -> None:
         """Continue without a backend and record why. Raises `error` for mini-vLLM: all ratios need it."""
@@ -132,7 +144,7 @@ class ThroughputRun:
             peer.close()
 
 
-def as_record(plan: Plan, results: Results) -> dict[str, Any]:
+def as_record(plan: ThroughputPlan, results: Results) -> dict[str, Any]:
     """Return the results as a JSON object."""
     settings = plan.settings()
     return {

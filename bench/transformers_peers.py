@@ -7,21 +7,21 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.backend import Arrivals, OnProgress, Settings
-from bench.served import Served
+from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
 PAGE_SIZE = 32
 
 
-def load(settings: Settings) -> Any:
+def load(settings: BackendSettings) -> Any:
     """Return the model as transformers loads it."""
     model: Any = AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
     return model.eval()
 
 
 class TokenClock(StoppingCriteria):
-    """Stops nothing: it is asked after every token, and notes when that was."""
+    """Never stops: transformers calls it after every token, and it notes the time."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
@@ -35,12 +35,12 @@ class TokenClock(StoppingCriteria):
 class StaticBatches:
     """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended."""
 
-    def __init__(self, settings: Settings, batch_size: int) -> None:
+    def __init__(self, settings: BackendSettings, batch_size: int) -> None:
         self.model = load(settings)
         self.batch_size = batch_size
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
         """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
         arrivals = Arrivals(requests)
         token_ids: list[list[int]] = []
@@ -53,7 +53,7 @@ class StaticBatches:
                 token_ids.append(answer[: request.num_output_tokens])
                 token_times.append(clock.times[: request.num_output_tokens])
             on_progress(len(token_ids))
-        return Served(token_ids, token_times, arrivals.now)
+        return ServedRound(token_ids, token_times, arrivals.now)
 
     @torch.inference_mode()
     def _generate(self, batch: list[TimedRequest], clock: TokenClock) -> list[list[int]]:
@@ -79,7 +79,7 @@ class StaticBatches:
 class Continuous:
     """transformers' own continuous batching, fed through its manager."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BackendSettings) -> None:
         self.model = load(settings)
         self.generation = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=1
@@ -91,8 +91,8 @@ class Continuous:
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> Served:
-        """Serve a round. Its times are those that the manager noted for each token."""
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+        """Serve a round. The times of the tokens are those that the manager records."""
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
         index_of: dict[str, int] = {}
@@ -124,4 +124,4 @@ class Continuous:
                 elif result is None and not manager.is_running():
                     raise RuntimeError("transformers' continuous batching stopped before all requests were served")
             seconds = arrivals.now
-        return Served(token_ids, token_times, seconds)
+        return ServedRound(token_ids, token_times, seconds)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.feature_runs import Comparison, as_record, measure_feature
+from bench.feature_runs import FeatureComparison, as_record, measure_feature
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
@@ -50,18 +50,17 @@ bench_preemption = feature_command(
 def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: bool, as_json: bool) -> None:
     """Measure a feature and print the result."""
     scale, num_rounds = (0.1, 1) if quick else (1.0, rounds)
-    num_threads = threads_to_use(threads)
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
     with reported("Loading torch and the model") as report:
-        comparison = measure_feature(name, team, scale, num_rounds, num_threads, report)
+        comparison = measure_feature(name, team, scale, num_rounds, threads_to_use(threads), report)
     if as_json:
         typer.echo(json.dumps({"feature": name, **as_record(comparison)}))
     else:
         show(console, comparison)
 
 
-def show(console: Console, comparison: Comparison) -> None:
+def show(console: Console, comparison: FeatureComparison) -> None:
     """Print a pair of bars for each figure."""
     feature = comparison.feature
     same, both = comparison.same_tokens

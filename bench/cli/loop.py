@@ -32,7 +32,7 @@ class TimedCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Wait:
     """The fastest of several runs, in seconds."""
 
     name: str
@@ -56,14 +56,14 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> li
     ]
 
 
-def measure_loop(commands: Sequence[TimedCommand], num_rounds: int, report: Report) -> list[Measured]:
+def measure_loop(commands: Sequence[TimedCommand], num_rounds: int, report: Report) -> list[Wait]:
     """Run all commands in turns; the fastest run counts. Raises `RuntimeError` if one does not complete."""
     best: dict[str, float] = {}
     for number in range(num_rounds):
         for index, timed in enumerate(commands):
             report("Measuring runs", number * len(commands) + index, num_rounds * len(commands))
             best[timed.name] = min(_run(timed), best.get(timed.name, float("inf")))
-    return [Measured(timed.name, _readable(timed.command), best[timed.name]) for timed in commands]
+    return [Wait(timed.name, _readable(timed.command), best[timed.name]) for timed in commands]
 
 
 def _run(timed: TimedCommand) -> float:

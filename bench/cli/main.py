@@ -1,4 +1,4 @@
-"""`mini-vllm bench`: the measurements, put together."""
+"""`mini-vllm bench`: its commands."""
 
 from course.terminal.lazy_commands import lazy_app
 
@@ -7,8 +7,8 @@ COMMANDS = [
     ("prefix", "bench.cli.features:bench_prefix", "Serve many questions about one document, with and without caching."),
     ("chunked", "bench.cli.features:bench_chunked", "Serve long documents beside chats, with and without chunks."),
     ("preemption", "bench.cli.features:bench_preemption", "Serve outputs of unknown length in little memory."),
-    ("speculative", "bench.cli.speculative:bench_speculative", "Answer chats with drafts and without."),
-    ("async", "bench.cli.overlap:bench_async", "Generate with a step in flight and without."),
+    ("speculative", "bench.cli.electives:bench_speculative", "Answer chats with drafts and without."),
+    ("async", "bench.cli.electives:bench_async", "Generate with a step in flight and without."),
     ("serve", "bench.cli.serve:bench_serve", "Send requests at their planned times, whatever comes back."),
     ("router", "bench.cli.router:bench_router", "Send the same requests to simulated engines by three routers."),
     ("loop", "bench.cli.loop:bench_loop", "Measure the learner's loop, from a new process to its result."),

@@ -25,7 +25,7 @@ ROUTERS: dict[str, Callable[[], Router]] = {
 }
 PERCENTS = (50, 90, 99)
 LOAD = 2.1
-"""Requests per second, divided by what the replicas would bear without any hit: caches have to help."""
+"""The request rate, as a multiple of what the replicas sustain without cache hits: caches have to help."""
 
 
 @friendly
@@ -35,7 +35,7 @@ def bench_router(
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 4_000,
     rate: Annotated[
         float | None,
-        typer.Option(help=f"Requests per second. Default: {LOAD:g} times what is borne without a cache."),
+        typer.Option(help=f"Requests per second. Default: {LOAD:g} times what they sustain without a cache."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the requests.")] = 0,
     lineup: LineupText = None,

@@ -6,26 +6,24 @@ import os
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import PeerError, chosen_peers
-from bench.serve.comparison import Plan, as_record, compare, measured_record
-from bench.serve.endpoint import Endpoint
-from bench.serve.http_cost import NUM_STREAMS
-from bench.serve.load import Load, Search, measure
 from bench.serve.peers import OURS, SERVERS
-from bench.serve.report import parse_objective
 from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
-from bench.serve.view import show_comparison, show_report, show_searches
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
+
+if TYPE_CHECKING:
+    from bench.serve.endpoint import Endpoint
+    from bench.serve.load import Load, Search
 
 LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
 KV_CACHE_TOKENS = 32_768
@@ -38,7 +36,7 @@ ServerThreads = Annotated[
     ),
 ]
 QUICK_LOAD: dict[str, Any] = {"num_requests": 6, "scale": 0.05}
-QUICK_SEARCH = Search(bound=5.0, num_probes=2, probe_seconds=0.5, min_requests=4)
+QUICK_SEARCH: dict[str, Any] = {"bound": 5.0, "num_probes": 2, "probe_seconds": 0.5, "min_requests": 4}
 
 
 def _load(help: str) -> Any:
@@ -62,8 +60,10 @@ class EndpointOptions:
     chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False
     extra_body: Annotated[str, typer.Option(help="JSON added to every request: '{\"ignore_eos\": true}'.")] = "{}"
 
-    def endpoint(self, base_url: str) -> Endpoint:
+    def endpoint(self, base_url: str) -> "Endpoint":
         """Return the endpoint at this address. Raises `ValueError` if `--extra-body` is not a JSON object."""
+        from bench.serve.endpoint import Endpoint
+
         key = self.api_key or os.environ.get("OPENAI_API_KEY")
         return Endpoint(base_url, self.model, key, parse_extra_body(self.extra_body), self.chat)
 
@@ -78,23 +78,18 @@ class LoadOptions:
     burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0
     scale: Annotated[float, _load("Factor of all lengths.")] = 0.25
     seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0
-    max_concurrency: Annotated[int | None, _load("Most requests under way at once. Default: no limit.")] = None
+    max_concurrency: Annotated[int | None, _load("Maximum requests under way at once. Default: no limit.")] = None
     goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None
     timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0
 
-    def load(self) -> Load:
+    def load(self) -> "Load":
         """Return the load. Raises `ValueError` if `--goodput` is no objective."""
-        return Load(
-            self.workload,
-            self.num_prompts,
-            self.request_rate,
-            self.burstiness,
-            self.scale,
-            self.seed,
-            self.max_concurrency,
-            self.timeout,
-            parse_objective(self.goodput or []),
-        )
+        from bench.serve.load import Load
+        from bench.serve.report import parse_objective
+
+        given = vars(self).copy()
+        objective, num_requests = parse_objective(given.pop("goodput") or []), given.pop("num_prompts")
+        return Load(num_requests=num_requests, objective=objective, **given)
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,7 @@ class SearchOptions:
     ] = None
     max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0
     probes: Annotated[int, _search("Rates to try.")] = 6
-    probe_seconds: Annotated[float, _search("Least seconds of a probe; it has at least 100 requests.")] = 20.0
+    probe_seconds: Annotated[float, _search("Minimum seconds of a probe, which has at least 100 requests.")] = 20.0
 
 
 @friendly
@@ -133,11 +128,16 @@ def bench_serve(
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
     within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
     """
+    from bench.serve.comparison import ServingPlan, as_record, compare
+    from bench.serve.http_cost import NUM_STREAMS
+    from bench.serve.load import Search
+    from bench.serve.view import show_comparison
+
     load = sent.load()
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
-        load, search, rounds = replace(load, **QUICK_LOAD), QUICK_SEARCH, min(rounds, 1)
-    load.requests(0)  # a value that is not legal is refused before anything starts
+        load, search, rounds = replace(load, **QUICK_LOAD), Search(**QUICK_SEARCH), min(rounds, 1)
+    load.requests(0)  # illegal values are refused before anything starts
     base_url, model = where.base_url, where.model
     wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
     if base_url is not None:
@@ -148,10 +148,10 @@ def bench_serve(
     try:
         with tempfile.TemporaryDirectory() as folder, reported("Opening the model") as on_progress:
             directory = "" if team.runner == "absent" else str(model_directory(model, Path(folder)))
-            settings = Settings(
+            settings = BackendSettings(
                 directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
             )
-            plan = Plan(settings, load, names, wanted, rounds)
+            plan = ServingPlan(settings, load, names, wanted, rounds)
             comparison = compare(plan, on_progress)
     except PeerError as error:
         fail(str(error), 1)
@@ -161,8 +161,12 @@ def bench_serve(
         show_comparison(make_console(), comparison)
 
 
-def measure_endpoint(endpoint: Endpoint, load: Load, search: Search | None, *, as_json: bool) -> None:
-    """Send the load to a server that runs already."""
+def measure_endpoint(endpoint: "Endpoint", load: "Load", search: "Search | None", *, as_json: bool) -> None:
+    """Send the load to a server that is already running."""
+    from bench.serve.comparison import measured_record
+    from bench.serve.load import measure
+    from bench.serve.view import show_report, show_searches
+
     with reported("Sending") as on_progress:
         load.warm_up(endpoint, on_progress)
         measured = measure({endpoint.model: endpoint}, load, search, on_progress)[endpoint.model]

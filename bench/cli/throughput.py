@@ -10,14 +10,14 @@ from rich.console import Console
 
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import BACKENDS, PeerError, chosen_peers
-from bench.plan import OURS, Plan
+from bench.plan import OURS, ThroughputPlan
 from bench.requests import FULL, QUICK
 from bench.throughput import Results, as_record, run_throughput, seconds_by_operator
 from course.terminal.charts import duration, measured_bar, shares
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
-from course.terminal.progress import Report, reported
+from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from course.workloads.fallbacks import whole_prompts
 
@@ -57,7 +57,7 @@ def bench_throughput(
         console.print(f"Model: {model}, {dtype}. Loading torch ...", style=FAINT, markup=False)
         directory = model_directory(model, Path(folder))
         size = model_size(directory)
-        plan = Plan(
+        plan = ThroughputPlan(
             directory,
             size.vocab_size,
             min(requests, 12) if quick else requests,
@@ -72,7 +72,7 @@ def bench_throughput(
             console.print(whole_prompts(plan.settings().max_num_batched_tokens))
         try:
             with reported("Starting the backends") as report:
-                results = run_throughput(plan, Parts(report, plan))
+                results = run_throughput(plan, report)
             with reported("Measuring where the time goes (the last part)"):
                 explained = efficiency_of_ours(plan, results)
         except PeerError as error:
@@ -89,7 +89,7 @@ def bench_throughput(
         show(console, record)
 
 
-def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
+def efficiency_of_ours(plan: ThroughputPlan, results: Results) -> dict[str, Any]:
     """Return mini-vLLM's share of the roofline by workload, and the seconds by operator."""
     from bench.roofline import efficiency, machine_rates
 
@@ -99,21 +99,6 @@ def efficiency_of_ours(plan: Plan, results: Results) -> dict[str, Any]:
         for workload, entries in results.entries.items()
     }
     return {"explained": explained, "seconds_by_operator": seconds_by_operator(plan)}
-
-
-class Parts:
-    """Counts the parts of a plan and reports each with its number: loading, then the rounds of every backend."""
-
-    def __init__(self, report: Report, plan: Plan) -> None:
-        num_rounds = 2 * plan.num_rounds + 1  # all at once, as a stream; one round of questions
-        self._report, self._total = report, len(plan.backends) * (1 + num_rounds)
-        self._number, self._last = 0, ("", "", 0)
-
-    def __call__(self, workload: str, name: str, count: int, done: int) -> None:
-        if (workload, name) != self._last[:2] or done < self._last[2]:
-            self._number += 1
-        self._last = (workload, name, done)
-        self._report(f"part {self._number} of {self._total}, {workload}: {name}", done, count)
 
 
 def show(console: Console, record: dict[str, Any]) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 
 class BrokenAnswerError(Exception):
-    """A server's answer ended early or is not what it should be; the message says how."""
+    """A server's answer ended early or is malformed; the message has the details."""
 
 
 @dataclass(slots=True)
-class Answer:
-    """Times are seconds from the start of a round; `error` says why the request failed, None if it did not.
+class ClientAnswer:
+    """Times are seconds from the start of a round; `error` is the reason why the request failed, None if it did not.
 
     `planned` is when the request should have gone out, `sent` when it did.
     """
@@ -52,12 +52,12 @@ class Answer:
 
 
 class EventStream:
-    """Reads server-sent events of a completion, or of a chat's, into an `Answer`.
+    """Reads server-sent events of a completion, or of a chat's, into a `ClientAnswer`.
 
     `feed` raises `BrokenAnswerError` for an event that is no completion, or that reports an error.
     """
 
-    def __init__(self, answer: Answer, start: float) -> None:
+    def __init__(self, answer: ClientAnswer, start: float) -> None:
         self.answer, self.start = answer, start
         self._rest = b""
         self._parts: list[str] = []
@@ -73,7 +73,7 @@ class EventStream:
 
     def finish(self) -> None:
         """Complete the answer. Raises `BrokenAnswerError` unless it has a finish reason."""
-        self.feed(b"\n\n")  # the last event may have no blank line behind it
+        self.feed(b"\n\n")  # the last event may have no blank line after it
         answer = self.answer
         answer.text = "".join(self._parts)
         if answer.finish_reason is None:
@@ -106,7 +106,7 @@ class EventStream:
 
 
 def error_message(body: Any) -> str:
-    """Return the message of an error in OpenAI's form, or what is there in place of it."""
+    """Return the message of an error in OpenAI's form, or whatever is there instead."""
     error = body.get("error", body) if isinstance(body, dict) else body
     message = error.get("message", error) if isinstance(error, dict) else error
     return str(message)[:200]

@@ -1,17 +1,17 @@
-"""Our server and its peers, one after another in one run, and what was aimed at."""
+"""Our server and its peers, one after another in one run, and the targets."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.peer_process import PeerError
 from bench.serve.http_cost import HttpCost, measure_http_cost
-from bench.serve.load import Load, Measured, Search, measure, named
+from bench.serve.load import Load, Search, ServerFigures, measure, named
 from bench.serve.peers import OURS, TRANSFORMERS, server_command, why_missing
 from bench.serve.rate_search import ratio
-from bench.serve.server_process import ServerProcess
+from bench.serve.server_process import MeasuredServer
 from course.terminal import progress
 
 TIMES_THE_RATE = 3.0
@@ -19,10 +19,10 @@ MAX_HTTP_COST = 0.10
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServingPlan:
     """Which servers get which load; `search` None: no rate is searched; `num_cost_rounds` 0: HTTP is not measured."""
 
-    settings: Settings
+    settings: BackendSettings
     load: Load
     servers: Sequence[str]
     search: Search | None
@@ -30,32 +30,34 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Comparison:
-    """What was measured, by server; `missing` says why a peer is not there."""
+class ServerComparison:
+    """The figures by server; `missing` has the reason why a peer is not among them."""
 
-    measured: dict[str, Measured] = field(default_factory=dict)
+    measured: dict[str, ServerFigures] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     http_cost: HttpCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What was aimed at, and what was found; None if it could not be found."""
+    """A target, and what was found; None if nothing could be found."""
 
     text: str
     found: float | None
     met: bool
 
 
-def compare(plan: Plan, on_progress: progress.Report) -> Comparison:
+def compare(plan: ServingPlan, on_progress: progress.Report) -> ServerComparison:
     """Start every server, measure them in turns, and end them. Raises `PeerError` if ours cannot be measured."""
-    comparison = Comparison()
+    comparison = ServerComparison()
     with ExitStack() as running:
-        servers: dict[str, ServerProcess] = {}
+        servers: dict[str, MeasuredServer] = {}
         for name in plan.servers:
             on_progress(f"{name}: starting", 0, 0)
             try:
-                server = start(name, plan)
+                if (reason := why_missing(name)) is not None:
+                    raise PeerError(reason)
+                server = MeasuredServer(server_command(name, plan.settings))
                 running.callback(server.stop)
                 plan.load.warm_up(server.endpoint, named(name, on_progress))
             except (PeerError, ValueError) as error:
@@ -73,15 +75,8 @@ def compare(plan: Plan, on_progress: progress.Report) -> Comparison:
     return comparison
 
 
-def start(name: str, plan: Plan) -> ServerProcess:
-    """Start a server and return it when it answers. It uses no CPU in the rounds of others. Raises `PeerError`."""
-    if (reason := why_missing(name)) is not None:
-        raise PeerError(reason)
-    return ServerProcess(server_command(name, plan.settings))
-
-
-def aims(comparison: Comparison) -> list[Aim]:
-    """Return what was aimed at, as far as it was measured."""
+def aims(comparison: ServerComparison) -> list[Aim]:
+    """Return the targets, as far as they were measured."""
     found = []
     ours, theirs = (comparison.measured.get(name) for name in (OURS, TRANSFORMERS))
     if ours is not None and theirs is not None and ours.search is not None and theirs.search is not None:
@@ -94,7 +89,7 @@ def aims(comparison: Comparison) -> list[Aim]:
     return found
 
 
-def as_record(model: str, plan: Plan, comparison: Comparison) -> dict[str, Any]:
+def as_record(model: str, plan: ServingPlan, comparison: ServerComparison) -> dict[str, Any]:
     """Return everything as a JSON object; times are seconds."""
     cost = comparison.http_cost
     return {
@@ -108,7 +103,7 @@ def as_record(model: str, plan: Plan, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def measured_record(measured: Measured) -> dict[str, Any]:
+def measured_record(measured: ServerFigures) -> dict[str, Any]:
     """Return one server's figures as a JSON object."""
     search = measured.search
     found = None if search is None else {**asdict(search), "highest": search.highest}

@@ -1,4 +1,4 @@
-"""One request, answered: whatever a server does, the result is an `Answer`."""
+"""One request, answered: whatever a server does, the result is a `ClientAnswer`."""
 
 import asyncio
 import json
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import httptools
 
-from bench.serve.answer import Answer, BrokenAnswerError, EventStream, error_message
+from bench.serve.answer import BrokenAnswerError, ClientAnswer, EventStream, error_message
 from bench.serve.endpoint import Endpoint
 from bench.serve.text_requests import TextRequest
 
 OnBody = Callable[[bytes], None]
-LONGEST_REFUSAL = 10_000
+MAX_REFUSAL_BYTES = 10_000
 TIMEOUT = 600.0
 
 
@@ -21,13 +21,13 @@ class HttpExchange(asyncio.Protocol):
 
     It sends `request` when connected; `on_body` is called with every part of the body of an answer with status 200.
 
-    The body of any other answer is kept in `refusal`. `finished` is set when the answer is whole; it raises
+    The body of any other answer is kept in `refusal`. `finished` is set when the answer is complete; it raises
     `BrokenAnswerError` if it never will be.
     """
 
     def __init__(self, request: bytes, on_body: OnBody) -> None:
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # An exchange that times out while it connects is awaited no more; asyncio would report its error at the end.
+        # An exchange that timed out while connecting is never awaited; without this, asyncio logs its error at exit.
         self.finished.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
         self.status = 0
         self.transport: asyncio.Transport | None = None
@@ -70,7 +70,7 @@ class HttpExchange(asyncio.Protocol):
         """Called by the parser."""
         if self.status == 200:
             self._on_body(body)
-        elif len(self.refusal) < LONGEST_REFUSAL:
+        elif len(self.refusal) < MAX_REFUSAL_BYTES:
             self.refusal += body
 
     def on_message_complete(self) -> None:
@@ -92,12 +92,12 @@ class HttpExchange(asyncio.Protocol):
             self.transport.close()
 
 
-async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeout: float = TIMEOUT) -> Answer:
+async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeout: float = TIMEOUT) -> ClientAnswer:
     """Send a request now and read its answer to the end. `start` is the `time.perf_counter()` of the round.
 
-    Never raises because of a server: `Answer.error` has the reason, such as `HTTP 429: the queue is full`.
+    Never raises because of a server: `ClientAnswer.error` has the reason, such as `HTTP 429: the queue is full`.
     """
-    answer = Answer(planned=request.arrival_time, sent=time.perf_counter() - start)
+    answer = ClientAnswer(planned=request.arrival_time, sent=time.perf_counter() - start)
     events = EventStream(answer, start)
     try:
         async with asyncio.timeout(timeout):
@@ -127,7 +127,7 @@ async def complete(endpoint: Endpoint, request: TextRequest, start: float, timeo
 
 
 def refused(http: HttpExchange) -> str:
-    """Return the status and the message of an answer that is no completion."""
+    """Return the status and the message of an answer that is not a completion."""
     try:
         message = error_message(json.loads(http.refusal))
     except ValueError:

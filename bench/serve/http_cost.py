@@ -1,22 +1,22 @@
-"""What HTTP and streaming cost: the same requests offline and through the server, in turns."""
+"""The cost of HTTP and streaming: the same requests offline and through the server, in turns."""
 
 import math
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.serve.load import Load
 from bench.serve.offline import Offline, OfflineProcess
 from bench.serve.open_loop import Round, run_round
 from bench.serve.report import report
-from bench.serve.server_process import ServerProcess
+from bench.serve.server_process import MeasuredServer
 from course.terminal import progress
 
 NUM_STREAMS = 64
 """How many requests are computed at once, offline and through HTTP: the engine's `max_num_seqs`."""
-FEWEST_REQUESTS, MAX_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
-"""How long a round is. All its requests are sent at once: their queue keeps `NUM_STREAMS` running, however late the
-client is. What it takes to send and read them counts little in a long round. More would be too many open files."""
+MIN_REQUESTS, MAX_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
+"""The size of a round. All its requests are sent at once, so that a queue keeps `NUM_STREAMS` running even if the
+client is late. In a long round the client's own time counts little; more requests would be too many open files."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class HttpCost:
     num_compared: int = 0
 
     def note(self, offline: Offline, streamed: Round) -> None:
-        """Note a round. Raises `ValueError` if a request failed: then the two are not of the same work."""
+        """Add a round. Raises `ValueError` if a request failed: the two would not have done the same work."""
         figures = report(streamed)
         if figures.failed:
             raise ValueError(f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}")
@@ -56,10 +56,10 @@ class HttpCost:
 
 
 def measure_http_cost(
-    server: ServerProcess, settings: Settings, load: Load, num_rounds: int, on_progress: progress.Report
+    server: MeasuredServer, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.Report
 ) -> HttpCost:
     """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
-    load = replace(load, num_requests=FEWEST_REQUESTS, request_rate=math.inf, max_concurrency=None)
+    load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
     on_progress("HTTP cost: loading the model offline", 0, 0)
     process = OfflineProcess(settings, ignore_eos=True)
     cost = HttpCost()
@@ -74,7 +74,7 @@ def measure_http_cost(
                 cost.note(offline, streamed)
             else:
                 in_a_round = round(ROUND_SECONDS * len(requests) / offline.seconds)
-                load = replace(load, num_requests=min(max(FEWEST_REQUESTS, in_a_round), MAX_REQUESTS))
+                load = replace(load, num_requests=min(max(MIN_REQUESTS, in_a_round), MAX_REQUESTS))
     finally:
         process.close()
     return cost

@@ -1,4 +1,4 @@
-"""The load of one run, and what a server makes of it."""
+"""The load of one run, and how a server copes with it."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from bench.serve.endpoint import Endpoint
 from bench.serve.open_loop import run_round
 from bench.serve.rate_search import RateSearch
-from bench.serve.report import Objective, Report, report
+from bench.serve.report import Objective, RoundReport, report
 from bench.serve.text_requests import SHAREGPT, TextRequest, text_requests
 from course.terminal import progress
 
@@ -35,7 +35,7 @@ class Load:
         return {**asdict(self), "request_rate": rate}
 
     def requests(self, round_number: int) -> list[TextRequest]:
-        """Return the requests of a round. Every round has the same lengths and other words, so that no cache helps."""
+        """Return the requests of a round. Every round has the same lengths and different words, so no cache helps."""
         return text_requests(
             self.workload,
             self.num_requests,
@@ -46,7 +46,7 @@ class Load:
             round_number,
         )
 
-    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.Report) -> Report:
+    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.Report) -> RoundReport:
         """Run a round and return its figures."""
         requests = self.requests(round_number)
         answered = run_round(
@@ -91,30 +91,30 @@ class Search:
         count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
         probing = replace(load, request_rate=rate, num_requests=count, max_concurrency=None)
         name = f"probe {number} of {self.num_probes}: {rate:.2f} requests/s"
-        search.note(rate, probing.send(endpoint, number, name, on_progress))
+        search.record(rate, probing.send(endpoint, number, name, on_progress))
 
 
 @dataclass(slots=True)
-class Measured:
+class ServerFigures:
     """One server's figures; `search` is None if no rate was searched."""
 
     name: str
-    report: Report
+    report: RoundReport
     search: RateSearch | None = None
 
 
 def measure(
     endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.Report
-) -> dict[str, Measured]:
+) -> dict[str, ServerFigures]:
     """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
 
-    Servers take turns, round by round: what else the machine does, or how warm it is, then meets all of them alike.
-    They should have been warmed up.
+    Servers take turns, round by round, so that other work on the machine and its temperature affect all of them alike.
+    Warm them up first.
     """
     measured = {}
     for name, endpoint in endpoints.items():
         figures = load.send(endpoint, 0, "the load", named(name, on_progress))
-        measured[name] = Measured(name, figures)
+        measured[name] = ServerFigures(name, figures)
         if search is not None and figures.completed:
             measured[name].search = RateSearch(search.bound, figures.request_throughput)
     for _ in range(search.num_probes if search is not None else 0):

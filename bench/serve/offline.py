@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.peer_process import PeerError
 from bench.serve.text_requests import TextRequest
 
@@ -31,7 +31,7 @@ class OfflineProcess:
     `ignore_eos` runs every answer to its full length.
     """
 
-    def __init__(self, settings: Settings, *, ignore_eos: bool) -> None:
+    def __init__(self, settings: BackendSettings, *, ignore_eos: bool) -> None:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=answer_offline, args=(theirs, settings, ignore_eos), daemon=True)
@@ -62,9 +62,9 @@ class OfflineProcess:
             raise PeerError(f"the offline engine exited early, with code {self._process.exitcode}") from error
 
 
-def answer_offline(connection: Connection, settings: Settings, ignore_eos: bool) -> None:
+def answer_offline(connection: Connection, settings: BackendSettings, ignore_eos: bool) -> None:
     """Answer lists of requests until the other end closes. Runs in the process of `OfflineProcess`."""
-    os.environ.update(settings.environment())  # before torch is imported, as for a server
+    os.environ.update(settings.environment())  # before torch is imported, as in a server
 
     from mini_vllm.assembly.lineup import parse_lineup
     from mini_vllm.llm import LLM

@@ -1,11 +1,10 @@
-"""OpenVINO GenAI behind `/v1/completions`, streamed. Runs in `.venv-openvino`: `openvino_front.py SETTINGS PORT`.
+"""OpenVINO GenAI behind `/v1/completions`, streamed. Runs in `.venv-openvino`, with fastapi and uvicorn.
 
-It imports nothing of ours: that environment has none of it. What it needs besides is fastapi and uvicorn.
+`python -m bench.serve.openvino_front SETTINGS PORT`
 """
 
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import threading
@@ -14,60 +13,31 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-BLOCK_SIZE = 32
+from bench.backend import BackendSettings
+from bench.openvino_backend import add_request, open_pipeline
 
-
-def export(model: str, folder: str) -> None:
-    """Convert a transformers model, with its tokenizer, to OpenVINO's format; weights in float32."""
-    tool = Path(sys.executable).with_name("optimum-cli")
-    command = [str(tool), "export", "openvino", "--model", model, "--task", "text-generation-with-past"]
-    subprocess.run([*command, "--weight-format", "fp32", folder], check=True, stdout=sys.stderr)
-
-
-def open_pipeline(settings: dict[str, Any], folder: str) -> Any:
-    """Load the model with continuous batching, a prefix cache, and as much KV memory as every server."""
-    import openvino_genai
-
-    scheduler = openvino_genai.SchedulerConfig()
-    scheduler.max_num_batched_tokens = settings["max_num_batched_tokens"]
-    scheduler.max_num_seqs = settings["max_num_seqs"]
-    scheduler.num_kv_blocks = settings["kv_cache_tokens"] // BLOCK_SIZE + 1
-    scheduler.dynamic_split_fuse = scheduler.enable_prefix_caching = True
-    precision = PRECISIONS[settings["dtype"]]
-    properties = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "KV_CACHE_PRECISION": precision,
-        "INFERENCE_NUM_THREADS": settings["num_threads"],
-    }
-    return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
+Tokens = asyncio.Queue[list[int] | None]
+"""New tokens of one request; None is the end."""
 
 
 class Stepper:
-    """A thread that takes the pipeline's steps and hands every request's new tokens to its queue."""
+    """A thread that runs the pipeline's steps and puts every request's new tokens into its queue."""
 
     def __init__(self, pipeline: Any, tokenizer: Any) -> None:
         self.pipeline, self.tokenizer = pipeline, tokenizer
         self._ids, self._work = count(), threading.Event()
-        self._readers: dict[Any, tuple[asyncio.AbstractEventLoop, asyncio.Queue[list[int] | None]]] = {}
+        self._readers: dict[Any, tuple[asyncio.AbstractEventLoop, Tokens]] = {}
         self._lock = threading.Lock()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def add(self, prompt: str, max_tokens: int, ignore_eos: bool) -> "tuple[int, asyncio.Queue[list[int] | None]]":
-        """Add a greedy request; return the number of its prompt's tokens, and the queue: None is the end."""
-        import numpy
-        import openvino
-        import openvino_genai
-
-        config = openvino_genai.GenerationConfig()
-        config.max_new_tokens, config.ignore_eos, config.do_sample = max_tokens, ignore_eos, False
-        tokens: asyncio.Queue[list[int] | None] = asyncio.Queue()
-        input_ids = numpy.array([self.tokenizer.encode(prompt).ids], dtype=numpy.int64)
-        handle = self.pipeline.add_request(next(self._ids), openvino.Tensor(input_ids), config)
+    def add(self, prompt: str, max_tokens: int, ignore_eos: bool) -> tuple[int, Tokens]:
+        """Add a greedy request; return the number of tokens of its prompt, and the queue of its output."""
+        prompt_ids, tokens = self.tokenizer.encode(prompt).ids, Tokens()
+        handle = add_request(self.pipeline, next(self._ids), prompt_ids, max_tokens, ignore_eos=ignore_eos)
         with self._lock:
             self._readers[handle] = (asyncio.get_running_loop(), tokens)
             self._work.set()
-        return input_ids.size, tokens
+        return len(prompt_ids), tokens
 
     def _run(self) -> None:
         import openvino_genai
@@ -108,7 +78,7 @@ def make_app(stepper: Stepper) -> Any:
     return app
 
 
-async def events(stepper: Stepper, num_prompt: int, tokens: "asyncio.Queue[list[int] | None]") -> AsyncIterator[str]:
+async def events(stepper: Stepper, num_prompt: int, tokens: Tokens) -> AsyncIterator[str]:
     """Yield the text of every new token, then the usage."""
     from tokenizers.decoders import DecodeStream
 
@@ -132,10 +102,9 @@ def main(settings_text: str, port: str) -> None:
     import uvicorn
     from tokenizers import Tokenizer
 
-    settings = json.loads(settings_text)
-    tokenizer = Tokenizer.from_file(str(Path(settings["model"]) / "tokenizer.json"))
+    settings = BackendSettings(**json.loads(settings_text))
+    tokenizer = Tokenizer.from_file(str(Path(settings.model) / "tokenizer.json"))
     with tempfile.TemporaryDirectory() as folder:
-        export(settings["model"], folder)
         uvicorn.run(make_app(Stepper(open_pipeline(settings, folder), tokenizer)), port=int(port), log_level="warning")
 
 

@@ -2,14 +2,12 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from bench import peer_process
-from bench.backend import BLOCK_SIZE, Settings
+from bench.backend import BLOCK_SIZE, BackendSettings
 from bench.serve.endpoint import Endpoint
 from bench.serve.server_process import ServerCommand, free_port
 
@@ -17,9 +15,8 @@ OURS, TRANSFORMERS, OPENVINO = "mini-vllm", "transformers-serve", peer_process.O
 SERVERS = (OURS, TRANSFORMERS, OPENVINO)
 HOST = "127.0.0.1"
 PAGE_SIZE = 32
-OPENVINO_FRONT = Path(__file__).with_name("openvino_front.py")
 IGNORE_EOS = {"ignore_eos": True}
-FULL_LENGTH = {"generation_config": json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})}
+TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})
 """`transformers serve` takes no `ignore_eos`, but a whole generation config with every request."""
 
 
@@ -34,32 +31,22 @@ def why_missing(name: str) -> str | None:
     return f"it needs `pip install {' '.join(missing)}`" if missing else None
 
 
-def server_command(name: str, settings: Settings) -> ServerCommand:
+def server_command(name: str, settings: BackendSettings) -> ServerCommand:
     """Return how a server is started on a free port, with the model, threads and KV cache size of `settings`."""
     port = free_port()
     match name:
         case "transformers-serve":
-            return command(name, settings, port, transformers_arguments(settings, port), settings.model, FULL_LENGTH)
+            arguments, model = transformers_arguments(settings, port), settings.model
         case "openvino":
-            return command(name, settings, port, openvino_arguments(settings, port), OPENVINO, IGNORE_EOS)
+            arguments, model = openvino_arguments(settings, port), OPENVINO
         case _:
-            return command(OURS, settings, port, our_arguments(settings, port), OURS, IGNORE_EOS)
-
-
-def command(
-    name: str,
-    settings: Settings,
-    port: int,
-    arguments: Sequence[str],
-    model: str,
-    extra_body: Mapping[str, Any],
-) -> ServerCommand:
-    """Return the command of a server that listens on `port` and calls its model `model`."""
+            arguments, model = our_arguments(settings, port), OURS
+    extra_body = {"generation_config": TO_FULL_LENGTH} if name == TRANSFORMERS else IGNORE_EOS
     endpoint = Endpoint(f"http://{HOST}:{port}", model, extra_body=extra_body)
     return ServerCommand(name, arguments, endpoint, settings.environment())
 
 
-def our_arguments(settings: Settings, port: int) -> list[str]:
+def our_arguments(settings: BackendSettings, port: int) -> list[str]:
     """Return the command line of our server."""
     options = {
         "host": HOST,
@@ -77,7 +64,7 @@ def our_arguments(settings: Settings, port: int) -> list[str]:
     return [sys.executable, "-m", "cli", "serve", model, *(f"--{name}={value}" for name, value in options.items())]
 
 
-def transformers_arguments(settings: Settings, port: int) -> list[str]:
+def transformers_arguments(settings: BackendSettings, port: int) -> list[str]:
     """Return the command line of `transformers serve` with continuous batching."""
     options = {
         "host": HOST,
@@ -93,6 +80,7 @@ def transformers_arguments(settings: Settings, port: int) -> list[str]:
     return [program, "serve", settings.model, "--continuous-batching", *flags]
 
 
-def openvino_arguments(settings: Settings, port: int) -> list[str]:
+def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
     """Return the command line of the front of OpenVINO GenAI, in its own environment."""
-    return [str(peer_process.OPENVINO_PYTHON), str(OPENVINO_FRONT), json.dumps(asdict(settings)), str(port)]
+    front = [str(peer_process.OPENVINO_PYTHON), "-m", "bench.serve.openvino_front"]
+    return [*front, json.dumps(asdict(settings)), str(port)]

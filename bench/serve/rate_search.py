@@ -3,17 +3,17 @@
 import math
 from dataclasses import dataclass, field
 
-from bench.serve.report import Report
+from bench.serve.report import RoundReport
 
 MAX_UNFINISHED_SHARE = 0.1
-"""A server that leaves more than this lying does not keep up: its first tokens come late, only not yet in a probe."""
+"""A server that leaves more than this unanswered cannot keep up; its late first tokens come only after the probe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """One rate: the 99th percentile of the time to the first token, in seconds, and what was not answered.
+    """One rate: the 99th percentile of the time to the first token, in seconds, and how many requests failed.
 
-    `left_over` is the share of the requests that piled up, as in a `Report`.
+    `left_over` is the share of the requests that piled up, as in a `RoundReport`.
     """
 
     rate: float
@@ -55,8 +55,8 @@ class RateSearch:
             return 2 * held
         return failed / 2 if held is None else math.sqrt(held * failed)
 
-    def note(self, rate: float, figures: Report) -> None:
-        """Note what was found at a rate.
+    def record(self, rate: float, figures: RoundReport) -> None:
+        """Record what was found at a rate.
 
         It holds if every request was answered, p99 is at most `bound`, and the server kept up.
         """

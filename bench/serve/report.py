@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.serve.answer import Answer
+from bench.serve.answer import ClientAnswer
 from bench.serve.open_loop import Round
 from course.simulator.summary import Spread
 
-SHORTEST_SPAN = 0.1
+MIN_SPAN = 0.1
 NAMES = ("ttft", "tpot", "e2el")
 
 
@@ -20,7 +20,7 @@ class Objective:
     tpot: float | None = None
     e2el: float | None = None
 
-    def is_good(self, answer: Answer) -> bool:
+    def is_good(self, answer: ClientAnswer) -> bool:
         """Return whether a completed answer kept every limit."""
         measured = (answer.ttft, answer.tpot, answer.e2el)
         limits = (self.ttft, self.tpot, self.e2el)
@@ -42,7 +42,7 @@ def parse_objective(texts: Sequence[str]) -> Objective | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RoundReport:
     """Figures of the completed requests; times are seconds. `failed` counts the others by their reason.
 
     `request_goodput` is None without an objective. `left_over` is the share of the arriving requests that pile up (see
@@ -68,13 +68,13 @@ class Report:
     cpu_share: float
 
 
-def report(round_: Round, objective: Objective | None = None) -> Report:
+def report(round_: Round, objective: Objective | None = None) -> RoundReport:
     """Return the figures of a round."""
     done, seconds = round_.completed, round_.seconds
     num_input = sum(answer.num_prompt_tokens for answer in done)
     num_output = sum(answer.num_output_tokens for answer in done)
     num_good = None if objective is None else sum(map(objective.is_good, done))
-    return Report(
+    return RoundReport(
         completed=len(done),
         failed=dict(Counter(answer.error for answer in round_.answers if answer.error is not None).most_common()),
         duration=seconds,
@@ -100,8 +100,8 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread.of([(value, 1) for value in values])
 
 
-def peak_concurrent(answers: Sequence[Answer]) -> int:
-    """Return how many requests were under way at once at most."""
+def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
+    """Return the maximum number of requests under way at once."""
     changes = sorted([(answer.sent, 1) for answer in answers] + [(answer.ended, -1) for answer in answers])
     peak = current = 0
     for _, change in changes:
@@ -110,21 +110,21 @@ def peak_concurrent(answers: Sequence[Answer]) -> int:
     return peak
 
 
-def left_over(answers: Sequence[Answer]) -> float:
-    """Return the share of the arriving requests that a server leaves lying, because more arrive than it can answer.
+def left_over(answers: Sequence[ClientAnswer]) -> float:
+    """Return the share of the arriving requests that pile up because the server cannot answer as many.
 
-    That is by how many more were under way in the last quarter of the arrivals than in the second, on average, out of
-    those that arrived from the middle of the one to the middle of the other. It is about 0 at a rate that can go on
-    for ever, and 0 for requests that are sent all at once.
+    It is the growth of the mean number under way, from the second quarter of the arrivals to the last, divided by the
+    number of requests that arrived from the middle of the one to the middle of the other. It is about 0 at a
+    sustainable rate, and 0 for requests sent all at once.
     """
     end = max((answer.sent for answer in answers), default=0.0)
-    if end < SHORTEST_SPAN:
+    if end < MIN_SPAN:
         return 0.0
     growth = mean_under_way(answers, 0.75 * end, end) - mean_under_way(answers, 0.25 * end, 0.5 * end)
     return max(0.0, growth / (len(answers) / 2))
 
 
-def mean_under_way(answers: Sequence[Answer], begin: float, end: float) -> float:
+def mean_under_way(answers: Sequence[ClientAnswer], begin: float, end: float) -> float:
     """Return how many requests were under way between two moments, on average."""
     shares = (min(answer.ended, end) - max(answer.sent, begin) for answer in answers)
     return sum(max(0.0, seconds) for seconds in shares) / (end - begin)

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.error import HTTPError
@@ -29,7 +28,7 @@ class ServerCommand:
     environment: Mapping[str, str]
 
 
-class ServerProcess:
+class MeasuredServer:
     """A running server. Its output is kept for the message if it fails. Raises `PeerError` if it never answers."""
 
     def __init__(self, command: ServerCommand, start_timeout: float = START_TIMEOUT) -> None:
@@ -50,8 +49,10 @@ class ServerProcess:
             raise
 
     def get(self, path: str, timeout: float = 30.0) -> str:
-        """Return what the server says to a GET. Raises `OSError` if it does not answer, or with an error."""
-        with urllib.request.urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:
+        """Return the body of a GET. Raises `OSError` if there is no answer, or one with an error status."""
+        from urllib.request import urlopen  # here: it takes longer to import than `--help` to print
+
+        with urlopen(self.endpoint.base_url + path, timeout=timeout) as answer:
             text: str = answer.read().decode()
         return text
 

@@ -37,9 +37,9 @@ class TextRequest:
 def arrival_times(count: int, rate: float, burstiness: float = 1.0, seed: int = 0) -> list[float]:
     """Return `count` times in seconds, in order, `rate` per second.
 
-    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, less comes in
-    bursts, more is steadier. The times are scaled so that the last of them is at `count / rate`, whatever the seed;
-    at a rate of infinity all are 0. Raises `ValueError` for a count below 1 or a rate or burstiness not over 0.
+    The gaps are drawn from a gamma distribution with shape `burstiness`: 1 is a Poisson process, lower ones come in
+    bursts, higher ones are steadier. The times are scaled so that the last of them is at `count / rate`, whatever the
+    seed; at a rate of infinity all are 0. Raises `ValueError` for a count below 1 or a rate or burstiness not over 0.
     """
     if count < 1:
         raise ValueError(f"the number of requests must be at least 1, got {count}")
@@ -65,9 +65,9 @@ def text_requests(
 ) -> list[TextRequest]:
     """Return `count` requests of a workload in order of arrival; the same arguments give the same requests.
 
-    A word is about one token. `scale` multiplies all lengths. Another rate sends the same requests, closer together;
-    another round has the same lengths and other words. Raises `ValueError` for an unknown workload, or as
-    `arrival_times` does.
+    A word is about one token. `scale` multiplies all lengths. A higher rate sends the same requests closer
+    together; a different round has the same lengths and different words. Raises `ValueError` for an unknown workload,
+    or as `arrival_times` does.
     """
     times = arrival_times(count, rate, burstiness, seed)
     text_seed = f"{seed} {round_number}"

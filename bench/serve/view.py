@@ -4,11 +4,11 @@ from statistics import median
 
 from rich.console import Console
 
-from bench.serve.comparison import Comparison, aims
+from bench.serve.comparison import ServerComparison, aims
 from bench.serve.http_cost import NUM_STREAMS, HttpCost
 from bench.serve.peers import OURS
 from bench.serve.rate_search import RateSearch
-from bench.serve.report import Report
+from bench.serve.report import RoundReport
 from course.simulator.summary import Spread
 from course.terminal.charts import measured_bar
 from course.terminal.step_view import FAINT, STRONG
@@ -23,7 +23,7 @@ TIMES = {
 }
 
 
-def show_report(console: Console, name: str, report: Report) -> None:
+def show_report(console: Console, name: str, report: RoundReport) -> None:
     """Print the figures as vLLM's `bench serve` does."""
     console.print(f"\n{f' {name} ':=^{WIDTH}}", style=STRONG, markup=False)
     counts: dict[str, float | int | None] = {
@@ -62,20 +62,20 @@ def show_spread(console: Console, short: str, values: Spread) -> None:
         console.print(line(f"{name} {short} (ms):", 1e3 * seconds))
 
 
-def is_on_time(report: Report) -> bool:
+def is_on_time(report: RoundReport) -> bool:
     """Return whether the client sent nearly every request when it was planned."""
     return 1e3 * report.lag.p99 < LATE_MS
 
 
-def client_line(report: Report) -> str:
+def client_line(report: RoundReport) -> str:
     """Return how late the client sent, and its use of the processor."""
     own = f"Client: sent {1e3 * report.lag.p50:.1f} ms late (median; p99 {1e3 * report.lag.p99:.1f} ms)"
     verdict = "" if is_on_time(report) else ": it fell behind, the loop was not quite open"
     return f"{own}{verdict}; {report.cpu_share:.0%} of one core."
 
 
-def show_comparison(console: Console, comparison: Comparison) -> None:
-    """Print every server's figures, the rates, the cost of HTTP, and what was aimed at."""
+def show_comparison(console: Console, comparison: ServerComparison) -> None:
+    """Print every server's figures, the rates, the cost of HTTP, and the targets."""
     for name, measured in comparison.measured.items():
         show_report(console, name, measured.report)
     searches = {name: one.search for name, one in comparison.measured.items() if one.search is not None}

@@ -1,5 +1,16 @@
 """The benchmarks are commands: their tests run them as all tests of the command line do."""
 
+import sys
+from pathlib import Path
+
 from tests.cli.conftest import mini_vllm
 
 __all__ = ["mini_vllm"]
+
+
+def executable(folder: Path, program: str) -> Path:
+    """Write a program that runs in place of a peer's Python; it gets that Python's arguments."""
+    path = folder / "python"
+    path.write_text(f"#!{sys.executable}\n{program}", encoding="utf-8")
+    path.chmod(0o755)
+    return path

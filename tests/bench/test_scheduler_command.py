@@ -1,12 +1,14 @@
+"""`mini-vllm bench scheduler` and `bench loop`: what is measured, on small sizes, and how it is printed."""
+
 import json
 import sys
 
 import pytest
 
-from bench import long_queue
 from bench import scheduler as bench
 from bench.cli import loop
 from bench.cli import scheduler as command
+from bench.scheduler_costs import Cost
 from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
 
@@ -15,29 +17,15 @@ FULL = parse_lineup("solution:1-5")
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "RUNNING", (4, 8))
-    monkeypatch.setattr(bench, "NUM_ROUNDS", 2)
-    monkeypatch.setattr(bench, "NUM_ADMISSIONS", 20)
-    monkeypatch.setattr(bench, "LARGE_POOL", 20_000)
-    monkeypatch.setattr(long_queue, "NUM_QUEUED", 500)
-    monkeypatch.setattr(long_queue, "NUM_BLOCKS", 20_000)
-    monkeypatch.setattr(long_queue, "NUM_ROUNDS", 2)
+    small = {"RUNNING": (4, 8), "NUM_ROUNDS": 2, "NUM_ADMISSIONS": 20, "LARGE_POOL": 20_000, "NUM_QUEUED": 500}
+    for name, value in small.items():
+        monkeypatch.setattr(bench, name, value)
 
 
 @pytest.mark.usefixtures("small")
 def test_bars_and_what_they_are_compared_with(mini_vllm: Commands) -> None:
     shown = mini_vllm("bench", "scheduler").output
-    for part in (
-        "4 running",
-        "8 running",
-        "schedule()",
-        "at arrival",
-        "20,000",
-        "ratio",
-        "500 wait",
-        "to join",
-        "process_time",
-    ):
+    for part in "4 running|8 running|schedule()|at arrival|20,000|ratio|500 wait|to join|process_time".split("|"):
         assert part in shown
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -62,7 +50,7 @@ def test_lineups_with_absent_phases_are_measured_too(mini_vllm: Commands, lineup
 def test_blocks_fill_in_every_round() -> None:
     for num_requests in bench.RUNNING:
         assert bench.steps_per_round(num_requests) % bench.BLOCK_SIZE == 0
-    scheduler = bench.decoding_scheduler(FULL, 16, 1000, 64)
+    scheduler = bench.decoding_scheduler(FULL, 16, 1000)
     held = [len(scheduler.kv.block_ids(request.request_id)) for request in scheduler.running]
     bench.time_round(scheduler, bench.BLOCK_SIZE)
     assert [len(scheduler.kv.block_ids(r.request_id)) for r in scheduler.running] == [count + 1 for count in held]
@@ -76,11 +64,11 @@ def test_admissions_share_their_prefix() -> None:
 
 def test_a_step_costs_the_same_in_a_large_pool() -> None:
     """Generous, because machines that run tests are busy: a cost that grew with the pool would be far over this."""
-    assert bench.measure_pool_sizes(FULL, num_requests=16).ratio < 2
+    assert bench.measure_pools(FULL, num_requests=16).ratio < 2
 
 
 def test_bars_stay_in_their_column() -> None:
-    cost = bench.Cost(1.0, 2.0)
+    cost = Cost(1.0, 2.0)
     lines = [command.bar("x", cost, 2.0, "").plain, command.bar("x", cost, 200.0, "").plain]
     assert {line.index("2.00") for line in lines} == {lines[0].index("2.00")}
 
@@ -88,9 +76,9 @@ def test_bars_stay_in_their_column() -> None:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_no_request_leaves_the_long_queue_while_it_is_measured(policy: str) -> None:
-    queue = long_queue.measure_long_queue(FULL, policy)  # type: ignore[arg-type]
-    assert queue.long.median > 0
-    assert queue.joining.median > 0
+    queues, joining = bench.measure_queues(FULL, policy)  # type: ignore[arg-type]
+    assert queues.large.median > 0
+    assert joining.median > 0
 
 
 def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:

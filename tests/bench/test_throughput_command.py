@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +12,18 @@ from bench import peer_process
 from bench.feature_runs import measure_feature, require_phases
 from bench.features import FEATURES
 from bench.model_directory import EMBEDDED_MODEL
-from bench.plan import Plan
+from bench.plan import ThroughputPlan
 from bench.requests import QUICK
 from bench.throughput import as_record, run_throughput
 from course.terminal.options import threads_to_use
 from mini_vllm.assembly.lineup import parse_lineup
+from tests.bench.conftest import executable
 from tests.cli.conftest import Commands
 
 
 def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
-    result = mini_vllm("bench", "throughput", "--quick", "--requests", 6, "--json", "--threads", 1)
-    record = json.loads(result.stdout)
+    record = json.loads(mini_vllm("bench", "throughput", "--quick", "--requests", 6, "--json", "--threads", 1).stdout)
     assert list(record["missing"]) == ["openvino"]
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
     assert 2e6 < record["num_parameters"] < 3e6
@@ -33,12 +32,7 @@ def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: 
     assert min(spent.values()) > 0
     assert spent["matrix products"] > spent["copies of K and V"]
     for workload, entries in record["workloads"].items():
-        assert list(entries) == [
-            "mini-vllm",
-            "transformers-continuous",
-            "transformers-static",
-            "transformers-one-by-one",
-        ]
+        assert list(entries) == list(peer_process.BACKENDS[:4])
         for entry in entries.values():
             assert entry["equal_requests"] == [6, 6]
             assert entry["output_tokens_per_second"] > 0
@@ -88,19 +82,7 @@ def test_without_phase_5_the_budget_holds_the_longest_request(mini_vllm: Command
     assert record["with"]["settings"]["max_model_len"] < record["with"]["settings"]["max_num_batched_tokens"] == 512
 
 
-def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("raise SystemExit('no such processor')")
-    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
-    monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
-    plan = Plan(EMBEDDED_MODEL, 1000, 2, 2, 1, ("mini-vllm", "openvino"))
-    record = as_record(plan, run_throughput(plan))
-    assert record["missing"] == {"openvino": "openvino exited early; its last line: no such processor"}
-    assert [len(entries["mini-vllm"]["all_seconds"]) for entries in record["workloads"].values()] == [2, 2, 1]
-
-
+EXITS_AT_ONCE = "raise SystemExit('out of memory')"
 EXITS_LATER = """
 import json, sys
 print(json.dumps({"ready": {}}), flush=True)
@@ -112,42 +94,29 @@ raise SystemExit("out of memory")
 """
 
 
-def test_a_contender_that_breaks_off_later_leaves_the_other_figures_intact(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("program", "when"), [(EXITS_AT_ONCE, ""), (EXITS_LATER, " (all at once)")])
+def test_a_contender_that_breaks_off_is_missing_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, when: str
 ) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text(EXITS_LATER)
-    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
-    monkeypatch.setattr(peer_process, "OPENVINO_SERVER", broken)
-    plan = Plan(EMBEDDED_MODEL, 1000, 2, 1, 1, ("mini-vllm", "openvino"), sizes=QUICK)
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", executable(tmp_path, program))
+    plan = ThroughputPlan(EMBEDDED_MODEL, 1000, 2, 2, 1, ("mini-vllm", "openvino"), sizes=QUICK)
     record = as_record(plan, run_throughput(plan))
-    assert record["missing"] == {"openvino": "openvino exited early; its last line: out of memory (all at once)"}
+    assert record["missing"] == {"openvino": f"openvino exited early; its last line: out of memory{when}"}
     assert [list(entries) for entries in record["workloads"].values()] == [["mini-vllm"]] * 3
+    assert [len(entries["mini-vllm"]["all_seconds"]) for entries in record["workloads"].values()] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("name", FEATURES)
-def test_a_feature_changes_times_and_no_token(mini_vllm: Commands, name: str) -> None:
-    record = json.loads(mini_vllm("bench", name, "--quick", "--json", "--threads", 1).stdout)
-    assert record["num_threads"] == 1
-    same, both = record["equal_requests"]
-    assert same == both > 3
-    assert record["with"]["num_output_tokens"] == record["without"]["num_output_tokens"]
-    assert record["ratios"]["output tokens per second"] > 0
-
-
-def test_each_feature_really_is_on_and_off() -> None:
-    lineup = parse_lineup("solution")
-    prefix, chunked, preemption = (measure_feature(name, lineup, 0.1, 1) for name in FEATURES)
-    num_tokens = [
-        [sum(step["num_tokens"] for step in served.steps) for served in (c.with_it, c.without)]
-        for c in (prefix, chunked)
-    ]
-    assert num_tokens[0][0] < num_tokens[0][1] / 2
-    assert num_tokens[1][0] == num_tokens[1][1]
-    largest = [max(step["num_tokens"] for step in served.steps) for served in (chunked.with_it, chunked.without)]
-    assert largest[0] <= 128 < largest[1]
-    together = [max(step["num_requests"] for step in s.steps) for s in (preemption.with_it, preemption.without)]
-    assert together[0] > together[1]
+def test_each_feature_really_is_on_and_off_and_changes_no_token() -> None:
+    compared = [measure_feature(name, parse_lineup("solution"), 0.1, 1) for name in FEATURES]
+    for same, both in (one.same_tokens for one in compared):
+        assert same == both > 3
+    prefix, chunked, preemption = ((one.with_it.steps, one.without.steps) for one in compared)
+    with_hits, without_hits = (sum(step["num_tokens"] for step in steps) for steps in prefix)
+    assert with_hits < without_hits / 2
+    with_chunks, whole_prompts = (max(step["num_tokens"] for step in steps) for steps in chunked)
+    assert with_chunks <= 128 < whole_prompts
+    on_demand, reserved = (max(step["num_requests"] for step in steps) for steps in preemption)
+    assert on_demand > reserved
 
 
 @pytest.fixture

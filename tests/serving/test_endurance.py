@@ -19,11 +19,11 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.serve.completion import complete
 from bench.serve.endpoint import Endpoint
 from bench.serve.peers import IGNORE_EOS, OURS, server_command
-from bench.serve.server_process import ServerProcess
+from bench.serve.server_process import MeasuredServer
 from bench.serve.text_requests import TextRequest, words
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
@@ -113,7 +113,7 @@ class Clients:
             writer.transport.abort()
         return samples
 
-    async def sigterm(self, server: ServerProcess) -> None:
+    async def sigterm(self, server: MeasuredServer) -> None:
         """Send SIGTERM in the middle of many streams: they are answered, later ones are refused."""
         async with asyncio.TaskGroup() as group:
             streams = [group.create_task(self.ask()) for _ in range(200)]
@@ -127,12 +127,12 @@ class Clients:
             assert error.startswith(REFUSALS)
 
 
-def gauges(server: ServerProcess) -> list[float]:
+def gauges(server: MeasuredServer) -> list[float]:
     found = [re.search(rf"^vllm:{name}(?:{{.*}})? (\S+)$", server.get("/metrics"), re.MULTILINE) for name in GAUGES]
     return [float(one[1]) for one in found if one is not None]
 
 
-def held(server: ServerProcess) -> tuple[int, int, int]:
+def held(server: MeasuredServer) -> tuple[int, int, int]:
     """Return what the server's processes hold: bytes of memory, threads, open files and connections."""
     parent = psutil.Process(server.process.pid)
     processes = [parent, *parent.children(recursive=True)]
@@ -160,7 +160,7 @@ def answers() -> dict[TextRequest, str]:
 @pytest.mark.endurance
 def test_nothing_is_left_of_a_load_and_a_sigterm_loses_no_answer(answers: dict[TextRequest, str]) -> None:
     allow_many_connections()
-    server = ServerProcess(server_command(OURS, Settings(str(EMBEDDED_MODEL), kv_cache_tokens=32_768)))
+    server = MeasuredServer(server_command(OURS, BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=32_768)))
     try:
         clients = Clients(server.endpoint, answers)
         asyncio.run(clients.burst(200))  # from now on the server has all the threads that it ever will

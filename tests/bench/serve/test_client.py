@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bench.serve.answer import Answer
+from bench.serve.answer import ClientAnswer
 from bench.serve.completion import complete
 from bench.serve.endpoint import Endpoint
 from bench.serve.open_loop import run_round
@@ -12,7 +12,7 @@ from bench.serve.text_requests import TextRequest
 from tests.bench.serve.stub import GAP, Stub
 
 
-def ask(stub: Stub, prompt: str, max_tokens: int = 3, timeout: float = 60.0) -> Answer:
+def ask(stub: Stub, prompt: str, max_tokens: int = 3, timeout: float = 60.0) -> ClientAnswer:
     return asyncio.run(complete(stub.endpoint, TextRequest(0.0, prompt, max_tokens), 0.0, timeout))
 
 

@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.serve.answer import Answer
+from bench.serve.answer import ClientAnswer
 from bench.serve.open_loop import Round
 from bench.serve.rate_search import RateSearch, ratio
-from bench.serve.report import Report, report
+from bench.serve.report import RoundReport, report
 
 
 def probe_of(
     capacity: float, ttft: float = 0.1, fails: Callable[[float], bool] = lambda rate: False
-) -> Callable[[float], Report]:
+) -> Callable[[float], RoundReport]:
     """Return a server that answers `capacity` requests a second, one after another, each with one token."""
 
-    def probe(rate: float) -> Report:
+    def probe(rate: float) -> RoundReport:
         answers, free = [], 0.0
         for number in range(200):
             sent = number / rate
             free = max(free, sent) + 1 / capacity
-            answers.append(Answer(sent, sent, free, [sent + ttft], num_output_tokens=1, finish_reason="stop"))
+            answers.append(ClientAnswer(sent, sent, free, [sent + ttft], num_output_tokens=1, finish_reason="stop"))
         if fails(rate):
             answers[-1].error = "HTTP 429"
         return report(Round(answers, [0.0], free, 0.0))
@@ -28,11 +28,11 @@ def probe_of(
     return probe
 
 
-def search_rate(probe: Callable[[float], Report], first: float, bound: float, num_probes: int) -> RateSearch:
+def search_rate(probe: Callable[[float], RoundReport], first: float, bound: float, num_probes: int) -> RateSearch:
     """Return a search of so many probes."""
     search = RateSearch(bound, first)
     for _ in range(num_probes):
-        search.note(rate := search.next_rate(), probe(rate))
+        search.record(rate := search.next_rate(), probe(rate))
     return search
 
 

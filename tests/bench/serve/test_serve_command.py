@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from bench import peer_process
-from bench.backend import Settings
+from bench.backend import BackendSettings
 from bench.peer_process import PeerError
 from bench.serve import peers
 from bench.serve.endpoint import Endpoint
 from bench.serve.peers import server_command, why_missing
-from bench.serve.server_process import ServerCommand, ServerProcess
+from bench.serve.server_process import MeasuredServer, ServerCommand
+from tests.bench.conftest import executable
 from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
 
@@ -86,15 +87,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 512
-Server(("127.0.0.1", int(sys.argv[2])), Handler).serve_forever()
+Server(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
 """
 
 
 def test_a_peer_is_shown_beside_ours(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    front = tmp_path / "front.py"
-    front.write_text(PEER)
-    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
-    monkeypatch.setattr(peers, "OPENVINO_FRONT", front)
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", executable(tmp_path, PEER))
     monkeypatch.setenv("COLUMNS", "80")
     shown = mini_vllm("bench", "serve", "--quick", "--peers", "openvino", "--rounds", 0, "--threads", 1).output
     assert "== mini-vllm ==" in shown
@@ -106,18 +104,16 @@ def test_a_peer_is_shown_beside_ours(mini_vllm: Commands, monkeypatch: pytest.Mo
 
 
 def test_a_peer_that_breaks_off_is_missing_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.py"
-    broken.write_text("raise SystemExit('no such processor')")
-    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path(sys.executable))
-    monkeypatch.setattr(peers, "OPENVINO_FRONT", broken)
+    broken = executable(tmp_path, "raise SystemExit('no such processor')")
+    monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", broken)
     with pytest.raises(PeerError, match="openvino exited early; its last lines: no such processor"):
-        ServerProcess(server_command("openvino", Settings("")))
+        MeasuredServer(server_command("openvino", BackendSettings("")))
 
 
 def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
     silent = [sys.executable, "-c", "import time; print('loading', flush=True); time.sleep(600)"]
     with pytest.raises(PeerError, match=r"slow did not answer within 0.5 seconds; its last lines: "):
-        ServerProcess(ServerCommand("slow", silent, Endpoint("http://127.0.0.1:1", "m"), {}), start_timeout=0.5)
+        MeasuredServer(ServerCommand("slow", silent, Endpoint("http://127.0.0.1:1", "m"), {}), start_timeout=0.5)
 
 
 def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +125,7 @@ def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_server_gets_the_same_model_threads_and_cache() -> None:
-    settings = Settings("/models/a", "bfloat16", 3, 6400, 256, 32)
+    settings = BackendSettings("/models/a", "bfloat16", 3, 6400, 256, 32)
     ours, theirs = (server_command(name, settings) for name in ("mini-vllm", "transformers-serve"))
     assert {"--num-gpu-blocks=401", "--max-num-batched-tokens=256", "--max-num-seqs=32"} <= set(ours.arguments)
     assert {"--continuous-batching", "--cb-num-blocks=204", "--cb-max-batch-tokens=256"} <= set(theirs.arguments)
@@ -138,4 +134,4 @@ def test_every_server_gets_the_same_model_threads_and_cache() -> None:
         assert "--dtype=bfloat16" in command.arguments
         assert f"--port={command.endpoint.port}" in command.arguments
         assert command.environment == {"OMP_NUM_THREADS": "3"}
-    assert server_command("mini-vllm", Settings("", num_threads=0)).environment == {}
+    assert server_command("mini-vllm", BackendSettings("", num_threads=0)).environment == {}

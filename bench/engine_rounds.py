@@ -1,0 +1,79 @@
+"""Rounds on an engine of this process: they take turns, the fastest counts, and forward passes are timed."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.graphs import GraphedModel
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
+from mini_vllm.sampling_params import SamplingParams
+
+BATCH_SIZES = (1, 4, 16, 64)
+CONFIG = EngineConfig(num_gpu_blocks=1024, enable_prefix_caching=False, max_num_seqs=max(BATCH_SIZES))
+"""Without a prefix cache every round computes all of its prompts."""
+
+
+class Timed(Protocol):
+    """The result of a round; the one with the fewest seconds counts."""
+
+    @property
+    def seconds(self) -> float: ...
+
+
+R = TypeVar("R", bound=Timed)
+
+
+def fastest_rounds(runs: Mapping[str, Callable[[], R]], num_rounds: int, *, warm_up: bool) -> dict[str, R]:
+    """Let the runs take turns; return the fastest round of each. A warm-up round comes first and does not count."""
+    best: dict[str, R] = {}
+    for number in range(-1 if warm_up else 0, num_rounds):
+        for name, run in runs.items():
+            result = run()
+            if number >= 0 and (name not in best or result.seconds < best[name].seconds):
+                best[name] = result
+    return best
+
+
+def answer_all(engine: LLMEngine, prompts: Sequence[list[int]], params: SamplingParams) -> tuple[list[list[int]], int]:
+    """Answer all prompts at once; return the output tokens of each, and the number of steps."""
+    for number, prompt in enumerate(prompts):
+        engine.add_request(str(number), prompt, params)
+    token_ids: dict[str, list[int]] = {}
+    num_steps = 0
+    while engine.has_unfinished_requests():
+        num_steps += 1
+        token_ids |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
+    return [token_ids[str(number)] for number in range(len(prompts))], num_steps
+
+
+def paged_model(engine: LLMEngine) -> PagedModel:
+    """Return the model of an engine with phase 6, without the CUDA graphs around it."""
+    assert isinstance(engine.runner, PagedModelRunner)
+    model = engine.runner.model
+    if isinstance(model, GraphedModel):
+        model = model.model
+    assert isinstance(model, PagedModel)
+    return model
+
+
+class ForwardClock:
+    """Notes when each forward pass of a torch module begins and ends, in seconds of `time.perf_counter`."""
+
+    def __init__(self, module: Any) -> None:
+        self.begins: list[float] = []
+        self.ends: list[float] = []
+        module.register_forward_pre_hook(lambda *parts: self.begins.append(time.perf_counter()))
+        module.register_forward_hook(lambda *parts: self.ends.append(time.perf_counter()))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all passes together."""
+        return sum(self.ends) - sum(self.begins)
+
+    def clear(self) -> None:
+        """Forget the passes so far."""
+        self.begins.clear()
+        self.ends.clear()

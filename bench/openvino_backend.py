@@ -1,0 +1,87 @@
+"""OpenVINO GenAI as a backend. Runs in `.venv-openvino`, which lacks most of our dependencies."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.served import ServedRound
+from course.workloads.timed_request import TimedRequest
+
+PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+BLOCK_SIZE = 32
+
+
+def open_pipeline(settings: BackendSettings, folder: str) -> Any:
+    """Convert a transformers model into `folder`, and load it with the KV cache size that every backend has."""
+    import openvino_genai
+
+    tool = Path(sys.executable).with_name("optimum-cli")
+    command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
+    subprocess.run([*command, "--weight-format", "fp32", folder], check=True, stdout=sys.stderr)
+    scheduler = openvino_genai.SchedulerConfig()
+    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
+    scheduler.max_num_seqs = settings.max_num_seqs
+    scheduler.num_kv_blocks = settings.kv_cache_tokens // BLOCK_SIZE + 1
+    scheduler.dynamic_split_fuse = scheduler.enable_prefix_caching = True
+    precision = PRECISIONS[settings.dtype]
+    properties = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "KV_CACHE_PRECISION": precision,
+        "INFERENCE_NUM_THREADS": settings.num_threads,
+    }
+    return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
+
+
+def add_request(pipeline: Any, request_id: int, prompt: Sequence[int], max_tokens: int, *, ignore_eos: bool) -> Any:
+    """Add a greedy request; return its handle."""
+    import numpy
+    import openvino
+    import openvino_genai
+
+    config = openvino_genai.GenerationConfig()
+    config.max_new_tokens, config.ignore_eos, config.do_sample = max_tokens, ignore_eos, False
+    return pipeline.add_request(request_id, openvino.Tensor(numpy.array([prompt], dtype=numpy.int64)), config)
+
+
+class OpenVino:
+    """Continuous batching with paged attention and a prefix cache, driven step by step."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self._folder = TemporaryDirectory()  # removed when the process ends
+        self.pipeline = open_pipeline(settings, self._folder.name)
+        self.facts: dict[str, Any] = {
+            "precision": PRECISIONS[settings.dtype],
+            "version": version("openvino-genai"),
+        }
+        self._ids = count()  # go on from one round to the next
+
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+        """Serve a round; each request is added at its arrival time."""
+        arrivals, num_done = Arrivals(requests), 0
+        handles: list[Any] = []
+        token_ids: list[list[int]] = [[] for _ in requests]
+        token_times: list[list[float]] = [[] for _ in requests]
+        while num_done < len(requests):
+            for request in (requests[index] for index in arrivals.take()):
+                prompt, length = list(request.prompt_token_ids), request.num_output_tokens
+                handles.append(add_request(self.pipeline, next(self._ids), prompt, length, ignore_eos=True))
+            if not self.pipeline.has_non_finished_requests():
+                arrivals.wait()
+                continue
+            self.pipeline.step()
+            now = arrivals.now
+            for request, handle, tokens, times in zip(requests, handles, token_ids, token_times, strict=False):
+                if len(tokens) < request.num_output_tokens and handle.can_read():
+                    for output in handle.read().values():
+                        tokens += output.generated_ids
+                    times += [now] * (len(tokens) - len(times))
+                    if len(tokens) >= request.num_output_tokens:
+                        num_done += 1
+                        on_progress(num_done)
+        return ServedRound(token_ids, token_times, arrivals.now)
