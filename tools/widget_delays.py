@@ -28,7 +28,7 @@ RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
 POOLS = (20, 200, 2000)
 WORKLOADS = ("mixed", "documents", "burst", "chat")
 ANSWER_MS, RUN_MS = 100.0, 300.0
-"""What the median of a knob should be at most; a knob that runs an engine may take longer."""
+"""Maxima for the median of a knob; one that runs an engine may take longer."""
 SECONDS = 120
 # Milliseconds until what the event changed is on the screen: a message after the next frame comes when it is painted.
 STEP = """(step) => new Promise((done) => {
@@ -52,7 +52,7 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 
 @dataclass(frozen=True)
 class Knob:
-    """A knob of a panel; `target` is the most milliseconds that the median of its moves should take."""
+    """A knob of a panel; `target` is the maximum for the median of its moves, in milliseconds."""
 
     panel: str
     name: str

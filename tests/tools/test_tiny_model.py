@@ -1,9 +1,7 @@
 """The embedded model can be made again: the text is reproducible and the training script runs."""
 
-import hashlib
 import os
 import random
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -86,11 +84,6 @@ def test_the_script_trains_and_saves(tmp_path: Path, options: list[str]) -> None
     assert tokenizer.decode(tokenizer.encode("One day, Mina")) == "One day, Mina"
     assert loaded.vocab_size == len(tokenizer.tokenizer)
     assert "--steps 2" in (tmp_path / "README.md").read_text()
-
-
-def test_the_readme_names_the_weights_that_are_there() -> None:
-    digest = hashlib.sha256((EMBEDDED_MODEL / "model.safetensors").read_bytes()).hexdigest()
-    assert re.findall(r"[0-9a-f]{64}", (EMBEDDED_MODEL / "README.md").read_text()) == [digest]
 
 
 def test_the_readme_states_the_models_abilities() -> None:

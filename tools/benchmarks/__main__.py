@@ -6,12 +6,17 @@ are worth keeping: a quiet machine, and `python -m tools.openvino_peer` before.
 
 import argparse
 import json
+import platform
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.benchmarks.machine import describe_machine
 from tools.benchmarks.page import page
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
@@ -38,6 +43,23 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests", "20", "--rounds", "1")}
 """What makes a command quick, where it is not `--quick`."""
+
+CAPABILITIES = {"AVX512": "AVX-512", "AVX2": "AVX2", "DEFAULT": "no vector extension that torch uses"}
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return what the figures depend on, without the machine's name."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
+        "architecture": platform.machine(),
+        "vectors": CAPABILITIES.get(capability, capability),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+    }
 
 
 def run(name: str, quick: bool) -> None:

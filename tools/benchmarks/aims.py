@@ -1,4 +1,4 @@
-"""The aims of the project in `bench throughput`, and whether a record meets them."""
+"""The targets of the project in `bench throughput`, and whether a record meets them."""
 
 from bench.peer_process import BACKENDS
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM

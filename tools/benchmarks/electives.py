@@ -1,27 +1,15 @@
 """The sections of the page on the two elective phases: drafts, and a step in flight."""
 
 from bench.overlap import EMBEDDED, IN_TURN, OVERLAPPED
-from bench.speculative import (
-    ADAPTIVE,
-    ASSISTED_PEER,
-    COPYING,
-    FIXED,
-    LOOKUP_PEER,
-    MODEL,
-    PLAIN_PEER,
-    WITHOUT,
-)
+from bench.speculative import ADAPTIVE, ASSISTED_PEER, COPYING, FIXED, LOOKUP_PEER, MODEL, PLAIN_PEER, WITHOUT
 from tools.benchmarks.aims import verdict
 from tools.benchmarks.table import Record, table
 
 MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
 
 
-def speculative(record: Record | None) -> str:
+def speculative(record: Record) -> str:
     """Return what drafts bring by batch size, and against transformers' own."""
-    head = "## `mini-vllm bench speculative`\n\n"
-    if record is None:
-        return head + "Not measured.\n\n"
     rows, worst = [], []
     for case in record["cases"]:
         base = case["measured"][WITHOUT]["tokens_per_second"]
@@ -42,11 +30,9 @@ def speculative(record: Record | None) -> str:
     ]
     same = "yes" if all(case["same_tokens"] for case in record["cases"]) else "**no**"
     return (
-        f"{head}Chats of the embedded model, greedy; every setting and every peer says the same tokens: {same}. "
-        "Divided by no drafts in the same "
-        "run; transformers' own drafts divided by transformers without them, where it was measured.\n\n"
-        + table([*columns, LOOKUP_PEER, ASSISTED_PEER], rows)
-        + table(["aim", "found", ""], aims)
+        f"Chats of the embedded model, greedy; every setting and every peer says the same tokens: {same}. Divided by "
+        "no drafts in the same run; transformers' own drafts divided by transformers without them, where it was "
+        "measured.\n\n" + table([*columns, LOOKUP_PEER, ASSISTED_PEER], rows) + table(["aim", "found", ""], aims)
     )
 
 
@@ -57,11 +43,8 @@ def _peers(case: Record) -> list[str]:
     return [f"{case['measured'][peer]['tokens_per_second'] / base:.2f}" for peer in (LOOKUP_PEER, ASSISTED_PEER)]
 
 
-def in_flight(record: Record | None) -> str:
+def in_flight(record: Record) -> str:
     """Return what lies between two forward passes with a step in flight and without."""
-    head = "## `mini-vllm bench async`\n\n"
-    if record is None:
-        return head + "Not measured.\n\n"
     rows, shares = [], []
     for case in record["cases"]:
         turn, over = case["timed"][IN_TURN], case["timed"][OVERLAPPED]
@@ -74,7 +57,7 @@ def in_flight(record: Record | None) -> str:
     words = "met" if reached == len(shares) else f"**missed at {len(shares) - reached} of {len(shares)} batch sizes**"
     aim = f"embedded model: under {MAX_SHARE_BETWEEN:.0%} of the time is not the forward pass"
     return (
-        f"{head}Between two forward passes: planning, applying, text. On a CPU these run on the cores that compute, "
+        "Between two forward passes: planning, applying, text. On a CPU these run on the cores that compute, "
         "and Python runs one thread at a time, so what is hidden comes back as a slower pass.\n\n"
         + table(["", "between passes, in turn", "with a step in flight", "tokens/s, divided by in turn"], rows)
         + table(["aim", "found", ""], [[aim, f"{min(shares):.0%} to {max(shares):.0%}", words]])

@@ -57,7 +57,7 @@ def served(workload: str, ours: Record, sizes: Record) -> str:
     rounds = "one round" if num_rounds == 1 else f"the fastest of {num_rounds} rounds"
     if workload == SHARED_PREFIX:
         return (
-            f"{ours['num_requests']} questions of {ends(sizes['question'])} tokens behind the same document of "
+            f"{ours['num_requests']} questions of {ends(sizes['question'])} tokens after a shared document of "
             f"{sizes['shared_document']:,}, {sizes['answer']} tokens out; all present at the start; {rounds}."
         )
     when = "arriving one by one" if workload == STREAM else "all present at the start"

@@ -3,7 +3,6 @@
 The chats are those of `bench/speculative.py`. `--write` puts the table into the draft model's README.
 """
 
-import argparse
 import re
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from transformers import LlamaForCausalLM
 from bench.speculative import COPYING, MAX_TOKENS, STORIES, questions
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.runner.loading import EMBEDDED_MODEL
+from tools.tiny_model.evaluate import print_table
 
 NUM_CHATS = 32
 NUM_DRAFTS = 4
@@ -21,7 +21,7 @@ TABLE = re.compile(r"\n\| it guesses \|.*", re.DOTALL)
 
 @torch.inference_mode()
 def right_guesses(draft: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> list[bool]:
-    """Return for each token but the first, which no draft precedes, whether the draft model would say it there."""
+    """Return for each token but the first, which no draft precedes, whether the draft model guesses it."""
     logits = draft(input_ids=torch.tensor([prompt + answer[:-1]])).logits[0, len(prompt) :]
     return [guess == token for guess, token in zip(logits.argmax(-1).tolist(), answer[1:], strict=True)]
 
@@ -36,7 +36,7 @@ def shares(answers: list[list[bool]]) -> list[float]:
 
 
 def tokens_per_step(answers: list[list[bool]]) -> float:
-    """Return how many tokens a step of the target brings: the right guesses up to a wrong one, and one of its own."""
+    """Return the mean number of tokens per step of the target: the right guesses up to a wrong one, plus its own."""
     num_steps = 0
     for right in answers:
         start = 0
@@ -62,17 +62,5 @@ def as_table(draft_directory: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("draft", nargs="?", type=Path, default=EMBEDDED_MODEL / "draft")
-    parser.add_argument("--write", action="store_true", help="put the table into the draft model's README")
-    arguments = parser.parse_args()
-    table = as_table(arguments.draft)
-    print(table)
-    if arguments.write:
-        readme = arguments.draft / "README.md"
-        readme.write_text(TABLE.sub("", readme.read_text(encoding="utf-8")) + table, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    print_table(__doc__, EMBEDDED_MODEL / "draft", as_table, TABLE)

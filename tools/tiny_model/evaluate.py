@@ -6,7 +6,7 @@
 import argparse
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mini_vllm import LLM, SamplingParams
@@ -57,17 +57,18 @@ def as_table(right: dict[str, int]) -> str:
     return "\n".join([f"\n| it can | right of {NUM_QUESTIONS} |", "|---|---|", *rows]) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", nargs="?", type=Path, default=EMBEDDED_MODEL)
+def print_table(description: str | None, default: Path, make: Callable[[Path], str], head: re.Pattern[str]) -> None:
+    """Print the table of the model that the command line names; with `--write` put it at the end of its README."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("model", nargs="?", type=Path, default=default)
     parser.add_argument("--write", action="store_true", help="put the table into the model's README")
     arguments = parser.parse_args()
-    table = as_table(grade(LLM(str(arguments.model))))
+    table = make(arguments.model)
     print(table)
     if arguments.write:
         readme = arguments.model / "README.md"
-        readme.write_text(TABLE.sub("", readme.read_text(encoding="utf-8")) + table, encoding="utf-8")
+        readme.write_text(head.sub("", readme.read_text(encoding="utf-8")) + table, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    print_table(__doc__, EMBEDDED_MODEL, lambda model: as_table(grade(LLM(str(model)))), TABLE)

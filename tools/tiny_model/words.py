@@ -60,7 +60,7 @@ SMALL_TALK = [
 
 
 def with_article(word: str) -> str:
-    """Return `word` behind "a" or "an"."""
+    """Return `word` with "a" or "an" before it."""
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
