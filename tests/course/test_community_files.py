@@ -67,14 +67,11 @@ def test_hooks_run_on_any_system_what_lint_runs() -> None:
 @pytest.mark.parametrize(
     ("message", "is_refused"),
     [
-        ("x" * 72, False),
-        ("x" * 73, True),
-        ("é" * 72, False),  # two bytes each
+        ("é" * 72 + "\n\n" + "The body may have longer lines. " * 9, False),  # a character of two bytes counts once
         ("é" * 73, True),
-        ("Name what is different now\n\n" + "The body may have longer lines. " * 9, False),
         ("x" * 73 + "\n\nThe body says why.", True),
     ],
-    ids=["72", "73", "72 in UTF-8", "73 in UTF-8", "a body", "a body below 73"],
+    ids=["72 and a body", "73", "73 and a body"],
 )
 def test_git_refuses_a_subject_of_more_than_72_characters(message: str, is_refused: bool, tmp_path: Path) -> None:
     config = loaded(ROOT / ".pre-commit-config.yaml")

@@ -7,11 +7,9 @@ from pathlib import Path
 from course.sandbox.time_limit import seconds_for
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.sampling_params import SamplingParams
+from tests.course.checks.runs import add, engine_with, finish
 
 LABS = Path(__file__).parents[3] / "labs"
 TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
@@ -81,9 +79,6 @@ def most_running(lineup: str) -> int:
 
 def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:
     """Return how many tokens each step of a lonely request computes."""
-    config = EngineConfig(max_model_len=64, num_gpu_blocks=8)
-    engine = build_engine(config, parse_lineup("solution:1-5"), record=True)
-    engine.add_request("A", list(range(num_prompt_tokens)), SamplingParams(max_tokens=max_tokens, ignore_eos=True))
-    while engine.has_unfinished_requests():
-        engine.step()
-    return [record["total"] for record in engine.recorder.steps]
+    engine = engine_with(max_model_len=64, num_gpu_blocks=8)
+    add(engine, "A", list(range(num_prompt_tokens)), max_tokens)
+    return [record["total"] for record in finish(engine)]

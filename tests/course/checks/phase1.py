@@ -29,7 +29,7 @@ def _step(
     return phase1.schedule_step(
         running,
         waiting,
-        max_num_seqs=100,
+        max_num_seqs=1000,
         max_num_batched_tokens=budget,
         kv=kv,
         preemption=NoPreemption(),
@@ -62,14 +62,14 @@ def plan(prompts: Sequence[int], budget: int, num_slots: int = 10_000, threshold
     return plans(prompts, budget, 1, num_slots, threshold)[0]
 
 
-def plan_running(states: Sequence[tuple[int, int]], budget: int) -> Plan:
+def plan_running(states: Sequence[tuple[int, int]], budget: int, threshold: int = 0) -> Plan:
     """Return the plan for running requests given as (num_tokens, num_computed_tokens)."""
     running = []
     for index, (num_tokens, num_computed) in enumerate(states):
         request = make_request(chr(65 + index), num_tokens, num_computed_tokens=max(1, num_computed))
         request.num_computed_tokens = num_computed
         running.append(request)
-    return _step(running, waiting_queue([]), budget, SlotCountingKV(10_000)).num_scheduled_tokens
+    return _step(running, waiting_queue([]), budget, SlotCountingKV(100_000), threshold).num_scheduled_tokens
 
 
 def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:

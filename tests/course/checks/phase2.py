@@ -20,6 +20,7 @@ from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
+from tests.course.checks.runs import numbers_in_error
 
 USE = re.compile(r"(\w)(?:(-)|\+(\d+)(?:@([\d,]+))?)")
 Answer = list[int] | None
@@ -93,11 +94,7 @@ def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> lis
     """Return the numbers in the message with which an engine refuses a request; none if it is taken."""
     kv = PagedKVCacheManager(usable + 1, size, NoPrefixCache())
     request = make_request("A", num_prompt, max_tokens=max_tokens)
-    try:
-        require_servable(request, max_model_len=10_000, vocab_size=10_000, kv=kv)
-    except ValueError as error:
-        return [int(number) for number in re.findall(r"\d+", str(error))]
-    return []
+    return numbers_in_error(lambda: require_servable(request, 10_000, 10_000, kv), ValueError)
 
 
 def trace_of(
@@ -117,11 +114,7 @@ def steps(phases: str, num_gpu_blocks: int, block_size: int = 4) -> int:
 
 def stall(phases: str, num_gpu_blocks: int, block_size: int = 4) -> list[int]:
     """Return the numbers in the message with which the trace ends when nothing moves any more."""
-    try:
-        trace_of(phases, num_gpu_blocks, block_size=block_size)
-    except StalledError as error:
-        return [int(number) for number in re.findall(r"\d+", str(error))]
-    return []
+    return numbers_in_error(lambda: trace_of(phases, num_gpu_blocks, block_size=block_size), StalledError)
 
 
 @contextmanager

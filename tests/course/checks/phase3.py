@@ -1,6 +1,5 @@
 """What the checks in phase 3's handout may call: one step, or one workload, of the reference phases 1 to 5."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
 from tests.course.checks.doubles import ClampChunks
 from tests.course.checks.phase2 import blocks, decoded, trace_of
+from tests.course.checks.runs import numbers_in_error
 
 Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority
 
@@ -145,12 +145,8 @@ def computed(phases: str, num_gpu_blocks: int, requests: int = 8, change: str = 
 
 def broken_order(num_gpu_blocks: int, seed: int, requests: int) -> list[int]:
     """Return which requests the engine names when the victim is the one with the fewest computed tokens."""
-    try:
-        with _changed("least computed"):
-            trace_of("1-3", num_gpu_blocks, seed, requests)
-    except InvariantError as error:
-        return [int(number) for number in re.findall(r"\d+", str(error))]
-    return []
+    with _changed("least computed"):
+        return numbers_in_error(lambda: trace_of("1-3", num_gpu_blocks, seed, requests), InvariantError)
 
 
 def resumptions(phases: str, num_gpu_blocks: int) -> list[tuple[str, int, int]]:

@@ -8,45 +8,29 @@ from typing import Any
 from course.labtest.support import make_request
 from course.parity.replay import Replay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
-from tests.course.checks.runs import stage, traced_steps
-
-ONE_TOKEN = SamplingParams(max_tokens=1, ignore_eos=True)
+from tests.course.checks.runs import add, engine_with, finish, stage, traced_steps
 
 
 def _engine(block_size: int = 16, num_gpu_blocks: int = 1001, max_num_batched_tokens: int = 4096) -> LLMEngine:
-    config = EngineConfig(
+    return engine_with(
         block_size=block_size,
         num_gpu_blocks=num_gpu_blocks,
         max_num_batched_tokens=max_num_batched_tokens,
         max_model_len=4096,
-        check_invariants=True,
     )
-    return build_engine(config, parse_lineup("solution:1-5"), record=True)
-
-
-def _drain(engine: LLMEngine) -> None:
-    while engine.has_unfinished_requests():
-        engine.step()
-
-
-def _steps(engine: LLMEngine) -> list[StepRecord]:
-    return engine.recorder.steps
 
 
 def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
     """Serve a prompt, then the same prompt again; return the second one's hit and computed tokens."""
     engine = _engine(block_size)
     for name in ("first", "again"):
-        engine.add_request(name, list(range(num_tokens)), ONE_TOKEN)
-        _drain(engine)
-    (share,) = _steps(engine)[-1]["scheduled"]
+        add(engine, name, list(range(num_tokens)))
+        finish(engine)
+    (share,) = engine.recorder.steps[-1]["scheduled"]
     return share["hit"], share["n"]
 
 
@@ -54,9 +38,8 @@ def together(num_tokens: int, block_size: int = 16) -> list[int]:
     """Return the computed tokens of two equal prompts that arrive in the same step, with an empty cache."""
     engine = _engine(block_size)
     for name in ("first", "second"):
-        engine.add_request(name, list(range(num_tokens)), ONE_TOKEN)
-    engine.step()
-    return [share["n"] for share in _steps(engine)[0]["scheduled"]]
+        add(engine, name, list(range(num_tokens)))
+    return [share["n"] for share in finish(engine)[0]["scheduled"]]
 
 
 def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
@@ -65,13 +48,12 @@ def num_whole_prompts(num_tokens: int, num_shared: int, budget: int) -> int:
     rng = random.Random(0)
     shared = rng.choices(range(256), k=num_shared)
     if shared:
-        engine.add_request("before", [*shared, 1], ONE_TOKEN)
-        _drain(engine)
+        add(engine, "before", [*shared, 1])
+        finish(engine)
     for index in range(40):
-        own = rng.choices(range(256), k=num_tokens - num_shared)
-        engine.add_request(str(index), shared + own, ONE_TOKEN)
+        add(engine, str(index), shared + rng.choices(range(256), k=num_tokens - num_shared))
     engine.step()
-    return len(_steps(engine)[-1]["output"])
+    return len(engine.recorder.steps[-1]["output"])
 
 
 def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
@@ -133,8 +115,3 @@ def traced_totals(*options: str) -> tuple[int, int]:
     """Return the computed tokens of the first step of that trace, and of all its steps."""
     totals = [record["total"] for record in traced_steps("solution:1-4", *options)]
     return totals[0], sum(totals)
-
-
-def traced_hit(step: int, request_id: str) -> int:
-    """Return the hit of one admission in that trace."""
-    return next(share["hit"] for share in traced_steps("solution:1-4")[step]["scheduled"] if share["id"] == request_id)

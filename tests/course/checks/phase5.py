@@ -2,26 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
 from math import ceil
 from typing import Any
 
 from course.labtest.phase5.memories import FrozenKV, request_in
-from course.labtest.support import make_request
-from course.parity.replay import Replay
-from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.absent import NoPreemption
 from mini_vllm.core.request import RequestStatus
-from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
-from solutions.phase1_scheduler_step import clamp, schedule_step
+from solutions.phase1_scheduler_step import clamp
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.doubles import ClampChunks, SlotCountingKV, waiting_queue
-from tests.course.checks.runs import stage, traced_steps
+from tests.course.checks.phase1 import plan_running
+from tests.course.checks.runs import add, engine_with, finish, stage, traced_steps
 
 Plan = dict[str, int]
 
@@ -46,23 +37,19 @@ def granted(
     return _policy(threshold, max_model_len, chunking).num_new_tokens(request, computed, budget)
 
 
-def _engine(settings: dict[str, Any]) -> LLMEngine:
-    config = EngineConfig(**({"enable_prefix_caching": False, "check_invariants": True} | settings))
-    return build_engine(config, parse_lineup("solution:1-5"), record=True)
-
-
-def _steps(engine: LLMEngine) -> list[StepRecord]:
-    return engine.recorder.steps
-
-
 def plans(prompts: Sequence[int], steps: int, **settings: Any) -> list[Plan]:
     """Return the first plans for prompts of these lengths, called A, B, C and so on, with memory for all."""
-    engine = _engine({"max_model_len": 16_384, "num_gpu_blocks": 4_000} | settings)
+    engine = _roomy_engine(**settings)
     for index, length in enumerate(prompts):
-        engine.add_request(chr(65 + index), [index] * length, SamplingParams(max_tokens=50, ignore_eos=True))
+        add(engine, chr(65 + index), [index] * length, max_tokens=50)
     for _ in range(steps):
         engine.step()
-    return [{share["id"]: share["n"] for share in record["scheduled"]} for record in _steps(engine)]
+    return [{share["id"]: share["n"] for share in record["scheduled"]} for record in engine.recorder.steps]
+
+
+def _roomy_engine(**settings: Any) -> LLMEngine:
+    room = {"max_model_len": 16_384, "num_gpu_blocks": 4_000, "enable_prefix_caching": False}
+    return engine_with(**(room | settings))
 
 
 def chunks(num_tokens: int, **settings: Any) -> list[int]:
@@ -73,33 +60,15 @@ def chunks(num_tokens: int, **settings: Any) -> list[int]:
     return made
 
 
-def plan_running(states: Sequence[tuple[int, int]], budget: int, threshold: int = 0) -> Plan:
-    """Return the plan for running requests given as (num_tokens, num_computed_tokens)."""
-    running = []
-    for index, (num_tokens, num_computed) in enumerate(states):
-        running.append(make_request(chr(65 + index), num_tokens, num_computed_tokens=max(1, num_computed)))
-        running[-1].num_computed_tokens = num_computed
-    step = schedule_step(
-        running,
-        waiting_queue([]),
-        max_num_seqs=1000,
-        max_num_batched_tokens=budget,
-        kv=SlotCountingKV(100_000),
-        preemption=NoPreemption(),
-        chunks=ClampChunks(clamp, threshold),
-    )
-    return step.num_scheduled_tokens
-
-
 def longest_shared_step(num_tokens: int, **settings: Any) -> tuple[int, int]:
     """A answers when a long prompt comes; return the largest step until that is computed, and the number of steps."""
-    engine = _engine({"max_model_len": 16_384, "num_gpu_blocks": 4_000} | settings)
-    engine.add_request("A", [1] * 8, SamplingParams(max_tokens=100, ignore_eos=True))
+    engine = _roomy_engine(**settings)
+    add(engine, "A", [1] * 8, max_tokens=100)
     engine.step()
-    engine.add_request("long", [2] * num_tokens, SamplingParams(max_tokens=1, ignore_eos=True))
+    add(engine, "long", [2] * num_tokens)
     while "long" in engine.scheduler.requests:
         engine.step()
-    totals = [record["total"] for record in _steps(engine)[1:]]
+    totals = [record["total"] for record in engine.recorder.steps[1:]]
     return max(totals), len(totals)
 
 
@@ -129,40 +98,26 @@ def admits(
 @cache
 def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
     """Two answers grow beside a prompt of 30 tokens in 10 blocks of 4: return (preemptions, tokens computed, steps)."""
-    engine = _engine(
-        {
-            "max_model_len": 40,
-            "block_size": 4,
-            "num_gpu_blocks": 11,
-            "max_num_batched_tokens": 8,
-            "enable_prefix_caching": caching,
-            "admission_guard": guard,
-        }
+    engine = engine_with(
+        max_model_len=40,
+        block_size=4,
+        num_gpu_blocks=11,
+        max_num_batched_tokens=8,
+        enable_prefix_caching=caching,
+        admission_guard=guard,
     )
     for name, first, length, max_tokens in [("A", 0, 8, 12), ("B", 100, 8, 12), ("long", 200, 30, 2)]:
-        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
-        engine.add_request(name, list(range(first, first + length)), params)
-    while engine.has_unfinished_requests():
-        engine.step()
-    steps = _steps(engine)
+        add(engine, name, list(range(first, first + length)), max_tokens)
+    steps = finish(engine)
     return sum(len(record["preempted"]) for record in steps), sum(record["total"] for record in steps), len(steps)
-
-
-def replayed(name: str, step: int) -> Plan:
-    """Return the plan of one step of a named scenario of the recorded traces, made by our scheduler."""
-    scenario = next(s for s in read_scenarios(PUBLIC_TRACES / "named.jsonl") if s.name == name)
-    replay = Replay(scenario, parse_lineup("solution:1-5"))
-    *_, record = islice((replay.run_step(number) for number in range(len(scenario.steps))), step + 1)
-    return {share["id"]: share["n"] for share in record["scheduled"]}
 
 
 def num_computed_at_the_end(num_prompt: int, max_model_len: int) -> tuple[int, int]:
     """Return (tokens, computed tokens) of a request that was stopped by `max_model_len`."""
-    engine = _engine({"max_model_len": max_model_len, "num_gpu_blocks": 100})
-    engine.add_request("A", list(range(num_prompt)), SamplingParams(max_tokens=1_000, ignore_eos=True))
+    engine = engine_with(max_model_len=max_model_len, num_gpu_blocks=100)
+    add(engine, "A", list(range(num_prompt)), max_tokens=1_000)
     request = engine.scheduler.requests["A"]
-    while engine.has_unfinished_requests():
-        engine.step()
+    finish(engine)
     return request.num_tokens, request.num_computed_tokens
 
 

@@ -9,7 +9,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from course.labtest.support import make_request
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
@@ -24,6 +23,7 @@ from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 from solutions import phase6_gpu_runner as phase6
+from tests.course.checks.runs import add, engine_with, finish
 
 GIB = 2**30
 HANDOUT = CHECKOUT / "labs" / "phase6_gpu_runner" / "README.md"
@@ -104,12 +104,10 @@ def null_block_leaks(content: float) -> bool:
 
 def first_step_hits(num_tokens: int, block_size: int) -> list[int]:
     """Return the prefix hits of two requests with the same prompt that are admitted in the same step."""
-    config = EngineConfig(block_size=block_size, num_gpu_blocks=20, max_model_len=40)
-    engine = build_engine(config, parse_lineup("solution:1-5"), record=True)
+    engine = engine_with(block_size=block_size, num_gpu_blocks=20, max_model_len=40)
     for name in "AB":
-        engine.add_request(name, list(range(num_tokens)))
-    engine.step()
-    return [share.get("hit", 0) for share in engine.recorder.steps[0]["scheduled"]]
+        add(engine, name, list(range(num_tokens)))
+    return [share.get("hit", 0) for share in finish(engine)[0]["scheduled"]]
 
 
 def embedded_config() -> Any:

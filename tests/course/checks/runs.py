@@ -1,17 +1,51 @@
-"""What the checks of several handouts call: what the commands `trace` and `stages` come to."""
+"""What the checks of several handouts call: small engines, and what the commands `trace` and `stages` come to."""
 
 import json
+import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from typer.testing import CliRunner
 
 from cli.main import app
 from course.terminal.stage_sentences import mean_ms, p95_ms
 from course.workloads.ablation import ablation_requests, run_lineup
+from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.sampling_params import SamplingParams
+
+
+def engine_with(**settings: Any) -> LLMEngine:
+    """Return an engine of the reference's phases 1 to 5 that records its steps."""
+    config = EngineConfig(**({"check_invariants": True} | settings))
+    return build_engine(config, parse_lineup("solution:1-5"), record=True)
+
+
+def add(engine: LLMEngine, name: str, prompt: list[int], max_tokens: int = 1) -> None:
+    """Add a request that ends after exactly `max_tokens` tokens."""
+    engine.add_request(name, prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+
+
+def finish(engine: LLMEngine) -> list[StepRecord]:
+    """Run the engine until no request is left; return all its steps."""
+    while engine.has_unfinished_requests():
+        engine.step()
+    return engine.recorder.steps
+
+
+def numbers_in_error(action: Callable[[], object], kind: type[Exception]) -> list[int]:
+    """Return the numbers in the message of the error that the action raises, none if it raises none."""
+    try:
+        action()
+    except kind as error:
+        return [int(number) for number in re.findall(r"\d+", str(error))]
+    return []
 
 
 @cache
