@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Annotated, Literal
 
@@ -57,9 +56,12 @@ def calibrate(
     team = lineup_to_run(lineup, console)
     if team.runner == "absent":
         raise ValueError("calibrate measures a real model, so it needs phase 6 in the lineup")
-    check_rounds = rounds if check else 0
     with reported("Loading torch and the model") as report:
-        calibration, compared = run(model, dtype, team, requests, cpu_time, check_rounds, report)
+        measured = measured_engine(model, dtype, team, requests, cpu_time)
+        if check:
+            calibration, compared = calibrate_and_compare(measured, team, report, rounds)
+        else:
+            calibration, compared = measured.calibrate(report), []
     write_calibration(output, calibration)
     if as_json:
         typer.echo(json.dumps(as_record(calibration, compared)))
@@ -71,16 +73,10 @@ def calibrate(
         console.print(verdict(compared), style=FAINT, markup=False)
 
 
-def run(
-    model: str | None,
-    dtype: str,
-    lineup: Lineup,
-    num_requests: int,
-    cpu_time: bool | None,
-    check_rounds: int,
-    say: Callable[[str], None],
-) -> tuple[Calibration, list[Comparison]]:
-    """Load the model, measure and fit; compare in `check_rounds` rounds, if any."""
+def measured_engine(
+    model: str | None, dtype: str, lineup: Lineup, num_requests: int, cpu_time: bool | None
+) -> MeasuredEngine:
+    """Load the model and return its engine, whose steps are timed by CPU time, or else by wall-clock time."""
     import torch
     from transformers import AutoConfig
 
@@ -92,10 +88,7 @@ def run(
     shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1
-    measured = MeasuredEngine(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
-    if not check_rounds:
-        return measured.calibrate(say), []
-    return calibrate_and_compare(measured, lineup, say, check_rounds)
+    return MeasuredEngine(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
 
 
 def show(console: Console, calibration: Calibration, path: str) -> None:

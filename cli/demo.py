@@ -50,7 +50,7 @@ def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
     scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
     return RunInfo(
         titles={str(index): title for index, title in enumerate(plan.titles)},
-        num_prompt_tokens={str(i): len(template(chat)) for i, chat in enumerate(plan.conversations)},
+        num_prompt_tokens={str(index): len(template(chat)) for index, chat in enumerate(plan.conversations)},
         num_blocks=scheduler.kv.num_usable_blocks,
         block_size=scheduler.kv.block_size,
         token_budget=scheduler.max_num_batched_tokens,

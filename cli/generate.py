@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ from course.terminal.options import (
     remark_on_phase_6,
     stands_in_for_phase_6,
 )
-from course.terminal.progress import Report, reported
+from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
@@ -74,30 +75,23 @@ def generate(
     with reported("Loading torch and the model"):
         llm = open_llm(model, config, team, dense=dense)
     chats = [conversation(system, prompt) for prompt in prompts]
-    streams = len(prompts) == 1 and not as_json
-    if streams:
-        outputs = llm.chat(chats, params, show_new_text) if chat else llm.generate(prompts, params, show_new_text)
-    else:
-        with reported("Generating") as report:
-            on_step = Finished(report, len(prompts))
-            outputs = llm.chat(chats, params, on_step) if chat else llm.generate(prompts, params, on_step)
-    if streams:
+    serve = partial(llm.chat, chats, params) if chat else partial(llm.generate, prompts, params)
+    if len(prompts) == 1 and not as_json:
+        outputs = serve(show_new_text)
         typer.echo()
     else:
+        num_finished = 0
+        with reported("Generating") as report:
+
+            def count_finished(new: list[RequestOutput]) -> None:
+                nonlocal num_finished
+                num_finished += sum(output.finished for output in new)
+                report("Generating: prompts finished", num_finished, len(prompts))
+
+            outputs = serve(count_finished)
         print_all(prompts, outputs, as_json)
     if broken := [output.error for output in outputs if output.error]:
         fail(broken[0], 1)
-
-
-class Finished:
-    """Called with the outputs of each step: reports how many prompts are finished."""
-
-    def __init__(self, report: Report, num_prompts: int) -> None:
-        self._report, self._num_prompts, self._num_finished = report, num_prompts, 0
-
-    def __call__(self, outputs: list[RequestOutput]) -> None:
-        self._num_finished += sum(output.finished for output in outputs)
-        self._report("Generating: prompts finished", self._num_finished, self._num_prompts)
 
 
 def conversation(system: str | None, prompt: str) -> list[Message]:

@@ -33,7 +33,7 @@ STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold
 
 
 @dataclass(frozen=True)
-class Check:
+class Finding:
     """One line of the report. `missing` and `wrong` mean that the course does not work."""
 
     what: str
@@ -46,7 +46,7 @@ class Check:
         return self.status in ("missing", "wrong")
 
 
-def all_checks() -> list[Check]:
+def all_checks() -> list[Finding]:
     """Return all checks, in the order in which to fix problems."""
     pinned = read_constraints(ROOT / "constraints.txt")
     return [
@@ -69,78 +69,78 @@ def read_constraints(path: Path) -> dict[str, str]:
     return {name.lower(): version for name, _, version in (line.partition("==") for line in lines) if version}
 
 
-def check_python() -> Check:
+def check_python() -> Finding:
     """Python must be 3.11 or newer."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < MINIMUM_PYTHON:
-        return Check("Python", "wrong", version, "install Python 3.11 or newer and make the environment with it")
-    return Check("Python", "OK", version)
+        return Finding("Python", "wrong", version, "install Python 3.11 or newer and make the environment with it")
+    return Finding("Python", "OK", version)
 
 
-def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Check:
+def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Finding:
     """A package must be installed, and should have the version of `constraints.txt`."""
     install = "pip install -c constraints.txt -e ."
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
         why = "" if required else " (only the notebooks need it)"
-        return Check(name, "missing" if required else "warn", "not installed", install + why)
+        return Finding(name, "missing" if required else "warn", "not installed", install + why)
     wanted = pinned.get(name)
     if wanted is not None and found.partition("+")[0] != wanted:
-        return Check(name, "warn", f"{found}, tested with {wanted}", install)
-    return Check(name, "OK", found)
+        return Finding(name, "warn", f"{found}, tested with {wanted}", install)
+    return Finding(name, "OK", found)
 
 
-def check_torch() -> Iterator[Check]:
+def check_torch() -> Iterator[Finding]:
     """Which device torch computes on, and on how many threads."""
     if importlib.util.find_spec("torch") is None:
         return
     import torch
 
     if torch.cuda.is_available():
-        yield Check("device", "OK", f"CUDA: {torch.cuda.get_device_name()}")
+        yield Finding("device", "OK", f"CUDA: {torch.cuda.get_device_name()}")
     else:
-        yield Check("device", "OK", "CPU (no CUDA device; the course needs none)")
+        yield Finding("device", "OK", "CPU (no CUDA device; the course needs none)")
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()
     found = f"{threads} for torch, {usable} CPUs"
     if threads > usable:
-        yield Check("threads", "warn", found, f"set OMP_NUM_THREADS={usable}: more threads than CPUs are very slow")
+        yield Finding("threads", "warn", found, f"set OMP_NUM_THREADS={usable}: more threads than CPUs are very slow")
     else:
-        yield Check("threads", "OK", found)
+        yield Finding("threads", "OK", found)
 
 
-def check_triton() -> Check:
+def check_triton() -> Finding:
     """Triton is optional."""
     if importlib.util.find_spec("triton") is None:
-        return Check("triton", "OK", "not installed (optional)")
-    return Check("triton", "OK", metadata.version("triton"))
+        return Finding("triton", "OK", "not installed (optional)")
+    return Finding("triton", "OK", metadata.version("triton"))
 
 
-def check_model(folder: Path) -> Check:
+def check_model(folder: Path) -> Finding:
     """The embedded model must be complete and match the SHA-256 in its README."""
     fetch = "git checkout -- mini_vllm/embedded_model"
     absent = [name for name in MODEL_FILES if not (folder / name).exists()]
     if absent:
-        return Check("embedded model", "missing", f"no {', '.join(absent)}", fetch)
+        return Finding("embedded model", "missing", f"no {', '.join(absent)}", fetch)
     readme = folder / "README.md"
     wanted = re.search(r"\b[0-9a-f]{64}\b", readme.read_text(encoding="utf-8")) if readme.exists() else None
     if wanted is None:
-        return Check("embedded model", "warn", "its README names no SHA-256", fetch)
+        return Finding("embedded model", "warn", "its README names no SHA-256", fetch)
     found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     if found != wanted[0]:
-        return Check("embedded model", "wrong", f"SHA-256 {found[:12]}..., README has {wanted[0][:12]}...", fetch)
-    return Check("embedded model", "OK", f"SHA-256 {found[:12]}... as in its README")
+        return Finding("embedded model", "wrong", f"SHA-256 {found[:12]}..., README has {wanted[0][:12]}...", fetch)
+    return Finding("embedded model", "OK", f"SHA-256 {found[:12]}... as in its README")
 
 
-def check_solutions() -> Check:
+def check_solutions() -> Finding:
     """A student edition has no reference solutions and needs none."""
     if solutions_exist():
-        return Check("solutions/", "OK", "there")
-    return Check("solutions/", "OK", "not there: a student edition")
+        return Finding("solutions/", "OK", "there")
+    return Finding("solutions/", "OK", "not there: a student edition")
 
 
-def check_lineup() -> Iterator[Check]:
+def check_lineup() -> Iterator[Finding]:
     """`LAB_IMPL` must be a lineup; what it means for each phase."""
     text = os.environ.get("LAB_IMPL")
     if not text and not solutions_exist():
@@ -149,21 +149,21 @@ def check_lineup() -> Iterator[Check]:
     try:
         lineup = parse_lineup(text or default_lineup_text())
     except ValueError as error:
-        yield Check("LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3")
+        yield Finding("LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3")
         return
-    yield Check("LAB_IMPL", "OK", text or f"not set, so {lineup}")
+    yield Finding("LAB_IMPL", "OK", text or f"not set, so {lineup}")
     for item in lineup.describe().split(", "):
         phase, _, whose = item.partition(": ")
-        yield Check(f"  {phase}", "OK", whose)
+        yield Finding(f"  {phase}", "OK", whose)
 
 
-def check_written() -> Iterator[Check]:
+def check_written() -> Iterator[Finding]:
     """In a student edition without `LAB_IMPL`: which phases are written."""
     lineup = written_lineup()
-    yield Check("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
+    yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
     for phase, name in enumerate(PHASE_NAMES, start=1):
         tasks = unwritten_tasks(phase)
-        yield Check(f"  {phase} {name}", "OK", f"next is {tasks[0]}" if tasks else "written")
+        yield Finding(f"  {phase} {name}", "OK", f"next is {tasks[0]}" if tasks else "written")
 
 
 @friendly
@@ -185,7 +185,7 @@ def info() -> None:
     )
 
 
-def check_table(checks: list[Check]) -> Table:
+def check_table(checks: list[Finding]) -> Table:
     """Return one row per check."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", min_width=7)

@@ -1,4 +1,4 @@
-"""`mini-vllm`: the commands, put together."""
+"""`mini-vllm`: its commands, for learners and for teachers."""
 
 from pathlib import Path
 

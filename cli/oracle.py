@@ -32,8 +32,8 @@ def oracle(
 
     And the phase that causes it.
 
-    Where the reference is, both run the same workloads; your phases take its place. Without it your phases replay
-    those recorded steps of vLLM that need no other phase, and the other options have no effect.
+    With the solutions present, both lineups run the same workloads; yours replaces the reference's phases. Without
+    them your phases replay the recorded steps of vLLM that need no other phase; the other options have no effect.
 
     Exit code 1 if one differs. The engine runs the fake model, so phase 6 is not compared.
     """

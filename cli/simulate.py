@@ -3,7 +3,6 @@
 import gc
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -31,7 +30,7 @@ from mini_vllm.config import EngineConfig
 
 
 @dataclass(frozen=True)
-class Result:
+class SimulationResult:
     """One finished simulation. `wall_seconds` is the time it took on this machine."""
 
     experiment: Experiment
@@ -58,20 +57,10 @@ class ExperimentOptions:
 
     def experiment(self, engine: EngineConfig) -> Experiment:
         """Return the experiment, at the rate that was given or that the GPU can serve."""
-        calibrated = read_calibration(self.calibration) if self.calibration is not None else None
-        return Experiment(
-            self.workload,
-            self.requests,
-            self.rate,
-            self.seed,
-            self.gpu,
-            self.model,
-            self.num_gpus,
-            self.policy,
-            engine,
-            self.scale,
-            calibrated,
-        ).with_rate()
+        given = vars(self).copy()
+        num_requests, path = given.pop("requests"), given.pop("calibration")
+        calibrated = None if path is None else read_calibration(path)
+        return Experiment(num_requests=num_requests, engine=engine, calibrated=calibrated, **given).with_rate()
 
 
 @friendly
@@ -118,34 +107,29 @@ def simulate(
         console.print(legend(slo), style=FAINT)
 
 
-def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[Result]:
-    """Run the experiments in order and show the progress."""
-    results, num_done = [], 0
+def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[SimulationResult]:
+    """Run the experiments in order, show the progress and measure how long each takes."""
+    results, num_before = [], 0
     total = sum(experiment.num_requests for experiment in experiments)
     with reported("Drawing the requests") as report:
         for experiment in experiments:
-            on_progress = partial(_show_progress, report, num_done, total)
-            results.append(run_one(experiment, lineup, slo, on_progress))
-            num_done += experiment.num_requests
+            on_progress = partial(_report_finished, report, num_before, total)
+            started = time.perf_counter()
+            gc.freeze()  # what is there now need not be searched for garbage meanwhile
+            try:
+                summary = summarize(experiment.run(lineup, on_progress), slo)
+            finally:
+                gc.unfreeze()
+            results.append(SimulationResult(experiment, summary, time.perf_counter() - started))
+            num_before += experiment.num_requests
     return results
 
 
-def _show_progress(report: Report, num_before: int, total: int, num_finished: int) -> None:
+def _report_finished(report: Report, num_before: int, total: int, num_finished: int) -> None:
     report("Simulating requests", num_before + num_finished, total)
 
 
-def run_one(experiment: Experiment, lineup: Lineup, slo: Slo, on_progress: Callable[[int], None]) -> Result:
-    """Run one experiment and measure its duration."""
-    started = time.perf_counter()
-    gc.freeze()
-    try:
-        summary = summarize(experiment.run(lineup, on_progress), slo)
-    finally:
-        gc.unfreeze()
-    return Result(experiment, summary, time.perf_counter() - started)
-
-
-def as_record(result: Result, slo: Slo) -> dict[str, object]:
+def as_record(result: SimulationResult, slo: Slo) -> dict[str, object]:
     """Return the result as a JSON object: seconds of simulated time, tokens, requests."""
     experiment = result.experiment
     return {

@@ -160,19 +160,14 @@ def as_record(found: list[LineupResult], next_task: str | None, whole: Lineup, s
 def stage_record(stage: LineupResult) -> dict[str, Any]:
     """Return one stage. After a stall the latencies are those of the tokens before it."""
     ttft, itl = stage.first_token_latencies, stage.inter_token_latencies
+    counters = (
+        *("num_requests", "num_stalled", "num_steps", "most_running", "peak_held", "mean_empty", "num_preemptions"),
+        *("num_computed_tokens", "num_recomputed_tokens", "hit_rate"),
+    )
     return {
         "phases": name(stage.lineup),
-        "num_requests": stage.num_requests,
-        "num_stalled": stage.num_stalled,
-        "num_steps": stage.num_steps,
         "simulated_seconds": stage.seconds,
-        "most_running": stage.most_running,
-        "peak_held": stage.peak_held,
-        "mean_empty": stage.mean_empty,
-        "num_preemptions": stage.num_preemptions,
-        "num_computed_tokens": stage.num_computed_tokens,
-        "num_recomputed_tokens": stage.num_recomputed_tokens,
-        "hit_rate": stage.hit_rate,
+        **{counter: getattr(stage, counter) for counter in counters},
         "time_to_first_token": {"mean": mean_ms(ttft), "p95": p95_ms(ttft)},
         "inter_token_latency": {"mean": mean_ms(itl), "p95": p95_ms(itl)},
     }

@@ -1,17 +1,19 @@
+"""`mini-vllm demo`: what its pictures and its lines show of a run in a pool that is too small."""
+
 import re
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
-from cli.demo import run
+from cli.demo import EngineClock, run
 from cli.demo_script import plan_demo
+from course.palette import label
 from course.terminal.console import make_console
 from course.terminal.options import open_llm
 from course.terminal.step_view import render_step
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.sentences import describe_step
-from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm import LLM, parse_lineup
 from mini_vllm.core.step_record import StepRecord
 from tests.cli.conftest import Commands
 
@@ -29,10 +31,6 @@ def real() -> tuple[LLM, RunState]:
     return run_demo("solution")
 
 
-def records(llm: LLM) -> list[StepRecord]:
-    return llm.engine.recorder.steps
-
-
 def drawn(state: RunState, width: int = 80) -> str:
     console = Console(width=width, force_terminal=False)
     with console.capture() as capture:
@@ -43,40 +41,29 @@ def drawn(state: RunState, width: int = 80) -> str:
 def states(llm: LLM, info: RunInfo) -> list[tuple[StepRecord, str, str]]:
     """Every step with its picture and its sentence."""
     state, seen = RunState(info), []
-    for record in records(llm):
+    for record in llm.engine.recorder.steps:
         state.advance(record)
         seen.append((record, drawn(state), describe_step(state)))
     return seen
 
 
-def test_the_pool_is_small_enough_that_everything_happens(real: tuple[LLM, RunState]) -> None:
-    _, state = real
-    assert state.num_preemptions >= 1
-    assert state.num_hits >= 2
-    assert len(state.chunked) >= 1
-    assert state.num_recomputed_tokens >= 1
-    assert len(state.finished) == len(state.info.titles)
-
-
-def test_the_state_agrees_with_the_engine(real: tuple[LLM, RunState]) -> None:
+def test_everything_happens_in_the_small_pool_and_the_state_agrees_with_the_engine(real: tuple[LLM, RunState]) -> None:
     llm, state = real
+    assert min(state.num_preemptions, len(state.chunked), state.num_recomputed_tokens) >= 1
+    assert state.num_hits >= 2
+    assert len(state.finished) == len(state.info.titles)
     assert state.hit_rate == pytest.approx(llm.engine.scheduler.prefix_cache.hit_rate())
-    again = fold(state.info, records(llm))
+    again = fold(state.info, llm.engine.recorder.steps)
     assert (again.num_hits, again.tables) == (state.num_hits, state.tables)
 
 
-def test_every_picture_fits_a_small_terminal(real: tuple[LLM, RunState]) -> None:
+def test_every_picture_fits_a_small_terminal_and_shows_the_free_blocks(real: tuple[LLM, RunState]) -> None:
     llm, state = real
-    for _, picture, _ in states(llm, state.info):
+    for record, picture, _ in states(llm, state.info):
         lines = picture.splitlines()
         assert len(lines) <= 23
         assert max(map(len, lines)) <= 80
-
-
-def test_the_block_map_shows_as_many_free_blocks_as_there_are(real: tuple[LLM, RunState]) -> None:
-    llm, state = real
-    for record, picture, _ in states(llm, state.info):
-        row = next(line for line in picture.splitlines() if line.startswith("blocks"))
+        row = next(line for line in lines if line.startswith("blocks"))
         assert row.count("▌") + row.count("·") == record["free_after_schedule"]
 
 
@@ -131,30 +118,17 @@ def test_absent_phases_are_named_and_the_fake_model_generates(mini_vllm: Command
         assert (f"Phase {phase} is absent" in shown) == absent
 
 
-def test_the_fake_model_is_preempted_and_hits_too() -> None:
+def test_what_the_fake_model_shows_depends_on_the_phases() -> None:
     _, state = run_demo("solution:1-5")
-    assert state.num_preemptions >= 1
-    assert state.num_hits >= 1
-    assert state.chunked
-
-
-def test_pool_of_single_slots_is_drawn_with_many_per_cell() -> None:
+    assert min(state.num_preemptions, state.num_hits, len(state.chunked)) >= 1
     _, state = run_demo("solution:1")
     picture = drawn(state)
-    assert "blocks per cell" in picture
+    assert "blocks per cell" in picture, "a pool of single slots has many of them in a cell"
     assert max(map(len, picture.splitlines())) <= 80
     assert state.num_hits == 0
 
 
-def test_a_bad_delay_is_refused() -> None:
-    from cli.main import app
-
-    assert CliRunner().invoke(app, ["demo", "--delay", "-1"]).exit_code == 2
-
-
 def test_the_clock_does_not_count_pauses() -> None:
-    from cli.demo import EngineClock
-
     clock = EngineClock()
     start = clock()
     clock.stop()
@@ -163,16 +137,5 @@ def test_the_clock_does_not_count_pauses() -> None:
     assert clock() - start < -4
 
 
-def test_more_requests_than_letters() -> None:
-    from course.palette import label
-
+def test_requests_have_letters_however_many_there_are() -> None:
     assert [label(index) for index in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
-
-
-def test_the_answers_are_those_of_every_lineup_with_the_model(real: tuple[LLM, RunState]) -> None:
-    """A tight pool must not change a token: compare with the same prompts in a large pool."""
-    llm, state = real
-    plan = plan_demo(llm.lineup)
-    roomy = open_llm(None, type(plan.config)(), llm.lineup)
-    outputs = roomy.chat(plan.conversations, SamplingParams(max_tokens=plan.max_tokens))
-    assert [output.outputs[0].text for output in outputs] == [state.texts[str(i)] for i in range(len(outputs))]

@@ -1,3 +1,5 @@
+"""`mini-vllm generate`: text, JSON, and the settings that reach the engine or are refused."""
+
 import json
 
 import pytest
@@ -13,28 +15,20 @@ FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
 
 
 def test_one_prompt_is_streamed_and_names_the_fake_model(mini_vllm: Commands) -> None:
-    result = mini_vllm("generate", "hello", "--max-tokens", 12, *FAKE_MODEL)
-    assert len(result.stdout.rstrip("\n")) == 12
+    result = mini_vllm("generate", "hello", "--max-tokens", 30, *FAKE_MODEL)
     assert "the fake model generates" in result.stderr
-
-
-def test_streaming_and_collecting_give_the_same_text(mini_vllm: Commands) -> None:
-    streamed = mini_vllm("generate", "hello", "--max-tokens", 30, *FAKE_MODEL).stdout.rstrip("\n")
     record = json.loads(mini_vllm("generate", "hello", "--max-tokens", 30, "--json", *FAKE_MODEL).stdout)
-    assert record["text"] == streamed
+    assert record["text"] == result.stdout.rstrip("\n")
     assert record["finish_reason"] == "length"
-    assert record["num_output_tokens"] == 30
+    assert record["num_output_tokens"] == len(record["text"]) == 30
 
 
-def test_several_prompts_are_numbered(mini_vllm: Commands) -> None:
-    shown = mini_vllm("generate", "one", "two", "--max-tokens", 4, *FAKE_MODEL).stdout
-    assert "[1] one" in shown
-    assert "[2] two" in shown
-
-
-def test_json_has_one_line_per_prompt(mini_vllm: Commands) -> None:
-    lines = mini_vllm("generate", "a", "b", "c", "--json", "--max-tokens", 4, *FAKE_MODEL).stdout.splitlines()
-    assert [json.loads(line)["prompt"] for line in lines] == ["a", "b", "c"]
+def test_several_prompts_are_numbered_and_json_has_a_line_for_each(mini_vllm: Commands) -> None:
+    arguments = ("generate", "one", "two", "--max-tokens", 4, *FAKE_MODEL)
+    shown = mini_vllm(*arguments).stdout
+    assert ["[1] one" in shown, "[2] two" in shown] == [True, True]
+    lines = mini_vllm(*arguments, "--json").stdout.splitlines()
+    assert [json.loads(line)["prompt"] for line in lines] == ["one", "two"]
 
 
 def test_without_the_chat_template_the_prompt_is_shorter(mini_vllm: Commands) -> None:
@@ -54,17 +48,10 @@ def test_the_embedded_model_answers(mini_vllm: Commands) -> None:
     assert shown.strip() == "The capital of Norway is Oslo."
 
 
-@pytest.mark.parametrize(
-    ("option", "setting", "value"),
-    [
-        ("--enforce-eager", "enforce_eager", True),
-        ("--no-enforce-eager", "enforce_eager", False),
-        ("--prepack-weights", "prepack_weights", True),
-        ("--no-prepack-weights", "prepack_weights", False),
-    ],
-)
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("switch", ["enforce-eager", "prepack-weights"])
 def test_switches_reach_the_engine(
-    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, option: str, setting: str, value: bool
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, switch: str, value: bool
 ) -> None:
     configs = []
 
@@ -73,8 +60,8 @@ def test_switches_reach_the_engine(
         return open_llm(model, config, lineup, dense=dense)
 
     monkeypatch.setattr(generate, "open_llm", watched)
-    mini_vllm("generate", "hello", "--max-tokens", 2, option, *FAKE_MODEL)
-    assert [getattr(config, setting) for config in configs] == [value]
+    mini_vllm("generate", "hello", "--max-tokens", 2, f"--{'' if value else 'no-'}{switch}", *FAKE_MODEL)
+    assert [getattr(config, switch.replace("-", "_")) for config in configs] == [value]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""`mini-vllm info`: each problem is named with its fix, and only what is required makes it fail."""
+
 import shutil
 from importlib import metadata
 from pathlib import Path
@@ -29,27 +31,19 @@ def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatc
     assert "pip install -c constraints.txt" in " ".join(shown.split())
 
 
-def test_packages_for_notebooks_only_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_course_can_do_without_only_warns() -> None:
     check = checks.check_package("surely-not-installed", {}, required=False)
     assert (check.status, check.is_bad) == ("warn", False)
-
-
-def test_another_version_than_the_tested_one_warns() -> None:
     assert checks.check_package("rich", {"rich": "1.0"}, required=True).status == "warn"
-    assert (
-        checks.check_package("torch", {"torch": metadata.version("torch").split("+")[0]}, required=True).status == "OK"
-    )
+    version = metadata.version("torch").partition("+")[0]
+    assert checks.check_package("torch", {"torch": version}, required=True).status == "OK"
 
 
-def test_an_old_python_is_refused(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_python_and_a_bad_lineup_are_refused(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "MINIMUM_PYTHON", (4, 0))
-    assert "Not ready: Python." in mini_vllm("info", exit_code=1).output
-
-
-def test_a_bad_lineup_is_refused(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_IMPL", "solution:2")
     shown = mini_vllm("info", exit_code=1).output
-    assert "Not ready: LAB_IMPL." in shown
+    assert "Not ready: Python, LAB_IMPL." in shown
     assert "unset LAB_IMPL" in shown
 
 
@@ -73,11 +67,8 @@ def test_a_damaged_model_is_noticed(mini_vllm: Commands, tmp_path: Path, monkeyp
     assert checks.check_model(folder).status == "missing"
 
 
-def test_a_student_edition_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_solutions_nor_constraints_need_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "solutions_exist", lambda: False)
     assert not checks.check_solutions().is_bad
-
-
-def test_constraints_are_read() -> None:
     assert checks.read_constraints(checks.ROOT / "constraints.txt")["torch"]
     assert checks.read_constraints(checks.ROOT / "nowhere.txt") == {}

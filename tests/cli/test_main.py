@@ -1,3 +1,5 @@
+"""What all commands share: their list, what they import, and how errors are shown."""
+
 import json
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""`mini-vllm trace`: its table, its files, and the traces that end early."""
+
 import re
 from pathlib import Path
 
@@ -26,19 +28,18 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another(mini_vllm: 
     assert mini_vllm("trace", "--seed", 3).output != mini_vllm("trace", "--seed", 4).output
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_seed_runs_with_every_number_of_phases(mini_vllm: Commands, seed: int) -> None:
-    for last in range(1, 6):
-        mini_vllm(
-            "trace", "--seed", seed, "--requests", 12, "--lineup", f"solution:1-{last}" if last > 1 else "solution:1"
-        )
+@pytest.mark.parametrize("lineup", ["solution:1", *(f"solution:1-{last}" for last in range(2, 6))])
+def test_every_seed_runs_with_every_number_of_phases(mini_vllm: Commands, lineup: str) -> None:
+    for seed in range(20):
+        mini_vllm("trace", "--seed", seed, "--requests", 12, "--lineup", lineup)
 
 
 def test_a_written_trace_reads_back_as_the_same_table(mini_vllm: Commands, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
-    written = mini_vllm("trace", "--jsonl", file).output
+    written = mini_vllm("trace", "--jsonl", file, "--max-num-batched-tokens", 17).output
     read = mini_vllm("trace", "--read", file).output
     assert read.strip() == written[written.index(" step  scheduled") :].strip()
+    assert read_trace(file)[1] == 17, "the budget travels with the file"
 
 
 def test_steps_cuts_the_table_but_not_its_memory(mini_vllm: Commands) -> None:
@@ -81,11 +82,6 @@ def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path,
 
 def test_a_missing_file_is_refused(mini_vllm: Commands, tmp_path: Path) -> None:
     assert "cannot be read" in mini_vllm("trace", "--read", tmp_path / "none.jsonl", exit_code=2).stderr
-
-
-def test_the_budget_travels_with_the_file(mini_vllm: Commands, tmp_path: Path) -> None:
-    mini_vllm("trace", "--jsonl", tmp_path / "t.jsonl", "--max-num-batched-tokens", 17)
-    assert read_trace(tmp_path / "t.jsonl")[1] == 17
 
 
 def test_settings_that_can_serve_no_request_are_explained(mini_vllm: Commands) -> None:
