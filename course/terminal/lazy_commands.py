@@ -28,6 +28,13 @@ def lazy_app(commands: Sequence[Row], **settings: Any) -> typer.Typer:
             name, listed, rest = super().resolve_command(ctx, args)
             return name, load(name, targets[name]) if name in targets else listed, rest
 
+        def get_help_option(self, ctx: Any) -> Any:
+            # Typer coerces a flag that is not given, unless it is False, by pydantic, which takes 0.1 s to import.
+            option = super().get_help_option(ctx)
+            if option is not None:
+                option.default = False
+            return option
+
     def listed() -> None: ...
 
     app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **settings)
