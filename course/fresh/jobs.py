@@ -69,10 +69,7 @@ def output_tokens(recording: Recording) -> dict[str, list[int]]:
 
 
 def chat(
-    questions: Sequence[str],
-    config: EngineConfig,
-    params: SamplingParams | Sequence[SamplingParams],
-    lineup: Lineup,
+    questions: Sequence[str], config: EngineConfig, params: SamplingParams | Sequence[SamplingParams], lineup: Lineup
 ) -> ChatRun:
     """Answer all questions at once, with the embedded model if the lineup has phase 6, else with the fake model."""
     from mini_vllm.llm import LLM

@@ -16,8 +16,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Ask, Score
 
-Truth = Callable[..., Answer]
-NOT_SHOWN = (LookupError, ZeroDivisionError)
+Truth = Callable[..., Answer | bool]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Prediction:
             if isinstance(each, Notice):
                 return each
         facts = [RunFacts(run) if isinstance(run, WorkloadRun | ChatRun | RecordedRun) else run for run in runs]
-        self.truths = [true_answer(one, facts) for one in self.asked]
+        self.truths = [true_answer(one.question, one.truth, facts) for one in self.asked]
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
@@ -140,8 +139,7 @@ class Predictions:
     @staticmethod
     def claim(text: str, holds: Callable[..., bool]) -> Asked:
         """Ask whether a claim is true."""
-        question = Question(text, "true or false", "choice", ("true", "false"))
-        return Asked(question, lambda *runs: "true" if holds(*runs) else "false")
+        return Asked(Question(text, "true or false", "choice", ("true", "false")), holds)
 
 
 class Kept:
@@ -173,11 +171,12 @@ class Kept:
         return {title: said for title, said in kept if isinstance(said, dict)}
 
 
-def true_answer(asked: Asked, runs: Sequence[Any]) -> Answer | None:
+def true_answer(question: Question, truth: Truth, runs: Sequence[Any]) -> Answer | None:
     """Return the true answer, or None if the runs do not show it."""
     try:
-        return checked_answer(asked.question, asked.truth(*runs))
-    except (*NOT_SHOWN, ValueError):
+        answer = truth(*runs)
+        return checked_answer(question, str(answer).lower() if isinstance(answer, bool) else answer)
+    except (LookupError, ZeroDivisionError, ValueError):
         return None
 
 

@@ -42,10 +42,7 @@ class CountingRunner:
 
 
 def measure(
-    requests: Sequence[TimedRequest],
-    engine: LLMEngine,
-    name: str,
-    stopwatch: Callable[[], float] = time.perf_counter,
+    requests: Sequence[TimedRequest], engine: LLMEngine, name: str, stopwatch: Callable[[], float] = time.perf_counter
 ) -> tuple[Served, list[MeasuredStep]]:
     """Serve the requests, in order of `arrival_time`; return the latencies and the seconds of every step.
 

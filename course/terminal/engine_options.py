@@ -64,12 +64,10 @@ class RunnerOptions:
         Literal["float32", "bfloat16"] | None, _option(help="Type of weights and KV cache. Default: float32.")
     ] = None
     enforce_eager: Annotated[
-        bool | None,
-        _option("--enforce-eager/--no-enforce-eager", help="On a GPU, run every step without CUDA graphs."),
+        bool | None, _option("--enforce-eager/--no-enforce-eager", help="On a GPU, run every step without CUDA graphs.")
     ] = None
     prepack_weights: Annotated[
-        bool | None,
-        _option("--prepack-weights/--no-prepack-weights", help="Reorder the weights for this CPU at load."),
+        bool | None, _option("--prepack-weights/--no-prepack-weights", help="Reorder the weights for this CPU at load.")
     ] = None
 
 

@@ -14,39 +14,9 @@ from course.notebook.claims.decide import card_of, play_claim, play_claims
 from course.views.prediction import Answer, Card
 from mini_vllm import parse_lineup
 from mini_vllm.assembly.lineup import Lineup
+from tests.notebook.files import load
 
-EXPECTED: dict[str, tuple[Answer, list[str]]] = {
-    "All work is lost": ("false", ["B PREEMPTED for A", "step 20 .* B:13p\\+12hit"]),
-    "An urgent arrival preempts": ("false", ["step 8 .* C:16p"]),
-    "Equals are safe": ("B", ["step 1 .* B PREEMPTED for itself"]),
-    "First to go, first to come back": ("C", ["step 10 .* C:16p", "step 20 .* B:25p"]),
-    "A step with a preemption admits no request": ("true", ["step 9 .*5 free  A:1 \\| B PREEMPTED", "step 10 .* C:4p"]),
-    "Ten is more than one": ("A", ["step 0 .* A:16p", "step 3 .* B:16p"]),
-    "Decodes go first": ("false", ["step 1 .* A:4p B:1 C:4p"]),
-    "The queue is long": ("true", ["budget 64\n((?s:.*))\n\nbudget 128\n\\1$"]),
-    "A hundred tokens, five blocks": (7, ["step 0 "]),
-    "One call, few blocks": ("true", ["step 0 "]),
-    "Fifteen thousand six hundred and twenty-five": (6, ["step 0 .* 4 free .* r5:247p\n"]),
-    "Shared in the same step": ("true", ["A:20p B:4p\\+16hit"]),
-    "A full hit costs one token": ("false", ["B:4p\\+12hit", "C:2p\\+16hit"]),
-    "Shared is shared": (5, ["B:5p\\+16hit"]),
-    "The tail goes first": ("true", ["C:5p\\+8hit"]),
-    "Without a threshold there are no chunks": ("false", ["A:12p\n(.*A:12p\n){2}.*A:4p"]),
-    "A threshold above the budget": (
-        "true",
-        [
-            "threshold 64(?s:.*)step 3 .* A:12p B:4p(?s:.*)threshold 0(?s:.*)step 3 .* A:12p B:4p",
-            "threshold 8(?s:.*)step 0 .* B:4p(?s:.*)step 3 .* B done(?s:.*)step 7 .* A:4p",
-        ],
-    ),
-    "The first token is late, so lower the budget": (
-        "false",
-        ["TTFT, median: 217 ms \\(budget 256\\), 161 ms \\(budget 2,048\\)", "ITL, p99: 9 ms \\(budget 256\\), 60 ms"],
-    ),
-    "More bandwidth, larger batches": ("false", ["295 tokens \\(H100\\), 206 tokens \\(H200\\)", "H200: .*4.80 TB/s"]),
-    "Settings never change the text": ("true", ["a small pool(?s:.*)B PREEMPTED"]),
-    "One launch": ("false", ["29 \\(matrix products\\), 1[89]\\d \\(all operations\\)"]),
-}
+EXPECTED = load("claims.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +35,7 @@ def decide(title: str, lineup: Lineup) -> Answer | None:
 
 @pytest.mark.parametrize("title", EXPECTED)
 def test_the_engine_decides_the_card(cards: dict[str, Card], title: str) -> None:
-    truth, patterns = EXPECTED[title]
+    truth, *patterns = EXPECTED[title]
     assert cards[title].truth == truth
     for pattern in patterns:
         assert re.search(pattern, cards[title].text), f"no {pattern!r} in\n{cards[title].text}"

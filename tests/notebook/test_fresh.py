@@ -70,11 +70,7 @@ def test_the_function_runs_in_another_process() -> None:
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [
-        (end_the_process, "exit code 7"),
-        (leave, "bye"),
-        (refuse, "block_size must be at least 1, got 0"),
-    ],
+    [(end_the_process, "exit code 7"), (leave, "bye"), (refuse, "block_size must be at least 1, got 0")],
 )
 def test_an_early_end_is_explained(function: object, words: str) -> None:
     with pytest.raises(FreshError, match=words):

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 
 from course.fresh.jobs import WorkloadRun
-from course.notebook import (
-    Lab,
-    Notice,
-    compare,
-    figures,
-    same_answers,
-    show,
-    watch,
-    watch_blocks,
-)
+from course.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
 from course.notebook.charts import Charts
 from course.starter_status import starter_path
 from course.views.picture import Picture

@@ -53,10 +53,7 @@ def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Fil
         ({"max_num_seqs": 8}, {"steps": "28", "preemptions": "2"}),
         ({"max_num_batched_tokens": 4}, {"steps": "55", "preemptions": "0"}),
         ({"policy": "priority"}, {"steps": "31", "preemptions": "2"}),
-        (
-            {"enable_chunked_prefill": False, "max_num_batched_tokens": 64},
-            {"steps": "27", "tokens computed": "211"},
-        ),
+        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, {"steps": "27", "tokens computed": "211"}),
     ],
 )
 def test_the_answers_of_the_tour(panel: FilmPanel, changed: dict[str, object], expected: dict[str, str]) -> None:

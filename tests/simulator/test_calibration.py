@@ -36,13 +36,7 @@ LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 
 def machine(*, overlaps: bool) -> CostModel:
     return model_cost(
-        EMBEDDED,
-        4,
-        bandwidth=8e9,
-        flop_rate=4e10,
-        seconds_per_step=5e-4,
-        seconds_per_request=2e-5,
-        overlaps=overlaps,
+        EMBEDDED, 4, bandwidth=8e9, flop_rate=4e10, seconds_per_step=5e-4, seconds_per_request=2e-5, overlaps=overlaps
     )
 
 

@@ -137,12 +137,7 @@ def test_a_step_takes_the_longer_of_the_two_or_both_in_turn() -> None:
 
 def test_the_roofline_is_the_cost_model_at_full_efficiency_without_overhead() -> None:
     ideal = gpu_cost_model(
-        H100,
-        LLAMA_8B,
-        bandwidth_efficiency=1,
-        compute_efficiency=1,
-        seconds_per_step=0,
-        seconds_per_request=0,
+        H100, LLAMA_8B, bandwidth_efficiency=1, compute_efficiency=1, seconds_per_step=0, seconds_per_request=0
     )
     for batch in (1, 64, 1000):
         seconds = ideal.step_seconds(batch, batch, batch * 500, batch * 500, batch)

@@ -1,34 +1,56 @@
-"""The deck: every claim is played on the learner's engine, and becomes a card."""
+"""The deck: every claim is decided by the learner's engine, and becomes a card."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from course.fresh.jobs import WorkloadRun, play_workload
 from course.fresh.process import describe
-from course.notebook.claims import blocks, numbers, preemption, prefix_cache, queues
-from course.notebook.claims.claim import Claim, Setup
+from course.notebook.claims.claim import Claim, Decision, Setup
+from course.notebook.claims.evidence import EVIDENCE
+from course.notebook.claims.runs import DECISIONS
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
-from course.notebook.predictions import NOT_SHOWN, Predictions
+from course.notebook.predictions import Predictions, true_answer
 from course.notebook.run_facts import RunFacts
 from course.terminal.step_line import LineWriter
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.views.picture import Picture
-from course.views.prediction import Answer, Card, checked_answer
+from course.views.prediction import Answer, Card, Question
 from course.views.time_machine import run_strip
 from mini_vllm.assembly.lineup import Lineup
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Deck
 
-
+CARDS = Path(__file__).with_name("cards.toml")
 Played = Sequence[WorkloadRun] | str
 
 
-def all_claims() -> list[Claim]:
+@cache
+def all_claims() -> Sequence[Claim]:
     """Return the claims in the order of their cards."""
-    return [*preemption.CLAIMS, *queues.CLAIMS, *blocks.CLAIMS, *prefix_cache.CLAIMS, *numbers.CLAIMS]
+    cards: dict[str, list[dict[str, Any]]] = tomllib.loads(CARDS.read_text(encoding="utf-8"))
+    return [claim_of(subject, **card) for subject, group in cards.items() for card in group]
+
+
+def claim_of(
+    subject: str,
+    *,
+    title: str,
+    claim: str,
+    setup: str,
+    why: str,
+    question: str = "Is the claim true?",
+    options: Sequence[str] = ("true", "false"),
+    unit: str = "",
+) -> Claim:
+    """Return a claim from the fields of its card. With a `unit` it asks for a number, else for one of the `options`."""
+    asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", tuple(options))
+    return Claim(title, claim, setup, why, asked, DECISIONS.get(title) or EVIDENCE[title])
 
 
 def setup_of(title: str) -> Setup:
@@ -61,7 +83,7 @@ def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
 
 
 def play_claims(lineup: Lineup) -> dict[str, Played]:
-    """Play the runs of every claim; where the engine fails, its message is there in place of them."""
+    """Play the runs of every claim; the message of an engine that fails takes the place of its runs."""
     return {claim.title: play_claim(claim, lineup) for claim in all_claims()}
 
 
@@ -76,32 +98,23 @@ def card_of(claim: Claim, played: Played) -> Card:
     """Return a claim with what its runs have shown."""
     truth: Answer | None
     pictures: Sequence[Picture]
-    if claim.evidence is not None:
-        truth, pictures, text = claim.evidence()
+    if not isinstance(claim.decided_by, Decision):
+        truth, pictures, text = claim.decided_by()
     elif isinstance(played, str):
         truth, pictures, text = None, (), played
     else:
-        facts = [RunFacts(run) for run in played]
-        truth = decided(claim, facts)
+        decision, facts = claim.decided_by, [RunFacts(run) for run in played]
+        truth = true_answer(claim.question, decision.truth, facts)
         named = list(zip(claim.setups, facts, strict=True))
-        pictures = [run_strip(run.recording, name, looked_at(claim, run)) for name, run in named]
+        pictures = [run_strip(run.recording, name, looked_at(decision, run)) for name, run in named]
         text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
     return Card(claim.title, claim.claim, claim.setup, claim.question, truth, claim.why, pictures, text)
 
 
-def decided(claim: Claim, facts: Sequence[RunFacts]) -> Answer | None:
-    """Return the true answer, or None if the runs do not show it."""
-    assert claim.truth is not None
+def looked_at(decision: Decision, run: RunFacts) -> int:
+    """Return the step to look at, or the last one if the run has no such step."""
     try:
-        return checked_answer(claim.question, claim.truth(*facts))
-    except (*NOT_SHOWN, ValueError):
-        return None
-
-
-def looked_at(claim: Claim, run: RunFacts) -> int:
-    """Return the step to look at, the last one if the run does not have it."""
-    try:
-        return min(claim.step(run), run.last_step)
+        return min(decision.step(run), run.last_step)
     except LookupError:
         return run.last_step
 

@@ -1,0 +1,75 @@
+"""What decides the cards that are not about a schedule, by the titles of the cards."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from course.notebook.claims.claim import Evidence
+from course.simulator.experiment import Experiment
+from course.simulator.gpus import find_gpu
+from course.simulator.roofline import saturation_batch
+from course.simulator.served import Served
+from course.simulator.what_if import what_if
+from course.simulator.workloads import make_requests
+from course.views.bars import bars, in_unit
+
+GPUS = ("L4", "A100-80GB", "H100", "H200")
+BUDGETS = (256, 2048, 16384)
+
+
+def serve_documents(budget: int) -> Served:
+    """Serve 2,000 long documents in simulated time, at 70 % of what an H100 can bear."""
+    documents = Experiment("documents", num_requests=2_000).with_rate()
+    assert documents.rate is not None
+    limits = replace(documents.resolved_engine(), max_num_batched_tokens=budget)
+    return what_if(make_requests("documents", 2_000, documents.rate), limits, documents.cost)
+
+
+def latencies() -> Evidence:
+    """Decide whether a smaller budget makes the first token earlier."""
+    served = {f"budget {budget:,}": serve_documents(budget) for budget in BUDGETS}
+    first = {name: 1e3 * one.time_to_first_token([50])[0] for name, one in served.items()}
+    between = {name: 1e3 * one.inter_token_latency([99])[0] for name, one in served.items()}
+    charts = [bars("TTFT, median", first, in_unit(first, "ms")), bars("ITL, p99", between, in_unit(between, "ms"))]
+    falls = "true" if first["budget 256"] < first["budget 2,048"] else "false"
+    return Evidence(falls, charts, "\n".join(chart.text_alternative for chart in charts))
+
+
+def saturation() -> Evidence:
+    """Decide whether more bandwidth makes the saturation batch larger."""
+    gpus = [find_gpu(name) for name in GPUS]
+    batches = {gpu.name: saturation_batch(gpu) for gpu in gpus}
+    chart = bars("Tokens at which decode becomes compute-bound", batches, in_unit(batches, "tokens"))
+    sheets = [f"{gpu.name}: {gpu.peak_flops / 1e12:.0f} TFLOP/s, {gpu.bandwidth / 1e12:.2f} TB/s" for gpu in gpus]
+    larger = "true" if batches["H200"] > batches["H100"] else "false"
+    return Evidence(larger, [chart], "\n".join([chart.text_alternative, *sheets]))
+
+
+def operations() -> Evidence:
+    """Count the operations of one forward pass of three tokens, without the views, which compute nothing."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from mini_vllm.runner.loading import load_model
+
+    counts: Counter[str] = Counter()
+
+    class CountOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if not operation.is_view:
+                counts[operation.overloadpacket.__name__] += 1
+            return operation(*args, **(kwargs or {}))
+
+    loaded, _ = load_model()
+    with torch.no_grad(), CountOperations():  # type: ignore[no-untyped-call]
+        loaded.model(torch.tensor([[5, 6, 7]]))
+    counted = {"matrix products": counts["mm"], "all operations": counts.total()}
+    chart = bars("One forward pass", counted, in_unit(counted, ""))
+    return Evidence("true" if counts.total() == 1 else "false", [chart], chart.text_alternative)
+
+
+EVIDENCE: dict[str, Callable[[], Evidence]] = {
+    "The first token is late, so lower the budget": latencies,
+    "More bandwidth, larger batches": saturation,
+    "One launch": operations,
+}
