@@ -1,33 +1,62 @@
 """Run the code cells of a committed notebook in this process."""
 
 import ast
+import contextlib
+import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from course.notebook.predictions import Revealed
+from course.views.prediction.widgets import Deck
+from course.views.widgets import Player
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.notebook.files import read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
-OF_PHASES = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "02", "03", "04", "05", "06")]
-OF_ELECTIVES = [path for path in NOTEBOOKS if path.stem[:2] in ("10", "11")]
 
 
-def notebook_of(phase: int) -> Path:
-    """Return the notebook of a phase."""
-    return next(path for path in OF_PHASES if path.stem.startswith(f"{phase:02d}_"))
+class Shown(NamedTuple):
+    """A cell that has run: its source, the value of its last line, and what it printed."""
+
+    source: str
+    value: Any
+    printed: str
+
+    def text(self) -> str:
+        """Return what the cell shows as text: of a film, the text of all of its steps."""
+        value = self.value.shown if isinstance(self.value, Revealed) else self.value
+        if isinstance(value, Player):
+            return "\n".join(picture.text_alternative for picture in value.pictures.pictures)
+        if isinstance(value, Deck):
+            return value.words()
+        bundle = value._repr_mimebundle_() if hasattr(value, "_repr_mimebundle_") else {"text/plain": ""}
+        return self.printed + str((bundle[0] if isinstance(bundle, tuple) else bundle)["text/plain"])
 
 
-def run_cells(path: Path, impl: str, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[object]]:
-    """Return the names that the cells defined, and the value that each of them shows; graded tests are not run."""
+def run_cells(
+    path: Path, impl: str, monkeypatch: pytest.MonkeyPatch, written: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], list[Shown]]:
+    """Return the names that the cells defined, and what each of them shows; graded tests are not run.
+
+    `written` is what a learner writes in them: a piece of code, and what takes its place.
+    """
     monkeypatch.setenv("LAB_IMPL", impl)
     monkeypatch.setattr(
         "course.notebook.phase_code.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
     )
     monkeypatch.setattr("course.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
     names: dict[str, Any] = {}
-    shown = [run_cell(cell.source, names) for cell in read(path).cells if cell.cell_type == "code"]
+    shown = []
+    for source in [cell.source for cell in read(path).cells if cell.cell_type == "code"]:
+        code = source
+        for asked, answer in (written or {}).items():
+            code = code.replace(asked, answer)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            value = run_cell(code, names)
+        shown.append(Shown(source, value, printed.getvalue()))
     return names, shown
 
 
