@@ -3,8 +3,8 @@
 import typer
 from rich.console import Console
 
-from course.parity.by_phase import ALWAYS, Comparison, comparable, compare_until_failure
-from course.parity.replay import Replay
+from course.parity.by_phase import ALWAYS, ParityComparison, comparable, compare_until_failure
+from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.parity.verdict import Verdict
 from course.sandbox.explain import explain
@@ -56,13 +56,13 @@ def phases_to_compare(phases: str | None) -> list[int]:
     return chosen
 
 
-def show(result: Comparison, failure: Verdict, lineup: Lineup, console: Console) -> None:
+def show(result: ParityComparison, failure: Verdict, lineup: Lineup, console: Console) -> None:
     """Print the first difference, the steps up to it on both sides, and the phases to look at."""
     show_failure(console, failure)
     if failure.cause is not None:
         console.print(explain(failure.cause, {}), markup=False, soft_wrap=True)
     if failure.difference is not None and failure.difference.step < len(failure.scenario.steps):
-        num_steps, replay = failure.difference.step + 1, Replay(failure.scenario, lineup)
+        num_steps, replay = failure.difference.step + 1, ScenarioReplay(failure.scenario, lineup)
         mine = [replay.run_step(number) for number in range(num_steps)]
         recorded = failure.scenario.steps[:num_steps]
         console.print(last_steps("vLLM", recorded))  # type: ignore[arg-type]

@@ -1,51 +1,34 @@
 """Functions for the cells of the notebooks: `Lab` runs the learner's engine afresh and reports what is missing."""
 
-from course.notebook.charts import figures, request_bars, waits
-from course.notebook.contests import goodput_bars, slo_bars, user_bars, wait_of
-from course.notebook.draft_costs import draft_costs
-from course.notebook.lab import Lab
-from course.notebook.measurements import measure
-from course.notebook.notice import Notice, show
-from course.notebook.panels import bench, engine_panel
-from course.notebook.pictures import answers, compare, same_answers, watch, watch_blocks
-from course.notebook.predictions import Predictions
-from course.notebook.run_facts import hit_in
-from course.notebook.serving import seat_bars, serve, served_bars, workload_bars
-from course.notebook.settings_bars import capacity_bars, trial_bars
-from course.notebook.tokens_ahead import draft_figures, draw_lanes, watch_drafts, watch_lanes
-from course.notebook.words import Words
-
-__all__ = [
-    "Lab",
-    "Notice",
-    "Predictions",
-    "Words",
-    "answers",
-    "bench",
-    "capacity_bars",
-    "compare",
-    "draft_costs",
-    "draft_figures",
-    "draw_lanes",
-    "engine_panel",
-    "figures",
-    "goodput_bars",
-    "hit_in",
-    "measure",
-    "request_bars",
-    "same_answers",
-    "seat_bars",
-    "serve",
-    "served_bars",
-    "show",
-    "slo_bars",
-    "trial_bars",
-    "user_bars",
-    "wait_of",
-    "waits",
-    "watch",
-    "watch_blocks",
-    "watch_drafts",
-    "watch_lanes",
-    "workload_bars",
-]
+from course.notebook.charts import figures as figures
+from course.notebook.charts import request_bars as request_bars
+from course.notebook.charts import waits as waits
+from course.notebook.lab import Lab as Lab
+from course.notebook.measurements import measure as measure
+from course.notebook.notice import Notice as Notice
+from course.notebook.notice import show as show
+from course.notebook.panels import bench as bench
+from course.notebook.panels import engine_panel as engine_panel
+from course.notebook.pictures import answers as answers
+from course.notebook.pictures import compare as compare
+from course.notebook.pictures import same_answers as same_answers
+from course.notebook.pictures import watch as watch
+from course.notebook.pictures import watch_blocks as watch_blocks
+from course.notebook.predictions import Predictions as Predictions
+from course.notebook.run_facts import hit_in as hit_in
+from course.notebook.simulated import capacity_bars as capacity_bars
+from course.notebook.simulated import draft_costs as draft_costs
+from course.notebook.simulated import goodput_bars as goodput_bars
+from course.notebook.simulated import seat_bars as seat_bars
+from course.notebook.simulated import serve as serve
+from course.notebook.simulated import served_bars as served_bars
+from course.notebook.simulated import slo_bars as slo_bars
+from course.notebook.simulated import trial_bars as trial_bars
+from course.notebook.simulated import user_bars as user_bars
+from course.notebook.simulated import wait_of as wait_of
+from course.notebook.simulated import workload_bars as workload_bars
+from course.notebook.tokens_ahead import draft_figures as draft_figures
+from course.notebook.tokens_ahead import draw_lanes as draw_lanes
+from course.notebook.tokens_ahead import watch_drafts as watch_drafts
+from course.notebook.tokens_ahead import watch_lanes as watch_lanes
+from course.notebook.words import Words as Words

@@ -10,17 +10,7 @@ from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 
-COMPARED = (
-    "scheduled",
-    "preempted",
-    "evicted",
-    "free_after_schedule",
-    "output",
-    "finished",
-    "running_after",
-    "waiting_after",
-    "detail",
-)
+COMPARED = "scheduled preempted evicted free_after_schedule output finished running_after waiting_after detail".split()
 
 
 @dataclass(frozen=True)

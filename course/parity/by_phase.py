@@ -1,4 +1,4 @@
-"""Which phases a recorded scenario uses, so that an engine without the others can be compared with vLLM, too."""
+"""Which phases a recorded scenario needs: an engine with these alone can be compared with vLLM."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ ALWAYS = frozenset({1, 2})
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The scenarios that agreed, and the first that did not. `suspects`: phases that no agreeing scenario has tried."""
+class ParityComparison:
+    """The scenarios that agreed, and the first that did not."""
 
     agreed: list[Scenario]
     failure: Verdict | None = None
 
     @property
     def suspects(self) -> list[int]:
-        """The phases that the failing scenario uses and none of those that agreed; all that it uses if none is left."""
+        """The phases of the failing scenario that no agreeing one has tried; all of its phases if there is none."""
         needed = phases_needed(self.failure.scenario) if self.failure else frozenset[int]()
         tried = {phase for scenario in self.agreed for phase in phases_needed(scenario)}
         return sorted(needed - tried or needed)
 
 
 def phases_needed(scenario: Scenario) -> frozenset[int]:
-    """Return the phases, all but 6, without which an engine would decide something else than the recording."""
+    """Return the phases, of all but 6, without which an engine would decide differently from the recording."""
     config, needed = scenario.line["config"], set(ALWAYS | scenario.electives)
     if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
         needed.add(3)
@@ -42,21 +42,18 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 
 
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
-    """Return the scenarios that need only what the lineup has, those that need fewer phases first.
-
-    Those that show a defect of vLLM are left out.
-    """
+    """Return the scenarios that need only what the lineup has and show no defect of vLLM, fewest phases first."""
     present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
     chosen = [one for one in scenarios if not one.defects and phases_needed(one) <= present]
     return sorted(chosen, key=lambda one: len(phases_needed(one)))
 
 
-def compare_until_failure(scenarios: Iterable[Scenario], lineup: Lineup) -> Comparison:
+def compare_until_failure(scenarios: Iterable[Scenario], lineup: Lineup) -> ParityComparison:
     """Replay scenarios until one differs. Raises `NotImplementedError` for a phase that is not written."""
     agreed: list[Scenario] = []
     for scenario in scenarios:
         verdict = judge(scenario, lineup)
         if verdict.failed:
-            return Comparison(agreed, verdict)
+            return ParityComparison(agreed, verdict)
         agreed.append(scenario)
-    return Comparison(agreed)
+    return ParityComparison(agreed)

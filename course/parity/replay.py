@@ -1,40 +1,29 @@
 """Run a scenario through our scheduler and compare it with the recording, step by step."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
-from course.parity.recorded_model import RecordedModel
 from course.parity.scenario import Scenario
 from mini_vllm.assembly.build import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import TraceRecorder
 
 COMPARED = (
-    "added",
-    "aborted",
-    "scheduled",
-    "total",
-    "preempted",
-    "evicted",
-    "finished_sent",
-    "free_after_schedule",
-    "sampled",
-    "aborted_before_update",
-    "output",
-    "finished",
-    "free_after_update",
-    "running_after",
-    "waiting_after",
-)
+    "added aborted scheduled total preempted evicted finished_sent free_after_schedule sampled "
+    "aborted_before_update output finished free_after_update running_after waiting_after"
+).split()
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReplayDifference:
     """The first difference between a replay and its recording."""
 
     step: int
@@ -46,7 +35,38 @@ class Difference:
         return f"step {self.step}, {self.field}\n  recorded  {self.recorded}\n  ours      {self.ours}"
 
 
-class Replay:
+class RecordedModel:
+    """The fake model of `traces/README.md`: a request, preempted or not, goes on after its last sampled token."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.num_sampled: Counter[str] = Counter()
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
+        """Return the tokens of the requests that sample: one, and one for each accepted draft."""
+        return {one.request.request_id: self._sample(one) for one in batch if one.needs_token}
+
+    def _sample(self, scheduled: ScheduledRequest) -> list[int]:
+        request_id = scheduled.request.request_id
+        first = self.num_sampled[request_id]
+        last = first + self._num_accepted(request_id, first, scheduled.draft_token_ids)
+        tokens = [self.scenario.output(request_id, index) for index in range(first, last + 1)]
+        self.num_sampled[request_id] += len(tokens)
+        return tokens
+
+    def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
+        if not drafts:
+            return 0
+        if self.scenario.line["config"][
+            "async_scheduling"
+        ]:  # stand-ins: the scenario says how many are right
+            accept = self.scenario.line["drafts"]["accept"]
+            return min(len(drafts), int(accept[(crc32(f"d{request_id}:{first}".encode()) >> 8) % len(accept)]))
+        wrong = (k for k, draft in enumerate(drafts) if draft != self.scenario.output(request_id, first + k))
+        return next(wrong, len(drafts))
+
+
+class ScenarioReplay:
     """One scenario on one lineup, with the invariants checked after every step."""
 
     def __init__(self, scenario: Scenario, lineup: Lineup) -> None:
@@ -90,7 +110,7 @@ class Replay:
 
     @property
     def is_drained(self) -> bool:
-        """Whether no request is left, and no step in flight either."""
+        """Whether neither a request nor a step in flight is left."""
         in_flight = any(step.num_scheduled_tokens for step, _ in self._in_flight)
         return not self.scheduler.has_unfinished_requests() and not in_flight
 
@@ -102,7 +122,7 @@ class Replay:
         return {request_id: recorded[request_id] for request_id in living if request_id in recorded}
 
     def summary(self) -> dict[str, Any]:
-        """Return how each request ended, as the recording does."""
+        """Return how each request ended, in the form of the recording."""
         return {
             request.request_id: {
                 "finish_reason": request.finish_reason,
@@ -123,29 +143,26 @@ class Replay:
                 self.recorder.request_aborted(request_id)
 
 
-def compare(scenario: Scenario, lineup: Lineup) -> Difference | None:
+def compare(scenario: Scenario, lineup: Lineup) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, block ids included."""
-    replay = Replay(scenario, lineup)
+    replay = ScenarioReplay(scenario, lineup)
     for number, recorded in enumerate(scenario.steps):
         ours = replay.run_step(number)
         for field in COMPARED:
             if as_json(ours[field]) != recorded[field]:  # type: ignore[literal-required]
-                return Difference(number, field, recorded[field], as_json(ours[field]))  # type: ignore[literal-required]
+                return ReplayDifference(number, field, recorded[field], as_json(ours[field]))  # type: ignore[literal-required]
         for field, expected in recorded.get("detail", {}).items():
             if ours["detail"][field] != expected:
-                return Difference(number, f"detail.{field}", expected, ours["detail"][field])
+                return ReplayDifference(number, f"detail.{field}", expected, ours["detail"][field])
     expected_summary = scenario.line["trace"]["requests"]
     if replay.summary() != expected_summary:
-        return Difference(len(scenario.steps), "requests", expected_summary, replay.summary())
+        return ReplayDifference(len(scenario.steps), "requests", expected_summary, replay.summary())
     return None
 
 
 def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
-    """Run a scenario whose recording shows a defect of vLLM; our engine must keep the invariants to the end.
-
-    Raises `InvariantError` if it does not.
-    """
-    replay = Replay(scenario, lineup)
+    """Run a scenario that shows a defect of vLLM. Raises `InvariantError` if our engine breaks an invariant."""
+    replay = ScenarioReplay(scenario, lineup)
     last_event = max(event["step"] for event in scenario.line["events"])
     for number in range(scenario.max_steps):
         replay.run_step(number)
@@ -155,7 +172,7 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON would return it: tuples become lists."""
+    """Return a value after a round trip through JSON: tuples become lists."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

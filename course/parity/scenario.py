@@ -22,7 +22,7 @@ def prompt_token(seed: str, index: int) -> int:
 
 
 def output_token(request_id: str, index: int) -> int:
-    """Return the fake model's output `index` for a request, unless the scenario plans another."""
+    """Return the fake model's output `index` for a request, unless the scenario plans a different one."""
     return 100 + crc32(f"o{request_id}:{index}".encode()) % 900
 
 
@@ -61,7 +61,7 @@ class Scenario:
         return frozenset(phase for phase, is_used in used.items() if is_used)
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
-        """Return which elective phase the scenario uses and the lineup has not, or None."""
+        """Return an elective phase that the scenario uses and the lineup lacks, None if it lacks none."""
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
@@ -75,7 +75,7 @@ class Scenario:
         return EngineConfig(**settings)
 
     def request(self, request_id: str) -> Request:
-        """Return a new request as the scenario describes it."""
+        """Return a new request from the scenario's description."""
         described = self.line["requests"][request_id]
         return Request(
             request_id=request_id,
@@ -116,7 +116,7 @@ class Scenario:
 
 
 def read_scenarios(path: Path) -> Iterator[Scenario]:
-    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file. Raises `ValueError` naming a line that is none."""
+    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file. Raises `ValueError` with the line that is none."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         for number, text in enumerate(file, start=1):

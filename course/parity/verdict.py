@@ -1,32 +1,22 @@
-"""Result of replaying one scenario."""
+"""The result of replaying one scenario."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from course.parity.replay import COMPARED, Difference, compare, run_free_of_defects
+from course.parity.replay import COMPARED, ReplayDifference, compare, run_free_of_defects
 from course.parity.scenario import Scenario
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import InvariantError
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
-# vLLM 0.13.0's own defects, see traces/README.md. A trace that names anything else is compared like any other.
+# Defects of vLLM 0.13.0 itself, see traces/README.md. A trace that names any other defect is compared as usual.
 KNOWN_DEFECTS = {"stale_blocks", "index_slip"}
 
 CONFIG_NAMES = (
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "max_model_len",
-    "enable_chunked_prefill",
-    "enable_prefix_caching",
-    "policy",
-    "block_size",
-    "num_gpu_blocks",
-    "async_scheduling",
-    "spec",
-    "eos_token_id",
-)
+    "max_num_seqs max_num_batched_tokens long_prefill_token_threshold max_model_len enable_chunked_prefill "
+    "enable_prefix_caching policy block_size num_gpu_blocks async_scheduling spec eos_token_id"
+).split()
 
 
 @dataclass(frozen=True)
@@ -35,7 +25,7 @@ class Verdict:
 
     scenario: Scenario
     outcome: Outcome
-    difference: Difference | None = None
+    difference: ReplayDifference | None = None
     error: str = ""
     cause: Exception | None = None
 
@@ -75,7 +65,7 @@ def _place(error: Exception) -> str:
 
 
 def require_complete(scenario: Scenario) -> None:
-    """Raise `ValueError` naming the scenario if parts are missing that its replay needs."""
+    """Raise `ValueError` with the scenario's name if its replay needs parts that are missing."""
     try:
         for name in CONFIG_NAMES:
             scenario.line["config"][name]

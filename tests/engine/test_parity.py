@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from course.parity.replay import Difference, compare, run_free_of_defects
+from course.parity.replay import ReplayDifference, compare, run_free_of_defects
 from course.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.invariants import InvariantError
@@ -110,7 +110,7 @@ def test_an_altered_summary_is_reported_after_the_last_step() -> None:
         next(iter(trace["requests"].values()))["preemptions"] += 1
 
     difference = compare(altered(scenario, alter), REFERENCE)
-    assert isinstance(difference, Difference)
+    assert isinstance(difference, ReplayDifference)
     assert (difference.step, difference.field) == (len(scenario.steps), "requests")
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from course.notebook import Notice, goodput_bars, request_bars, seat_bars, serve, served_bars, user_bars, waits
 from course.notebook.charts import Charts, Measure, bar_charts, count, percent
-from course.notebook.contests import goodput_of, wait_of
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
-from course.notebook.serving import workload_bars
+from course.notebook.simulated import goodput_of, wait_of, workload_bars
 from course.simulator.served import Served, Slo
 from course.traces.recorded_run import recorded_run
 from course.views.policy_comparison import PolicyComparison, compare_policies

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from course.labtest.support import make_request
-from course.parity.replay import Replay
+from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
@@ -81,7 +81,7 @@ def _scenario(name: str) -> Scenario:
 def _replayed(name: str) -> list[StepRecord]:
     """Run a named scenario of the recorded traces on our scheduler."""
     scenario = _scenario(name)
-    replay = Replay(scenario, parse_lineup("solution:1-5"))
+    replay = ScenarioReplay(scenario, parse_lineup("solution:1-5"))
     return [replay.run_step(number) for number in range(len(scenario.steps))]
 
 

@@ -1,0 +1,170 @@
+"""Charts of what is simulated: served workloads, policies, the settings of the widgets, and what drafts cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from course.notebook.charts import Charts, Measure, bar_charts, count, percent
+from course.notebook.lab import Lab
+from course.notebook.measurements import Measurement
+from course.notebook.notice import Notice
+from course.simulator.experiment import Experiment
+from course.simulator.gpus import find_gpu
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.roofline import flops_per_token, weight_bytes
+from course.simulator.served import Served, Slo
+from course.simulator.simulation import simulate
+from course.simulator.workloads import WORKLOADS, make_requests
+from course.views.calculator import Setup, capacity_of
+from course.views.calculator.capacity import Capacity
+from course.views.chunking_dial import Deployment, Setting, try_setting
+from course.views.chunking_dial.trial import Trial
+from course.views.figures import digits, memory, seconds
+from course.views.policy_comparison import PolicyResult
+from course.views.policy_comparison.figures import NAMES
+from course.views.text import counted
+from course.workloads.percentiles import percentiles
+from course.workloads.timed_request import TimedRequest
+
+SERVED: list[Measure[Served]] = [
+    Measure("TTFT, median", lambda served: served.time_to_first_token([50])[0], seconds),
+    Measure("TTFT, p95", lambda served: served.time_to_first_token([95])[0], seconds),
+    Measure("most at once", lambda served: served.most_running, count),
+    Measure("preempted", lambda served: served.num_preemptions, count),
+    Measure("tokens computed", lambda served: served.num_computed_tokens, count),
+    Measure("prompt tokens hit", lambda served: served.hit_rate, percent, most=1),
+]
+TRIAL: list[Measure[Trial]] = [
+    Measure("ITL, p99", lambda trial: trial.inter_token_latencies[99.0], seconds),
+    Measure("TTFT, p99", lambda trial: trial.times_to_first_token[99.0], seconds),
+    Measure("output tokens per second", lambda trial: trial.output_tokens_per_second, count),
+]
+CAPACITY: list[Measure[Capacity]] = [
+    Measure("requests that run", lambda capacity: capacity.batch_size, count),
+    Measure("requests that fit", lambda capacity: capacity.concurrency, count),
+    Measure("saturation batch", lambda capacity: capacity.saturation_batch, count),
+    Measure("K and V of a token", lambda capacity: capacity.kv_bytes_per_token, memory),
+]
+SEATS: list[Measure[Measurement]] = [
+    Measure("steps", lambda measured: measured.num_steps, count),
+    Measure("time of a step", lambda measured: measured.seconds_per_step, seconds),
+    Measure("tokens per second", lambda measured: measured.tokens_per_second, count),
+]
+NUM_SAMPLED = 2_000
+GPU, MODEL = "H100", "Llama-3.1-8B"
+
+
+def serve(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: Any) -> Served | Notice:
+    """Serve a workload at `rate` requests per second, with the settings of the engine that are given."""
+    experiment = Experiment(workload, num_requests=num_requests, rate=rate)
+    config = replace(experiment.resolved_engine(), **settings)
+    return lab.run(simulate, make_requests(workload, num_requests, rate), config, experiment.cost)
+
+
+def served_bars(served: Mapping[str, Served | Notice]) -> Charts | Notice:
+    """Return latencies and work of each run."""
+    return bar_charts(served, SERVED)
+
+
+def workload_bars() -> Charts | Notice:
+    """Return the lengths of each named workload, and what it is."""
+    half = NUM_SAMPLED // 2
+    measures: list[Measure[list[TimedRequest]]] = [
+        Measure("prompt tokens, median", lambda each: sorted(one.num_prompt_tokens for one in each)[half], count),
+        Measure("prompt tokens, longest", lambda each: max(one.num_prompt_tokens for one in each), count),
+        Measure("answer tokens, median", lambda each: sorted(one.num_output_tokens for one in each)[half], count),
+    ]
+    sampled = {name: make_requests(name, NUM_SAMPLED, rate=1.0) for name in WORKLOADS}
+    return bar_charts(sampled, measures, [f"{name}: {what}." for name, what in WORKLOADS.items()])
+
+
+def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) -> Charts | Notice:
+    """Return the speed with each number of seats, and whether the texts are the same."""
+    if isinstance(measured, Notice):
+        return measured
+    same = len({tuple(each.texts) for each in measured}) == 1
+    by_name = dict(zip((counted(number, "seat") for number in seats), measured, strict=True))
+    return bar_charts(by_name, SEATS, ["The same texts." if same else "DIFFERENT texts!"])
+
+
+def trial_bars(settings: Mapping[str, Setting]) -> Charts | Notice:
+    """Return latencies and output of the dial's requests under each setting."""
+    return bar_charts({name: try_setting(setting, Deployment()) for name, setting in settings.items()}, TRIAL)
+
+
+def capacity_bars(setups: Mapping[str, Setup]) -> Charts | Notice:
+    """Return how many requests run in each of the calculator's setups, and from which batch on arithmetic limits."""
+    return bar_charts({name: capacity_of(setup) for name, setup in setups.items()}, CAPACITY)
+
+
+def goodput_of(policy: str, results: Sequence[PolicyResult]) -> float:
+    """Return the requests per second that keep the SLO under one of the policies."""
+    return next(result.served.goodput(Slo()) for result in results if result.policy == policy)
+
+
+def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:
+    """Return the goodput of each policy on one scale, and the tokens per second under FCFS."""
+    known = [results for results in contests.values() if not isinstance(results, Notice)]
+    most = max((goodput_of(policy, results) for results in known for policy in NAMES), default=0)
+    measures: list[Measure[list[PolicyResult]]] = [
+        *(
+            Measure(f"{name}: goodput per second", partial(goodput_of, policy), digits, most)
+            for policy, name in NAMES.items()
+        ),
+        Measure("FCFS: output tokens per second", lambda all: all[0].served.output_tokens_per_second, count),
+    ]
+    return bar_charts(contests, measures)
+
+
+def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequence[float]) -> Charts | Notice:
+    """Return what share of the requests keeps the SLO under each policy, for some limits of the first token in s."""
+
+    def kept(policy: str, limit: float, results: Sequence[PolicyResult]) -> float:
+        good = Slo(time_to_first_token=limit)
+        return next(result.served.share_good(good) for result in results if result.policy == policy)
+
+    measures: list[Measure[list[PolicyResult]]] = [
+        Measure(f"{name}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, most=1)
+        for limit in limits
+        for policy, name in NAMES.items()
+    ]
+    return bar_charts(contests, measures)
+
+
+def wait_of(user: int, users: Sequence[int], served: Served, percent: float = 95) -> float:
+    """Return a percentile of a user's times to first token, in seconds; `users` has the user of each request."""
+    times = [time for time, owner in zip(served.times_to_first_token, users, strict=True) if owner == user]
+    return percentiles(times, [percent])[0]
+
+
+def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Charts | Notice:
+    """Return the p95 of each user's time to first token on one scale, and the tokens per second."""
+    known, shown = [each for each in served.values() if not isinstance(each, Notice)], sorted(set(users))
+    most = max((wait_of(user, users, each) for each in known for user in shown), default=0)
+    measures: list[Measure[Served]] = [
+        *(Measure(f"user {user}: TTFT, p95", partial(wait_of, user, users), seconds, most) for user in shown),
+        Measure("output tokens per second", lambda each: each.output_tokens_per_second, count),
+    ]
+    return bar_charts(served, measures)
+
+
+def step_ms(num_tokens: int) -> float:
+    """Return the ms of a step of so many tokens: reading the weights or computing, whichever takes longer."""
+    gpu, model = find_gpu(GPU), find_model_shape(MODEL)
+    return 1e3 * max(weight_bytes(model) / gpu.bandwidth, num_tokens * flops_per_token(model, 0) / gpu.peak_flops)
+
+
+def draft_costs(batch_sizes: Sequence[int], num_drafts: int) -> Charts | Notice:
+    """Return for each batch the time of a step without and with drafts, and what a step must bring to break even."""
+
+    def with_drafts(size: int) -> float:
+        return step_ms(size * (1 + num_drafts))
+
+    measures: list[Measure[int]] = [
+        Measure("step without drafts", step_ms, "{:.1f} ms".format),
+        Measure(f"step with {num_drafts} drafts each", with_drafts, "{:.1f} ms".format),
+        Measure("tokens per step to break even", lambda size: with_drafts(size) / step_ms(size), "{:.1f}".format),
+    ]
+    words = [f"{MODEL} on an {GPU}, by a roofline: attention and the drafter itself are left out."]
+    return bar_charts({counted(size, "request"): size for size in batch_sizes}, measures, words)
