@@ -6,12 +6,11 @@ from functools import partial
 from html import escape
 from typing import Generic, TypeVar
 
-from course.fresh.jobs import WorkloadRun
+from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice, is_notice
-from course.notebook.pictures import Recorded
+from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark, marked_html, marked_text
 from course.notebook.run_facts import RunFacts
-from course.traces.recorded_run import RecordedRun
 from course.views.bars import SMALL_WIDTH, bars, in_unit
 from course.views.picture import Picture
 from course.views.time_machine import wait_strip
@@ -109,7 +108,7 @@ def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
     return {name: "-" if value is None else measure.as_text(value) for name, value in values.items()}
 
 
-def waits(runs: Mapping[str, Recorded | Notice]) -> Charts | Notice:
+def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
     """Return who waits and who is computed in each run, or the first of the runs that is a `Notice`."""
     pictures = []
     for name, run in runs.items():
@@ -120,14 +119,16 @@ def waits(runs: Mapping[str, Recorded | Notice]) -> Charts | Notice:
     return Charts(pictures, [key], first_mark(runs.values()))
 
 
-def request_bars(run: RecordedRun) -> Charts:
+def request_bars(run: ChatRun | Notice) -> Charts | Notice:
     """Return what each request went through: its output tokens, preemptions, and tokens from the cache."""
-    info = run.recording.info
+    if isinstance(run, Notice):
+        return run
+    info, metrics = run.recording.info, [output.metrics for output in run.outputs.values()]
     indices = {info.label(request_id): place for place, request_id in enumerate(info.titles)}
     counts = {
-        "output tokens": [answer.num_output_tokens for answer in run.answers],
-        "preemptions": [answer.num_preemptions for answer in run.answers],
-        "tokens from the cache": [answer.num_cached_tokens for answer in run.answers],
+        "output tokens": [each.num_output_tokens for each in metrics],
+        "preemptions": [each.num_preemptions for each in metrics],
+        "tokens from the cache": [each.num_cached_tokens for each in metrics],
     }
     by_name = {heading: dict(zip(indices, values, strict=True)) for heading, values in counts.items()}
     pictures = [bars(heading, each, in_unit(each, ""), indices=indices) for heading, each in by_name.items()]

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 
-class Recorded(Protocol):
-    """A run that keeps a recording: `WorkloadRun`, `ChatRun`, `RecordedRun`."""
+class HasRecording(Protocol):
+    """A run that keeps a recording: `WorkloadRun`, `ChatRun`."""
 
     @property
     def recording(self) -> Recording: ...
 
 
-def watch(run: Recorded | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
+def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
     """Return the time machine over a run, at one of its steps; on the scale `time` a step is as wide as its tokens."""
 
-    def draw(run: Recorded) -> "Player":
+    def draw(run: HasRecording) -> "Player":
         return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
 
     picture: Player | Notice = show(draw, run)

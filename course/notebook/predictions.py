@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice
 from course.notebook.run_facts import RunFacts
-from course.traces.recorded_run import RecordedRun
 from course.views.prediction import Answer, Question, checked_answer
 from mini_vllm.assembly.lineup import CHECKOUT
 
@@ -60,7 +59,7 @@ class Prediction:
         for each in (shown, *runs):
             if isinstance(each, Notice):
                 return each
-        facts = [RunFacts(run) if isinstance(run, WorkloadRun | ChatRun | RecordedRun) else run for run in runs]
+        facts = [RunFacts(run) if isinstance(run, WorkloadRun | ChatRun) else run for run in runs]
         self.truths = [true_answer(one.question, one.truth, facts) for one in self.asked]
         return Revealed(self, shown, self.truths)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cached_property, reduce
 from typing import TypeVar
 
-from course.notebook.pictures import Recorded
+from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark
 from course.traces.drafts import DraftCounts, Verdict, verdicts_of
 from course.views.picture import Picture
@@ -20,7 +20,7 @@ class RunFacts:
     Raises `LookupError` for what did not happen in the run.
     """
 
-    def __init__(self, run: Recorded) -> None:
+    def __init__(self, run: HasRecording) -> None:
         self.run, self.recording, self.recorded = run, run.recording, first_mark([run])
         recording = self.recording
         self.ids = {recording.info.label(request_id): request_id for request_id in recording.info.titles}

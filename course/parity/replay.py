@@ -57,9 +57,7 @@ class RecordedModel:
     def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
         if not drafts:
             return 0
-        if self.scenario.line["config"][
-            "async_scheduling"
-        ]:  # stand-ins: the scenario says how many are right
+        if self.scenario.line["config"]["async_scheduling"]:  # stand-ins: the scenario says how many are right
             accept = self.scenario.line["drafts"]["accept"]
             return min(len(drafts), int(accept[(crc32(f"d{request_id}:{first}".encode()) >> 8) % len(accept)]))
         wrong = (k for k, draft in enumerate(drafts) if draft != self.scenario.output(request_id, first + k))

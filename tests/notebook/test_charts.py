@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-from course.notebook import Notice, goodput_bars, request_bars, seat_bars, serve, served_bars, user_bars, waits
+from course.notebook import Notice, goodput_bars, seat_bars, serve, served_bars, user_bars, waits
 from course.notebook.charts import Charts, Measure, bar_charts, count, percent
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
 from course.notebook.simulated import goodput_of, wait_of, workload_bars
 from course.simulator.served import Served, Slo
-from course.traces.recorded_run import recorded_run
 from course.views.policy_comparison import PolicyComparison, compare_policies
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
@@ -87,11 +86,6 @@ def test_seats_are_counted_and_other_texts_are_named() -> None:
     assert charts.rows["1 seat"] == {"steps": "10", "time of a step": "200 ms", "tokens per second": "10"}
     assert charts.below == ["The same in all: time of a step 200 ms.", "The same texts."]
     assert "DIFFERENT texts!" in charts_of(seat_bars([measured[0], replace(measured[1], texts=["b"])], [1, 4])).below
-
-
-def test_the_tour_names_requests_as_its_pictures_do() -> None:
-    charts = request_bars(recorded_run())
-    assert charts.pictures[1].text_alternative == "preemptions: 0 (A), 0 (B), 0 (C), 1 (D)"
 
 
 def test_every_workload_has_its_lengths_and_its_words() -> None:

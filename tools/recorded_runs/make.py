@@ -24,7 +24,6 @@ from serving.notebook import LabServer
 TOUR = "00_tour"
 POLICIES = "09_policies"
 BENCH_SETTINGS = (PolicyComparison(prediction_sigma=2), PolicyComparison(workload="chat"))  # that a question asks about
-MEASURED = ("measure", "record_chats")  # times of this machine; a run that has a file of its own
 SLIDERS = {
     "num_gpu_blocks": range(8, 65),
     "max_num_batched_tokens": range(4, 65),
@@ -40,7 +39,7 @@ def record_notebook(path: Path) -> Lines:
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
         value, line = outcome(function, arguments)
-        if function.__name__ not in MEASURED:
+        if function.__name__ != "measure":  # its times are those of this machine
             lines[key_of(function, arguments)] = line()
         if isinstance(value, FreshError):
             raise value
