@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from course.simulator.synthetic_prompt import prompt_of
-from course.simulator.workloads import WORKLOADS, Lengths, make_requests, scaled
+from course.simulator.workloads import WORKLOADS, Lengths, make_requests, prompt_of, scaled
 from course.workloads.timed_request import TimedRequest
 
 SHAREGPT = "sharegpt"

@@ -15,11 +15,11 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from course.fresh.interrupt import interruptible
 from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
@@ -43,6 +43,23 @@ class FreshError(Exception):
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)
         self.unwritten = unwritten
+
+
+class Interrupted(KeyboardInterrupt):
+    """A cell was interrupted. Notebooks show the message and no traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints."""
+        return [str(self)]
+
+
+@contextmanager
+def interruptible(what: str) -> Iterator[None]:
+    """Name what was stopped when the cell is interrupted. Raises `Interrupted`, which also ends the cells after it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"Interrupted: {what} stopped, without a result.") from None
 
 
 @dataclass(frozen=True)

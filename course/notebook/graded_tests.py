@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from course.fresh.interrupt import interruptible
+from course.fresh.process import interruptible
 from course.notebook.graded_page import graded_page
 from course.sandbox.worker import Worker
 from course.starter_status import starter_path

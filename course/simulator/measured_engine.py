@@ -10,8 +10,7 @@ from course.simulator.cost_model import CostModel, StepCounts, count_batch
 from course.simulator.experiment import sustainable_rate
 from course.simulator.model_shapes import ModelShape
 from course.simulator.served import Served
-from course.simulator.synthetic_prompt import prompt_of
-from course.simulator.workloads import WorkloadName, make_requests, scaled
+from course.simulator.workloads import WorkloadName, make_requests, prompt_of, scaled
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig

@@ -1,6 +1,6 @@
 """The result of a simulation: the times of each request's first and last token, and the gaps between tokens."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from course.workloads.percentiles import percentiles
@@ -90,12 +90,3 @@ class Served:
 def is_good(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
     """Return whether a request with these times is good."""
     return time_to_first_token <= slo.time_to_first_token and inter_token_latency <= slo.inter_token_latency
-
-
-def weighted_mean(samples: Iterable[tuple[float, int]]) -> float:
-    """Return the mean of (value, count) samples; 0 if there is none."""
-    total, weight = 0.0, 0
-    for value, count in samples:
-        total += value * count
-        weight += count
-    return total / weight if weight else 0.0

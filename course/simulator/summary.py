@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course.simulator.served import Served, Slo, weighted_mean
+from course.simulator.served import Served, Slo
 from course.workloads.percentiles import percentiles
 
 PERCENTS = (50, 90, 95, 99)
@@ -23,7 +23,8 @@ class Spread:
     def of(cls, samples: Sequence[tuple[float, int]]) -> "Spread":
         """Return the spread of (seconds, count) samples."""
         values, counts = [seconds for seconds, _ in samples], [count for _, count in samples]
-        return cls(weighted_mean(samples), *percentiles(values, PERCENTS, counts))
+        mean = sum(seconds * count for seconds, count in samples) / (sum(counts) or 1)
+        return cls(mean, *percentiles(values, PERCENTS, counts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import typer
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 
 
-def _option(*names: str, help: str | None = None) -> Any:
+def _option(help: str | None = None, *names: str) -> Any:
     return typer.Option(*names, help=help, show_default=False, rich_help_panel="Engine settings, named as in vLLM")
 
 
@@ -16,43 +16,32 @@ def _option(*names: str, help: str | None = None) -> Any:
 class SchedulerOptions:
     """The settings that every command with a scheduler has."""
 
-    max_num_seqs: Annotated[int | None, _option(help="Most running requests.")] = None
-    max_num_batched_tokens: Annotated[int | None, _option(help="Token budget of a step.")] = None
+    max_num_seqs: Annotated[int | None, _option("Most running requests.")] = None
+    max_num_batched_tokens: Annotated[int | None, _option("Token budget of a step.")] = None
     long_prefill_token_threshold: Annotated[
-        int | None, _option(help="Most tokens of one request in a step; 0: no limit.")
+        int | None, _option("Most tokens of one request in a step; 0: no limit.")
     ] = None
-    max_model_len: Annotated[int | None, _option(help="Most tokens of a request.")] = None
-    block_size: Annotated[int | None, _option(help="Tokens per block.")] = None
-    num_gpu_blocks: Annotated[int | None, _option(help="Blocks, null block included.")] = None
-    enable_prefix_caching: Annotated[bool | None, _option("--enable-prefix-caching/--no-enable-prefix-caching")] = None
-    enable_chunked_prefill: Annotated[bool | None, _option("--enable-chunked-prefill/--no-enable-chunked-prefill")] = (
-        None
-    )
-    admission_guard: Annotated[bool | None, _option("--admission-guard/--no-admission-guard")] = None
+    max_model_len: Annotated[int | None, _option("Most tokens of a request.")] = None
+    block_size: Annotated[int | None, _option("Tokens per block.")] = None
+    num_gpu_blocks: Annotated[int | None, _option("Blocks, null block included.")] = None
+    enable_prefix_caching: Annotated[bool | None, _option()] = None
+    enable_chunked_prefill: Annotated[bool | None, _option()] = None
+    admission_guard: Annotated[bool | None, _option()] = None
 
 
 @dataclass(frozen=True)
 class EngineOptions(SchedulerOptions):
     """The settings of a whole engine, electives too."""
 
-    policy: Annotated[Literal["fcfs", "priority"] | None, _option("--scheduling-policy")] = None
+    policy: Annotated[Literal["fcfs", "priority"] | None, _option(None, "--scheduling-policy")] = None
     speculative_method: Annotated[
         Literal["ngram", "draft_model"] | None,
-        _option(help="Draft tokens by prompt lookup or by a small model; needs phase 7."),
+        _option("Draft tokens by prompt lookup or by a small model; needs phase 7."),
     ] = None
-    num_speculative_tokens: Annotated[int | None, _option(help="Most drafts of a request in a step. Default: 4.")] = (
-        None
-    )
-    async_scheduling: Annotated[
-        bool | None,
-        _option("--async-scheduling/--no-async-scheduling", help="Plan a step ahead of the runner; needs phase 8."),
-    ] = None
+    num_speculative_tokens: Annotated[int | None, _option("Most drafts of a request in a step. Default: 4.")] = None
+    async_scheduling: Annotated[bool | None, _option("Plan a step ahead of the runner; needs phase 8.")] = None
     check_invariants: Annotated[
-        bool | None,
-        _option(
-            "--check-invariants/--no-check-invariants",
-            help="Check queues, counters and blocks after every step. Not in vLLM.",
-        ),
+        bool | None, _option("Check queues, counters and blocks after every step. Not in vLLM.")
     ] = None
 
 
@@ -61,14 +50,10 @@ class RunnerOptions:
     """The settings of the real model's runner."""
 
     dtype: Annotated[
-        Literal["float32", "bfloat16"] | None, _option(help="Type of weights and KV cache. Default: float32.")
+        Literal["float32", "bfloat16"] | None, _option("Type of weights and KV cache. Default: float32.")
     ] = None
-    enforce_eager: Annotated[
-        bool | None, _option("--enforce-eager/--no-enforce-eager", help="On a GPU, run every step without CUDA graphs.")
-    ] = None
-    prepack_weights: Annotated[
-        bool | None, _option("--prepack-weights/--no-prepack-weights", help="Reorder the weights for this CPU at load.")
-    ] = None
+    enforce_eager: Annotated[bool | None, _option("On a GPU, run every step without CUDA graphs.")] = None
+    prepack_weights: Annotated[bool | None, _option("Reorder the weights for this CPU at load.")] = None
 
 
 def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOptions) -> EngineConfig:
@@ -80,8 +65,6 @@ def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOpt
     if method is None and num_drafts is not None:
         raise ValueError(f"num_speculative_tokens={num_drafts} needs --speculative-method: ngram or draft_model")
     if method is not None:
-        drafts = SpeculativeConfig(method)
-        given["speculative_config"] = (
-            drafts if num_drafts is None else replace(drafts, num_speculative_tokens=num_drafts)
-        )
+        chosen = {} if num_drafts is None else {"num_speculative_tokens": num_drafts}
+        given["speculative_config"] = SpeculativeConfig(method, **chosen)
     return replace(defaults, **given)

@@ -12,9 +12,8 @@ from nbconvert import HTMLExporter
 
 from tests.chromium import Pages
 from tests.notebook.files import read
-from tools.jupyter.course import copy_course
 from tools.jupyter.screen import Screen, write_notebook
-from tools.jupyter.server import jupyterlab
+from tools.jupyter.server import copy_course, jupyterlab
 
 Opener = Callable[..., Screen]
 

@@ -17,13 +17,11 @@ from course.simulator.calibration import (
     write_calibration,
 )
 from course.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
-from course.simulator.echo_runner import EchoRunner
 from course.simulator.measured_engine import MeasuredEngine, measure, prompt_in_vocabulary
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
-from course.simulator.synthetic_prompt import prompt_of
-from course.simulator.workloads import make_requests, scaled
+from course.simulator.workloads import make_requests, prompt_of, scaled
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
@@ -108,9 +106,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> LLMEngine:
     engine = build_engine(config, LINEUP)
-    runner = TimedRunner(EchoRunner(), clock, cost)
-    runner.vocab_size = 1_000
-    engine.runner = runner
+    engine.runner = TimedRunner(engine.runner, clock, cost)
     return engine
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.simulator.served import Served, Slo, weighted_mean
+from course.simulator.served import Served, Slo
+from course.simulator.summary import Spread
 from course.workloads.percentiles import percentiles
 from course.workloads.timed_request import TimedRequest
 
@@ -17,12 +18,12 @@ def test_a_value_counts_as_often_as_its_count_says(samples: list[tuple[float, in
     expected = [values[-(-percent * len(values) // 100) - 1] for percent in percents]
     assert percentiles(values, percents) == expected
     assert percentiles([value for value, _ in samples], percents, [count for _, count in samples]) == expected
-    assert weighted_mean(samples) == pytest.approx(sum(values) / len(values))
+    assert Spread.of(samples).mean == pytest.approx(sum(values) / len(values))
 
 
 def test_percentiles_without_values_are_0_and_bad_percents_are_refused() -> None:
     assert percentiles([], [50, 99]) == [0.0, 0.0]
-    assert weighted_mean([]) == 0.0
+    assert Spread.of([]).mean == 0.0
     for percents in ([0], [101], [50, -1]):
         with pytest.raises(ValueError, match="percents must be over 0 and at most 100"):
             percentiles([1.0], percents)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.simulator.cost_model import CostModel
-from course.simulator.echo_runner import EchoRunner
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.what_if import what_if
@@ -77,7 +76,7 @@ def engine_times(
     """Serve the requests with a whole `LLMEngine`; return the times of the first and of the last tokens."""
     clock = VirtualClock()
     engine = build_engine(config, LINEUP)
-    engine.runner, engine.clock = TimedRunner(EchoRunner(), clock, cost), clock
+    engine.runner, engine.clock = TimedRunner(engine.runner, clock, cost), clock
     first, last = [0.0] * len(requests), [0.0] * len(requests)
     not_arrived = list(enumerate(requests))[::-1]
     while not_arrived or engine.has_unfinished_requests():

@@ -5,8 +5,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from course.simulator.synthetic_prompt import prompt_of
-from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests
+from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests, prompt_of
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

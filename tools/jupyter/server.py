@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mini_vllm.assembly.lineup import CHECKOUT
+
+COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "serving", "notebooks", "solutions")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "*.gz")
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -22,6 +27,18 @@ FLAGS = (
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
 )
 SECONDS = 90.0
+
+
+def copy_course(folder: Path) -> Path:
+    """Copy what the notebooks need into a new folder, and return it."""
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        source = CHECKOUT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=NOT_COPIED)
+        else:
+            shutil.copy(source, folder / name)
+    return folder
 
 
 @contextmanager

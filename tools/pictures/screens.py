@@ -4,9 +4,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from course.browser.chromium import headless_chromium
-from tools.jupyter.course import copy_course
 from tools.jupyter.screen import Screen, write_notebook
-from tools.jupyter.server import jupyterlab
+from tools.jupyter.server import copy_course, jupyterlab
 
 CELLS = (
     "from course.notebook import Lab, watch\n"
