@@ -1,7 +1,6 @@
 """A learner's hour in a real JupyterLab: run all, scrub, follow, play, turn a knob, edit the starter, in the dark."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,34 +175,6 @@ def test_a_panel_tells_of_a_busy_kernel_and_of_one_that_was_restarted(opened: Op
     screen.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     knob.press("ArrowRight")
     waiting.get_by_text("run this cell again").wait_for()
-
-
-PLAY = """
-from course.notebook import Lab, watch
-from course.workloads.small_workload import make_workload
-
-lab = Lab(phase=1)
-played = lab.play(make_workload(1, 4))
-watch(played) if played else lab
-"""
-
-
-def test_an_edited_starter_runs_in_the_same_kernel(opened: Opener, course: Path) -> None:
-    """First a cell names the missing task; then it shows the run of the code that was saved meanwhile."""
-    starter = course / "labs" / "phase1_scheduler_step" / "starter.py"
-    untouched = starter.read_text(encoding="utf-8")
-    screen = opened(PLAY).run_all()
-    kernel = screen.kernel()
-    assert "Phase 1, task 1: clamp" in str(screen.page.get_by_role("note").text_content())
-    try:
-        shutil.copy(course / "solutions" / "phase1_scheduler_step.py", starter)
-        screen.run_again(0)
-        screen.page.locator(PLAYER).wait_for()
-    finally:
-        starter.write_text(untouched, encoding="utf-8")
-    assert screen.page.locator(HEADLINE).first.text_content().startswith("step 0 of ")
-    assert screen.kernel() == kernel
-    assert screen.failures() == []
 
 
 def test_the_link_of_a_graded_test_opens_the_starter_at_its_line(opened: Opener, course: Path) -> None:

@@ -1,16 +1,24 @@
-"""A function in a new process: its value, the explanation when it fails, and no harm to the caller."""
+"""A function in a new process: its value, the explanation when it fails, and no harm to the caller; how one waits."""
 
 import contextlib
 import os
 import re
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_notebook
 
-from course.fresh.process import OUTPUT_BYTES, FreshError, in_fresh_process
+from course.fresh.process import OUTPUT_BYTES, FreshError, in_fresh_process, start_process
+from course.fresh.ready import ReadyProcess, saved_since
 from course.sandbox import time_limit
+from course.sandbox.worker import Worker
 from course.starter_status import starter_path
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.notebook.files import new_code_cell
 
 
 def add(a: int, b: int) -> int:
@@ -64,10 +72,6 @@ def test_the_value_is_returned_and_the_output_appears(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "adding\n"
 
 
-def test_the_function_runs_in_another_process() -> None:
-    assert in_fresh_process(os.getpid) != os.getpid()
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [(end_the_process, "exit code 7"), (leave, "bye"), (refuse, "block_size must be at least 1, got 0")],
@@ -110,3 +114,75 @@ def test_a_flood_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert len(printed) < OUTPUT_BYTES + 100
     assert "left out" in printed
+
+
+class Started:
+    """Starts processes and remembers them."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+
+    def __call__(self) -> Worker:
+        self.workers.append(start_process())
+        return self.workers[-1]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    made = Started()
+    yield made
+    for worker in made.workers:
+        worker.close()
+
+
+def test_each_call_has_a_process_that_was_started_before(started: Started) -> None:
+    ready = ReadyProcess(started)
+    waiting = [started.workers[0].pid]
+    assert in_fresh_process(os.getpid, start=ready.take) == waiting[0]
+    waiting.append(started.workers[1].pid)
+    assert in_fresh_process(os.getpid, start=ready.take) == waiting[1] != waiting[0]
+    assert [worker.is_running for worker in started.workers] == [False, False, True]
+
+
+def test_a_process_older_than_the_course_is_not_handed_out(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = ReadyProcess(started)
+    monkeypatch.setattr("course.fresh.ready.saved_since", lambda moment: True)
+    assert in_fresh_process(os.getpid, start=ready.take) == started.workers[1].pid
+    assert not started.workers[0].is_running
+
+
+def test_a_process_that_has_died_is_replaced(started: Started) -> None:
+    ready = ReadyProcess(started)
+    started.workers[0].kill()
+    assert in_fresh_process(os.getpid, start=ready.take) == started.workers[1].pid
+
+
+def test_the_waiting_process_ends_with_its_owner(started: Started) -> None:
+    ready = ReadyProcess(started)
+    in_fresh_process(os.getpid, start=ready.take)
+    del ready
+    assert not any(worker.is_running for worker in started.workers)
+
+
+def test_files_of_the_course_that_are_loaded_have_a_time() -> None:
+    assert saved_since(0)
+    assert not saved_since(time.time() + 60)
+
+
+INTERRUPT = "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()"
+CELLS = (
+    "import os, signal, threading, time\nfrom course.fresh import process\nfrom course.notebook import Lab",
+    f"{INTERRUPT}\nprocess.in_fresh_process(time.sleep, 60)",
+    f"{INTERRUPT}\nLab(6, 'solution').test()",
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the cells interrupt themselves by a signal")
+def test_an_interrupted_cell_shows_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in CELLS])
+    NotebookClient(notebook, timeout=100, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    [imported, run, tests] = [cell.outputs for cell in notebook.cells]
+    assert imported == []
+    assert [output.traceback for output in run] == [["Interrupted: the run was stopped, without a result."]]
+    assert [output.traceback for output in tests] == [["Interrupted: the tests were stopped, without a result."]]

@@ -40,29 +40,6 @@ def test_a_larger_pool_needs_no_preemption_and_gives_the_same_answers(panel: Fil
     assert panel.answer["sentence"] == "The answers are the same, token for token."
 
 
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({"num_gpu_blocks": 40}, {"steps": "27", "preemptions": "0", "tokens computed": "190"}),
-        ({"num_gpu_blocks": 12}, {"steps": "50", "preemptions": "8"}),
-        (
-            {"enable_prefix_caching": False},
-            {"preemptions": "4", "tokens from the cache": "0", "tokens computed": "252"},
-        ),
-        ({"max_num_seqs": 1}, {"steps": "79", "preemptions": "0"}),
-        ({"max_num_seqs": 8}, {"steps": "28", "preemptions": "2"}),
-        ({"max_num_batched_tokens": 4}, {"steps": "55", "preemptions": "0"}),
-        ({"policy": "priority"}, {"steps": "31", "preemptions": "2"}),
-        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, {"steps": "27", "tokens computed": "211"}),
-    ],
-)
-def test_the_answers_of_the_tour(panel: FilmPanel, changed: dict[str, object], expected: dict[str, str]) -> None:
-    run = panel.run(**start() | changed)
-    now = {name: figure for name, _, figure in run.comparison}
-    assert {name: now[name] for name in expected} == expected
-    assert run.sentence == "The answers are the same, token for token."
-
-
 def test_one_step_is_drawn_while_a_knob_moves_and_the_film_when_it_rests(panel: FilmPanel) -> None:
     panel.set(**start())
     panel.step = 6

@@ -151,29 +151,20 @@ def test_a_rig_on_such_a_machine_predicts_every_figure() -> None:
 
 
 def test_the_steps_to_fit_are_measured_before_and_after_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then a computer that slows down meanwhile slows down the fit too."""
+    """A computer that slows down meanwhile then slows down the fit too."""
     rig = rig_on(VirtualClock(), machine(overlaps=False))
-    steps_to_fit, measure_one = rig.steps_to_fit, rig.measure
-    events: list[str] = []
-    num_steps: list[int] = []
-
-    def fitting(*given: object) -> list[MeasuredStep]:
-        events.append("fit")
-        steps = steps_to_fit(*given)  # type: ignore[arg-type]
-        num_steps.append(len(steps))
-        events.append("fit ends")
-        return steps
+    measure_one, num_steps = rig.measure, list[int]()
 
     def measuring(requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
-        if events and events[-1] != "fit":
-            events.append("check")
-        return measure_one(requests)
+        served, steps = measure_one(requests)
+        num_steps.append(len(steps))
+        return served, steps
 
-    monkeypatch.setattr(rig, "steps_to_fit", fitting)
     monkeypatch.setattr(rig, "measure", measuring)
     fitted, _ = one_round(rig, LINEUP, silent, 100.0, dict.fromkeys(CHECKED_ON, 50.0), text=1)
-    assert events == ["fit", "fit ends", *["check"] * 6, "fit", "fit ends"]
-    assert fitted.num_steps == sum(num_steps)
+    before, checks, after = num_steps[:3], num_steps[3:9], num_steps[9:]
+    assert (len(before), len(checks), len(after)) == (3, 6, 3)
+    assert fitted.num_steps == sum(before) + sum(after)
 
 
 def test_the_steps_to_fit_have_few_requests_and_many() -> None:
@@ -182,27 +173,23 @@ def test_the_steps_to_fit_have_few_requests_and_many() -> None:
     assert CONFIG.max_num_batched_tokens in {count.num_tokens for count in counts}
 
 
-def test_no_round_finds_prompts_of_another_in_the_cache() -> None:
-    rig = rig_on(VirtualClock(), machine(overlaps=False))
-    one, two = (rig.requests("shared-prefix", 1.0, 10, text) for text in (0, 1))
-    assert [request.num_prompt_tokens for request in one] == [request.num_prompt_tokens for request in two]
-    assert {prompt_of(r).conversation for r in one}.isdisjoint(prompt_of(r).conversation for r in two)
-    assert {prompt_of(r).shared_prefix for r in one}.isdisjoint(prompt_of(r).shared_prefix for r in two)
-
-
 def test_no_two_measurements_of_a_check_share_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = rig_on(VirtualClock(), machine(overlaps=False), num_requests=20)
     measure_all = rig.measure
     conversations: list[set[int]] = []
+    prefixes: list[set[int]] = []
 
     def noting(requests: list[TimedRequest]) -> object:
-        conversations.append({prompt_of(request).conversation for request in requests})
+        prompts = [prompt_of(request) for request in requests]
+        conversations.append({prompt.conversation for prompt in prompts})
+        prefixes.append({prompt.shared_prefix for prompt in prompts if prompt.num_shared_tokens})
         return measure_all(requests)
 
     monkeypatch.setattr(rig, "measure", noting)
     calibrate_and_compare(rig, LINEUP, silent, num_rounds=2)
     assert len(conversations) == 2 + 3 + 2 * (3 + 6 + 3)
-    assert len(set[int]().union(*conversations)) == sum(map(len, conversations))
+    for found in (conversations, prefixes):
+        assert len(set[int]().union(*found)) == sum(map(len, found))
 
 
 def test_the_median_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:

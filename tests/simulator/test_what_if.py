@@ -1,6 +1,7 @@
 """`what_if`, the simulation with the real scheduler, and the whole engine agree on every number."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -95,15 +96,7 @@ def engine_times(
 @given(workloads(), configs(), st.integers(19, 40))
 def test_the_simulation_equals_the_engine(requests: list[TimedRequest], config: EngineConfig, num_blocks: int) -> None:
     """Also with little memory, where requests are preempted and recomputed."""
-    config = EngineConfig(
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        enable_prefix_caching=config.enable_prefix_caching,
-        max_model_len=72,
-        block_size=4,
-        num_gpu_blocks=num_blocks,
-        check_invariants=True,
-    )
+    config = replace(config, num_gpu_blocks=num_blocks, check_invariants=True)
     served = simulate(requests, config, COSTS[0], LINEUP)
     assert (served.first_token_times, served.finished_times) == engine_times(requests, config, COSTS[0])
 
@@ -130,18 +123,11 @@ def test_settings_that_it_does_not_model_are_refused(settings: dict[str, object]
         what_if([TimedRequest(0.0, "0", [1] * 10, 2)], EngineConfig(**settings), COSTS[0])  # type: ignore[arg-type]
 
 
-def test_requests_out_of_order_are_refused() -> None:
-    requests = [TimedRequest(1.0, "0", [1] * 4, 2), TimedRequest(0.5, "1", [1] * 4, 2)]
+@pytest.mark.parametrize(("times", "message"), [([1.0, 0.5], "in order of arrival_time"), ([], "at least one request")])
+def test_requests_out_of_order_and_none_at_all_are_refused(times: list[float], message: str) -> None:
+    requests = [TimedRequest(time, str(time), [1] * 4, 2) for time in times]
     config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
-    with pytest.raises(ValueError, match="in order of arrival_time"):
+    with pytest.raises(ValueError, match=message):
         what_if(requests, config, COSTS[0])
-    with pytest.raises(ValueError, match="in order of arrival_time"):
+    with pytest.raises(ValueError, match=message):
         simulate(requests, config, COSTS[0], LINEUP)
-
-
-def test_a_workload_without_requests_is_refused() -> None:
-    config = EngineConfig(max_model_len=72, num_gpu_blocks=100)
-    with pytest.raises(ValueError, match="at least one request"):
-        what_if([], config, COSTS[0])
-    with pytest.raises(ValueError, match="at least one request"):
-        simulate([], config, COSTS[0], LINEUP)
