@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.simulation_report import speed
-from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, Comparison, calibrate_and_compare
+from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, FigureComparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measured_engine import ENGINE, FITTED_ON, MeasuredEngine
 from course.terminal.console import friendly, make_console, whose_code
@@ -110,7 +110,7 @@ def show(console: Console, calibration: Calibration, path: str) -> None:
     console.print(table)
 
 
-def agreement_table(compared: list[Comparison]) -> Table:
+def agreement_table(compared: list[FigureComparison]) -> Table:
     """Return measured and predicted side by side."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("workload", "figure", "measured", "predicted", "ratio", "rounds", ""):
@@ -129,7 +129,7 @@ def agreement_table(compared: list[Comparison]) -> Table:
     return table
 
 
-def verdict(compared: list[Comparison]) -> str:
+def verdict(compared: list[FigureComparison]) -> str:
     """Return how many predictions are within the tolerance."""
     num_agreeing = sum(row.agrees for row in compared)
     return (
@@ -138,7 +138,7 @@ def verdict(compared: list[Comparison]) -> str:
     )
 
 
-def as_record(calibration: Calibration, compared: list[Comparison]) -> dict[str, object]:
+def as_record(calibration: Calibration, compared: list[FigureComparison]) -> dict[str, object]:
     """Return the numbers as a JSON object: seconds, tokens per second."""
     return {
         "calibration": asdict(calibration),

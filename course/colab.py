@@ -1,4 +1,4 @@
-"""Installation in Google Colab, which brings PyTorch and a notebook of its own. Needs nothing that is not there."""
+"""Installation in Google Colab, which brings its own PyTorch and notebook. Imports only what is there already."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ NOT_NEEDED = ("jupyterlab",)
 
 
 def install() -> None:
-    """Install the course in this Python. What Colab has in a suitable version stays as it is.
+    """Install the course in this Python. What Colab has in a suitable version is kept.
 
     Raises `subprocess.CalledProcessError` if pip fails.
     """

@@ -1,4 +1,4 @@
-"""A new process that waits, started before it is needed: a panel's next run does not pay for Python's start."""
+"""A process that is started before it is needed, so that a panel's next run does not wait for Python to start."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 
 
 class ReadyProcess:
-    """Hands out a process that `start` has started before, and starts the next one at once.
+    """Hands out a process that is already running, and starts the next one at once.
 
     No process serves two calls. One that has loaded a file of the course that was saved since is not handed out;
     starters are loaded by the call itself. The waiting one ends with this object, and with the kernel.

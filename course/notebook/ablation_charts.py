@@ -1,4 +1,4 @@
-"""What each phase improves, as charts that get a bar more in each notebook."""
+"""What each phase improves, as charts with one more bar in each notebook."""
 
 from collections.abc import Mapping, Sequence
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import Generic, TypeVar
 
 from course.fresh.jobs import ChatRun, WorkloadRun
-from course.notebook.notice import Notice, is_notice
+from course.notebook.notice import Notice
 from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark, marked_html, marked_text
 from course.notebook.run_facts import RunFacts
@@ -77,9 +77,9 @@ def bar_charts(
     """
     known: dict[str, T] = {}
     for name, result in results.items():
-        if is_notice(result):
+        if isinstance(result, Notice):
             return result
-        known[name] = result  # type: ignore[assignment]
+        known[name] = result
     draw = partial(chart, known, reference or {})
     differ = [each for each in measures if len(set(texts_of(each, known).values())) > 1]
     differ = differ or [each for each in measures if any(map(each.value, known.values()))]
@@ -109,12 +109,12 @@ def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
 
 
 def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
-    """Return who waits and who is computed in each run, or the first of the runs that is a `Notice`."""
+    """Return which requests wait and which are computed in each run, or the first of the runs that is a `Notice`."""
     pictures = []
     for name, run in runs.items():
-        if is_notice(run):
+        if isinstance(run, Notice):
             return run
-        pictures.append(wait_strip(run.recording, name, SMALL_WIDTH if len(runs) > 2 else WIDE))  # type: ignore[union-attr]
+        pictures.append(wait_strip(run.recording, name, SMALL_WIDTH if len(runs) > 2 else WIDE))
     key = "Outlined: waiting. Hatched: the prompt is computed. Full: a token of the answer in each step."
     return Charts(pictures, [key], first_mark(runs.values()))
 
@@ -150,7 +150,7 @@ MEASURES: list[Measure[RunFacts]] = [
 def figures(runs: Mapping[str, WorkloadRun | Notice], first_token: str = "") -> Charts | Notice:
     """Return the figures of some runs by their names, or the first of them that is a `Notice`.
 
-    `first_token` is a request of which the step of the first token is shown too.
+    `first_token` names a request; the step of its first token is shown too.
     """
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     stalled = [name for name, run in runs.items() if isinstance(run, WorkloadRun) and run.stalled]

@@ -58,10 +58,7 @@ class Lab:
         return {"text/html": page, "text/plain": repr(self)}
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
-        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
-
-        Of the electives it has the one that is named by its number; with a `config` those that it turns on instead.
-        """
+        """Return the lineup cut to phases 1 to `phases`; see `PhaseCode.lineup`."""
         return self.code.lineup(phases, config)
 
     def kept_ready(self) -> "Lab":
@@ -79,7 +76,7 @@ class Lab:
     ) -> WorkloadRun | Notice:
         """Run a workload on the fake model with phases 1 to `phases`.
 
-        A config is taken as it is. Without one it is a small pool, changed so that it serves what the phases can.
+        A config is used unchanged. The default is a small pool, adapted to what the phases can serve.
         """
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
@@ -108,7 +105,7 @@ class Lab:
     ) -> ChatRun | Notice:
         """Answer all questions at once, with the embedded model if the phases include 6, else with the fake model.
 
-        `params` hold for all questions, or there is one for each.
+        `params` apply to all questions, or are one per question.
         """
         lineup = self.lineup(phases, config)
         chats = self.code.call(lineup, chat, questions, config, params, lineup)

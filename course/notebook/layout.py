@@ -78,7 +78,7 @@ def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
 
 @dataclass(frozen=True)
 class Answered:
-    """Functions of phase 6 that return the arrays that they have returned before."""
+    """Phase 6's functions, which answer with the arrays of an earlier call."""
 
     arrays: FlatStep
 

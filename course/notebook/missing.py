@@ -1,4 +1,4 @@
-"""What a notebook says about starters that are not written, or that Python cannot read."""
+"""Notices about starters that are not written, or that Python cannot read."""
 
 import ast
 from dataclasses import astuple

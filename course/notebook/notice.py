@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeGuard
+from typing import Any, TypeVar
 
 from course.notebook.recorded_mark import first_mark, marked_text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,10 @@ class Remark(Notice):
         return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'
 
 
-def is_notice(value: object) -> TypeGuard[Notice]:
-    """Return whether a result is a `Notice`."""
-    return isinstance(value, Notice)
-
-
-def show(view: Callable[..., Any], *results: Any, **options: Any) -> Any:
+def show(view: Callable[..., T], *results: Any, **options: Any) -> T | Notice:
     """Return `view(*results, **options)`, or the first of the results that is a `Notice`."""
     for result in results:
-        if is_notice(result):
+        if isinstance(result, Notice):
             return result
     shown = view(*results, **options)
-    return marked_text(shown, first_mark(results)) if isinstance(shown, str) else shown
+    return marked_text(shown, first_mark(results)) if isinstance(shown, str) else shown  # type: ignore[return-value]

@@ -45,7 +45,7 @@ def engine_knobs(config: EngineConfig) -> list[Knob]:
 def engine_panel(
     lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0
 ) -> "FilmPanel | Notice":
-    """Return one control for each setting over the run of the workload on the fake model, which can be played.
+    """Return a control for each setting above a run of the workload on the fake model, which can be played.
 
     Tiles compare a run with the first one.
     """

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class PhaseCode:
-    """The code of the `whole` lineup, seen from the notebook of a `phase`."""
+    """The code that the notebook of a `phase` runs: a part of the `whole` lineup."""
 
     def __init__(self, phase: int, whole: Lineup) -> None:
         self.phase, self.whole = phase, whole
@@ -55,7 +55,7 @@ class PhaseCode:
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
         """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
 
-        Of the electives it has the one that is named by its number; with a `config` those that it turns on instead.
+        Of the electives it keeps the one that `phases` names, or with a `config` those that the config turns on.
         """
         return cut_lineup(self.whole, self.phase if phases is None else phases, config)
 

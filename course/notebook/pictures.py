@@ -31,16 +31,12 @@ def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "P
     def draw(run: HasRecording) -> "Player":
         return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
 
-    picture: Player | Notice = show(draw, run)
-    return picture
+    return show(draw, run)
 
 
 def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
     """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
-    picture: Player | Notice = show(
-        lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run
-    )
-    return picture
+    return show(lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run)
 
 
 def compare(
@@ -56,13 +52,12 @@ def compare(
         film = compare_recordings(one.recording, other.recording, names)
         return player(marked_film(film, first_mark([one, other])), step, scale=scale)
 
-    picture: Player | Notice = show(draw, first, second)
-    return picture
+    return show(draw, first, second)
 
 
 def answers(*runs: ChatRun | Notice) -> Words | Notice:
     """Return each question of some runs with its answer, and the time from one token to the next."""
-    text: str | Notice = show(_questions_and_answers, *runs)
+    text = show(_questions_and_answers, *runs)
     return text if isinstance(text, Notice) else Words(text)
 
 
@@ -79,7 +74,7 @@ def _answer_text(output: RequestOutput) -> str:
 
 def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
     """Return whether two runs generated the same tokens, as text, for the requests that both had."""
-    text: str | Notice = show(_comparison, first, second)
+    text = show(_comparison, first, second)
     return text if isinstance(text, Notice) else Words(text)
 
 

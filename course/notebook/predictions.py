@@ -27,7 +27,7 @@ class Asked:
 
 
 class Prediction:
-    """A group of questions. Its last expression in a cell shows them; `reveal` shows the run behind them."""
+    """A group of questions. Its last expression in a cell shows them; `reveal` shows the run that answers them."""
 
     def __init__(self, title: str, asked: Sequence[Asked], kept: "Kept") -> None:
         self.title, self.asked, self.kept = title, asked, kept
@@ -36,7 +36,7 @@ class Prediction:
 
     @property
     def answers(self) -> list[Answer]:
-        """What was said, or nothing as long as one question is open."""
+        """The answers given; empty while a question is open."""
         found = [self.kept.get(self.title, question) for question in self.questions]
         return [] if None in found else found  # type: ignore[return-value]
 
@@ -142,26 +142,26 @@ class Predictions:
 
 
 class Kept:
-    """Answers in a small file, by title and by the question's text; an answer to a changed question is none."""
+    """Answers in a small file, by title and by the question's text; a changed question has no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def get(self, title: str, question: Question) -> Answer | None:
-        """Return what was said to a question, None if nothing was."""
+        """Return the answer to a question, None if there is none."""
         try:
             return checked_answer(question, self.read().get(title, {}).get(question.text))
         except ValueError:
             return None
 
     def put(self, title: str, answers: Mapping[Question, Answer]) -> None:
-        """Keep the answers under a title in place of those before; none forget it."""
+        """Replace the answers under a title; without answers, forget it."""
         kept = self.read() | {title: {question.text: answer for question, answer in answers.items()}}
         kept = {title: said for title, said in kept.items() if said}
         self.path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return all that is kept; a file that cannot be read keeps nothing."""
+        """Return everything kept; a file that cannot be read counts as empty."""
         try:
             read = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The results of a notebook's runs as JSON: decisions, tokens and simulated times, and nothing of this machine."""
+"""The results of a notebook's runs as JSON: decisions, tokens and simulated times, and nothing about this machine."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

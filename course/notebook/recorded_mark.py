@@ -15,7 +15,7 @@ PALE = "filter:saturate(.3);opacity:.9"
 
 
 def mark_of(phase: int) -> str:
-    """Return what stands above a recorded run where the learner's `phase` is the first that is not written."""
+    """Return the line above a recorded run when the learner's `phase` is the first unwritten one."""
     return f"Recorded with the reference. Yours appears here when phase {phase} is written."
 
 
@@ -69,7 +69,7 @@ def marked_text(text: str, mark: str) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark that a cell shows above a result which cannot carry it."""
+    """A mark shown above a result that cannot carry one itself."""
 
     text: str
 

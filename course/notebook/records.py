@@ -31,7 +31,7 @@ class Refusal:
 
 
 def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
-    """Return the name of a run's record: a digest of the function and its arguments, whoever's code it runs.
+    """Return the name of a run's record: a digest of the function and its arguments, whichever code it runs.
 
     Settings at their defaults are left out, so that a new setting or phase renames no record.
     """
@@ -73,8 +73,8 @@ def recorded_result(phase: int, function: Callable[..., object], arguments: tupl
     """Return the recorded result of a call, for as long as `phase` is not written; a `Notice` if there is none."""
     found = find_record(key_of(function, arguments))
     if found is None:
-        runs = f"the runs of the notebooks as they are; this one appears here when phase {phase} is written"
-        return Remark("Not recorded", f"Recorded are {runs}.")
+        appears = f"this one appears here when phase {phase} is written"
+        return Remark("Not recorded", f"Only the runs of the unchanged notebooks are; {appears}.")
     if isinstance(found, Refusal):
         return Notice("The engine did not finish", f"{found.text}\n\n{mark_of(phase)}")
     return found

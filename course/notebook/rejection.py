@@ -1,4 +1,4 @@
-"""Phase 7's rejection sampling, many times on a small vocabulary: what it returns, against the target."""
+"""Phase 7's rejection sampling, run many times on a small vocabulary and compared with the target."""
 
 import random
 from collections.abc import Sequence

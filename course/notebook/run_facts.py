@@ -9,7 +9,7 @@ from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark
 from course.traces.drafts import DraftCounts, Verdict, verdicts_of
 from course.views.picture import Picture
-from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import ScheduledRecord
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class RunFacts:
 
     def tokens_of(self, request: str, step: int) -> int:
         """Return the tokens of a request that a step computes."""
-        return sum(share["n"] for share in self._shares(self.recording.steps[step]) if share["id"] == self.ids[request])
+        return sum(share["n"] for share in self.recording.steps[step]["scheduled"] if share["id"] == self.ids[request])
 
     def hit_of(self, request: str) -> int:
         """Return the tokens of a request that its last admission found in the cache."""
@@ -106,7 +106,7 @@ class RunFacts:
 
     def scheduled(self, step: int) -> list[str]:
         """Return the requests of a step, in the order of its plan."""
-        return self._names(share["id"] for share in self._shares(self.recording.steps[step]))
+        return self._names(share["id"] for share in self.recording.steps[step]["scheduled"])
 
     def preempted(self, step: int) -> list[str]:
         """Return the victims of a step."""
@@ -146,35 +146,31 @@ class RunFacts:
 
     def blocks_of(self, request: str, step: int) -> list[int]:
         """Return the blocks that a request holds in a step in which it is scheduled."""
-        shares = self._shares(self.recording.steps[step])
+        shares = self.recording.steps[step]["scheduled"]
         return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
 
     def held_together(self, step: int) -> int:
         """Return how many blocks the requests of a step hold, a shared one counted once."""
-        return len({block for share in self._shares(self.recording.steps[step]) for block in share["blocks"]})
+        return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
 
     def left_of(self, owner: str, taker: str) -> int:
-        """Return how many blocks of a request's first step another one does not take in its own first step."""
+        """Return how many blocks of the owner's first step the taker leaves in its own first step."""
         before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
         return len(set(before) - set(after))
 
     def holds(self, request: str, num_blocks: int) -> int:
         """Return the first step in which a request holds that many blocks."""
         owner = self.ids[request]
-        shares = ((record["step"], share) for record in self.recording.steps for share in self._shares(record))
+        shares = ((record["step"], share) for record in self.recording.steps for share in record["scheduled"])
         return first(step for step, share in shares if share["id"] == owner and len(share["blocks"]) >= num_blocks)
 
     def _admissions(self, request: str) -> list[tuple[int, ScheduledRecord]]:
         return [
             (record["step"], share)
             for record in self.recording.steps
-            for share in self._shares(record)
+            for share in record["scheduled"]
             if share["id"] == self.ids[request] and share["kind"] != "running"
         ]
-
-    @staticmethod
-    def _shares(record: StepRecord) -> list[ScheduledRecord]:
-        return record["scheduled"]
 
     def _names(self, request_ids: Iterable[str]) -> list[str]:
         return [self.recording.info.label(request_id) for request_id in request_ids]

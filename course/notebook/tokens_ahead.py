@@ -34,14 +34,13 @@ MEASURES: list[Measure[RunFacts]] = [
 
 
 def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -> "Player | Notice":
-    """Return the drafts of a run step by step, by default from a step on in which some are right and some wrong."""
+    """Return the drafts of a run step by step, by default from a step with both right and wrong ones."""
 
     def draw(run: ChatRun | WorkloadRun) -> "Player":
         texts = run.texts if isinstance(run, ChatRun) else None
         return player(marked_film(draft_film(run.recording, texts=texts), first_mark([run])), step)
 
-    picture: Player | Notice = show(draw, run)
-    return picture
+    return show(draw, run)
 
 
 def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | Notice":

@@ -1,4 +1,4 @@
-"""Text that a cell wraps between words. What is printed breaks anywhere in a narrow JupyterLab."""
+"""Text that a cell wraps between words; printed text breaks anywhere in a narrow JupyterLab."""
 
 from html import escape
 

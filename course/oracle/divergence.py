@@ -47,7 +47,7 @@ def settings_for(seed: int) -> EngineConfig:
 def first_divergence(
     arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup
 ) -> Divergence | None:
-    """Run both step by step and return the first difference, or None if there is none to the end.
+    """Run both step by step and return the first difference, None if they agree to the end.
 
     Raises what the reference raises (for a workload that cannot be served), and `NotImplementedError` for a
     phase that is not written yet.
@@ -82,7 +82,7 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
 
 
 def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
-    """Return the lineup with another implementation of one phase, counted from 1."""
+    """Return the lineup with a different implementation of one phase, counted from 1."""
     impls: list[Impl] = list(astuple(lineup))
     impls[phase - 1] = impl
     return Lineup(*impls)

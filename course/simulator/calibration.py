@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from course.simulator.cost_model import CostModel, StepCounts, model_cost
+from course.simulator.cost_model import CostModel, StepCounts, model_counts
 from course.simulator.model_shapes import ModelShape
 
 if TYPE_CHECKING:
@@ -56,15 +56,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
     if len(steps) < MIN_STEPS:
         raise ValueError(f"a calibration needs at least {MIN_STEPS} steps, got {len(steps)}")
-    plain = model_cost(
-        shape,
-        bytes_per_number,
-        bandwidth=1.0,
-        flop_rate=1.0,
-        seconds_per_step=0.0,
-        seconds_per_request=0.0,
-        overlaps=False,
-    )
+    plain = CostModel(**model_counts(shape, bytes_per_number), bandwidth=1.0, flop_rate=1.0, overlaps=False)
     parts = [
         (
             1.0,
@@ -79,18 +71,17 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
     constant, request, kv_byte, operation, attention = least_deviations(np.array(parts) / seconds[:, None])
     weight_byte = min(kv_byte, constant / plain.weight_bytes)
     byte, flop = weight_byte or kv_byte, operation or attention
-    times_kv, times_attention = (kv_byte / byte if byte else 1.0), (attention / flop if flop else 1.0)
-    return CostModel(
+    return replace(
+        plain,
         weight_bytes=plain.weight_bytes if weight_byte or not byte else 0.0,
-        kv_bytes_per_token=plain.kv_bytes_per_token * times_kv,
+        kv_bytes_per_token=plain.kv_bytes_per_token * (kv_byte / byte if byte else 1.0),
         flops_per_token=plain.flops_per_token if operation or not flop else 0.0,
         flops_per_logits_row=plain.flops_per_logits_row if operation or not flop else 0.0,
-        flops_per_pair=plain.flops_per_pair * times_attention,
+        flops_per_pair=plain.flops_per_pair * (attention / flop if flop else 1.0),
         bandwidth=1 / byte if byte else NEVER,
         flop_rate=1 / flop if flop else NEVER,
         seconds_per_step=constant - weight_byte * plain.weight_bytes,
         seconds_per_request=request,
-        overlaps=False,
     )
 
 

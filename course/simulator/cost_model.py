@@ -34,8 +34,8 @@ class CostModel:
     flops_per_pair: float
     bandwidth: float
     flop_rate: float
-    seconds_per_step: float
-    seconds_per_request: float
+    seconds_per_step: float = 0.0
+    seconds_per_request: float = 0.0
     overlaps: bool = True
 
     def step_seconds(
@@ -98,9 +98,8 @@ def gpu_cost_model(
     seconds_per_request: float = GPU_SECONDS_PER_REQUEST,
 ) -> CostModel:
     """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs treated as one."""
-    return model_cost(
-        model,
-        BYTES_PER_NUMBER,
+    return CostModel(
+        **model_counts(model, BYTES_PER_NUMBER),
         bandwidth=gpu.bandwidth * num_gpus * bandwidth_efficiency,
         flop_rate=gpu.peak_flops * num_gpus * compute_efficiency,
         seconds_per_step=seconds_per_step,
@@ -109,26 +108,12 @@ def gpu_cost_model(
     )
 
 
-def model_cost(
-    model: ModelShape,
-    bytes_per_number: int,
-    *,
-    bandwidth: float,
-    flop_rate: float,
-    seconds_per_step: float,
-    seconds_per_request: float,
-    overlaps: bool,
-) -> CostModel:
-    """Return the cost model of a model on a machine that reaches `bandwidth` and `flop_rate`."""
-    return CostModel(
-        weight_bytes=model.num_parameters_read * bytes_per_number,
-        kv_bytes_per_token=kv_bytes_per_token(model, bytes_per_number),
-        flops_per_token=2 * model.num_matrix_parameters,
-        flops_per_logits_row=2 * model.num_embedding_parameters,
-        flops_per_pair=attention_flops_per_pair(model),
-        bandwidth=bandwidth,
-        flop_rate=flop_rate,
-        seconds_per_step=seconds_per_step,
-        seconds_per_request=seconds_per_request,
-        overlaps=overlaps,
-    )
+def model_counts(model: ModelShape, bytes_per_number: int) -> dict[str, float]:
+    """Return the fields of a `CostModel` that depend on the model alone: its bytes and operations."""
+    return {
+        "weight_bytes": model.num_parameters_read * bytes_per_number,
+        "kv_bytes_per_token": kv_bytes_per_token(model, bytes_per_number),
+        "flops_per_token": 2 * model.num_matrix_parameters,
+        "flops_per_logits_row": 2 * model.num_embedding_parameters,
+        "flops_per_pair": attention_flops_per_pair(model),
+    }

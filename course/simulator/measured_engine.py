@@ -101,7 +101,7 @@ def prompt_in_vocabulary(timed: TimedRequest, vocab_size: int) -> list[int]:
 class MeasuredEngine:
     """A real engine, the shape of its model, and named workloads scaled to its `max_model_len`.
 
-    Requests of the same run share prompts only where the workload shares them. Runs with another seed or `text`
+    Requests of the same run share prompts only where the workload shares them. Runs with a different seed or `text`
     share nothing, because the prefix cache still holds the blocks of earlier runs.
     """
 
@@ -159,7 +159,7 @@ class MeasuredEngine:
     def requests(
         self, workload: str, rate: float, seed: int, text: int = 0, num_requests: int | None = None
     ) -> list[TimedRequest]:
-        """Return requests that fit the model, with prompts of their own for this `seed` and `text`."""
+        """Return requests that fit the model, with prompts unique to this `seed` and `text`."""
         number, requests = seed + 100 * text, []
         for request in scaled(make_requests(workload, num_requests or self.num_requests, rate, seed), self.scale):
             prompt = prompt_of(request)

@@ -101,7 +101,7 @@ def prefill_flops(model: ModelShape, prompt_len: int) -> int:
 
 
 def roofline_seconds(gpu: Gpu, flops: float, num_bytes: float, *, num_gpus: int = 1) -> float:
-    """Return the least time for these operations and bytes: the longer of reading and computing."""
+    """Return the minimum time for these operations and bytes: the longer of reading and computing."""
     return max(num_bytes / (gpu.bandwidth * num_gpus), flops / (gpu.peak_flops * num_gpus))
 
 
@@ -114,7 +114,7 @@ def decode_tokens_per_second(
     num_gpus: int = 1,
     bytes_per_number: int = BYTES_PER_NUMBER,
 ) -> float:
-    """Return the most output tokens per second of `batch_size` requests with `context_len` tokens each."""
+    """Return the maximum output tokens per second of `batch_size` requests with `context_len` tokens each."""
     num_bytes = decode_step_bytes(model, batch_size, context_len, bytes_per_number)
     flops = decode_step_flops(model, batch_size, context_len)
     return batch_size / roofline_seconds(gpu, flops, num_bytes, num_gpus=num_gpus)
@@ -123,6 +123,6 @@ def decode_tokens_per_second(
 def prefill_tokens_per_second(
     gpu: Gpu, model: ModelShape, prompt_len: int, *, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER
 ) -> float:
-    """Return the most prompt tokens per second while a prompt of `prompt_len` tokens is computed alone, in one step."""
+    """Return the maximum prompt tokens per second of a prompt of `prompt_len` tokens, computed alone in one step."""
     num_bytes = decode_step_bytes(model, 1, prompt_len, bytes_per_number)
     return prompt_len / roofline_seconds(gpu, prefill_flops(model, prompt_len), num_bytes, num_gpus=num_gpus)

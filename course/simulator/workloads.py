@@ -80,7 +80,7 @@ DOCUMENT_SHARE = 0.1
 BURSTINESS = 4.0
 
 WORKLOADS: dict[WorkloadName, str] = {
-    "chat": "conversations of 1 to 6 turns behind one system prompt; every turn repeats the whole conversation so far",
+    "chat": "conversations of 1 to 6 turns after one system prompt; every turn repeats the whole conversation so far",
     "documents": "long prompts that share nothing, short answers",
     "shared-prefix": "questions about 200 long passages, some of them far more popular than others",
     "mixed": "nine chats to one document: the long prompts slow down the outputs of the chats",
@@ -91,7 +91,7 @@ WORKLOADS: dict[WorkloadName, str] = {
 def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> list[TimedRequest]:
     """Return `num_requests` requests of a named workload in order of arrival, `rate` per second on average.
 
-    The same arguments give the same requests. Another rate moves the same requests closer together or further
+    The same arguments give the same requests. A different rate moves the same requests closer together or further
     apart, except in `chat`, where it changes the number of users. Their prompts are `SyntheticPrompt`s.
     Raises `ValueError` for an unknown name, no requests, or a rate that is not over 0 and finite.
     """

@@ -37,12 +37,12 @@ def is_live(console: Console) -> bool:
 
 
 def chip_style(index: int) -> Style:
-    """Return a request's color as a background with text that reads on it."""
+    """Return a request's colour as a background, with legible text on it."""
     return Style(color=ink_on(index), bgcolor=color(index), bold=True)
 
 
 def ink_style(index: int) -> Style:
-    """Return a request's color as a foreground."""
+    """Return a request's colour as a foreground."""
     return Style(color=color(index))
 
 

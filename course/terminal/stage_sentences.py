@@ -23,7 +23,7 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
     """Return the sentence of one lineup. `before` is the lineup with one phase less, `first` the first one."""
     if wrong := first_other_answer(stage, first):
         return (
-            f"{wrong} got a different output than with phase 1 alone, and no phase may change an output: "
+            f"{wrong} got a different output from that of phase 1 alone, and no phase may change an output: "
             f"mini-vllm oracle finds the step."
         )
     if before is None:
@@ -98,7 +98,9 @@ def _phase6(stage: LineupResult, before: LineupResult) -> str:
         )
     pairs = zip(stage.decisions, before.decisions, strict=False)
     step = next((step for step, (mine, theirs) in enumerate(pairs) if mine != theirs), "the last one")
-    return f"The embedded model generates, and the decisions differ from step {step} on: an output has another length."
+    return (
+        f"The embedded model generates, and the decisions differ from step {step} on: an output has a different length."
+    )
 
 
 def _phase7(stage: LineupResult, before: LineupResult) -> str:

@@ -1,6 +1,6 @@
 """The picture of one step: a pure function from a `RunState` to a rich renderable.
 
-A request has one letter and one color everywhere. No information is in color alone.
+A request has one letter and one colour everywhere. No information is in colour alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,7 +53,7 @@ def headline(state: RunState, heading: str) -> Text:
 
 
 def chip(state: RunState, request_id: str) -> Text:
-    """Return a request's letter on its color."""
+    """Return a request's letter on its colour."""
     return Text(f" {state.info.label(request_id)} ", chip_style(state.info.index(request_id)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 
 STAND_IN = -1
-"""A draft that nobody knew when the step was planned."""
+"""Stands for a draft that was unknown when the step was planned."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def num_rejected(self) -> int:
-        """The drafts taken back: those behind the first wrong one among them."""
+        """The drafts taken back, from the first wrong one on."""
         return len(self.drafts) - self.num_accepted
 
     @property
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def num_computed_after(self) -> int:
-        """The tokens computed behind the verdict."""
+        """The tokens computed once the rejected drafts are taken back."""
         return self.num_planned - self.num_rejected
 
 
@@ -52,7 +52,7 @@ class Verdict:
 class DraftCounts:
     """Counts of a run so far. `proposed` and `accepted` are the drafts by position, the first one first.
 
-    `num_shares` are the shares that sampled, one per request and step; `num_tokens` what they brought.
+    `num_shares` are the shares that sampled, one per request and step; `num_tokens` those they kept.
     """
 
     num_shares: int = 0
@@ -89,13 +89,13 @@ def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
 def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
     """Return for each step the verdicts on its shares, in the order of the plan. The steps follow each other.
 
-    A step that was planned before the verdict on the one before counted that one's drafts as right: its shares begin
-    as much earlier as was taken back since.
+    A step that was planned before the verdict on its predecessor took all drafts there for right: its shares are moved
+    back by those rejected since.
     """
     applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
     found: list[list[Verdict]] = []
     for record in steps:
-        # Asynchronously the step before was applied behind this plan, not before it.
+        # With async scheduling the step before was applied after this plan was made.
         late = record["step"] - 1 if applied_in.get(record["step"] - 1) is record else None
         known = [] if late is None or late < steps[0]["step"] else found[late - steps[0]["step"]]
         before = {verdict.request_id: verdict for verdict in known}
@@ -108,7 +108,7 @@ def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
 
 
 def gone_between(planned: StepRecord, applied: StepRecord) -> set[str]:
-    """Return the requests that ended or lost their blocks behind the plan of a step and before its result."""
+    """Return the requests that ended or lost their blocks between the plan of a step and its result."""
     ended = {request_id for request_id, *_ in planned["finished"]}
     victims = {victim for victim, *_ in applied["preempted"]}
     return ended | victims | {*planned["aborted_before_update"], *applied["aborted"], *applied["aborted_before_update"]}
@@ -120,7 +120,7 @@ def verdict_on(
     kept: Mapping[str, Sequence[int]],
     before: Mapping[str, Verdict],
 ) -> Verdict:
-    """Return the verdict on a share; `before` are those that its plan did not know."""
+    """Return the verdict on a share; `before` are those that its plan did not know yet."""
     request_id = share["id"]
     too_far = before[request_id].num_rejected if share["kind"] == "running" and request_id in before else 0
     return Verdict(

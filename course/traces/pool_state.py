@@ -34,7 +34,7 @@ class PoolState:
         computed: Mapping[str, int],
         num_tokens: Mapping[str, int],
     ) -> None:
-        """Apply the next step. The mappings, by request id, are as they were before it."""
+        """Apply the next step. The mappings, by request id, hold the values before it."""
         held = {request_id: list(blocks) for request_id, blocks in tables.items()}
         reach = dict(computed)
         self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []

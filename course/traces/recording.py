@@ -59,7 +59,7 @@ class Recording:
         return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
 
     def with_stuck_step(self) -> Self:
-        """Return a recording that stalled with one more step, in which nothing is scheduled; others as they are."""
+        """Return a stalled recording with one more step, in which nothing is scheduled, and any other unchanged."""
         if not self.stalled or not self.steps:
             return self
         last = self.steps[-1]
@@ -141,7 +141,7 @@ def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
     """Return the prompt's tokens for each request, 0 for one that never ran.
 
-    For a request that never was running at the end of a step, its first step computed the whole prompt.
+    A request that was never running at the end of a step computed its whole prompt in its first one.
     """
     sampled, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
     for record in steps:

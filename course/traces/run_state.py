@@ -99,7 +99,7 @@ class RunState:
         return min(self.computed.get(request_id, 0), self.num_tokens(request_id))
 
     def is_decode(self, share: ScheduledRecord) -> bool:
-        """Return whether a share of the current step computes only the newest sampled token, and drafts behind it.
+        """Return whether a share of the current step computes only the newest sampled token, and the drafts after it.
 
         A resumed request that recomputes sampled tokens does not decode.
         """

@@ -95,7 +95,7 @@ class LineupResult:
 def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
     """Return the lineup with phase 1 alone, then with one phase more each time; an absent phase adds no lineup.
 
-    Behind `last_phase` come the electives.
+    The electives follow `last_phase`.
     """
     impls: tuple[Impl, ...] = astuple(whole)
     absent: Impl = "absent"
@@ -107,7 +107,7 @@ def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
 
 
 def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineConfig = SETTINGS) -> LineupResult:
-    """Run the workload. A stall ends the run; `num_stalled` then counts the requests that have not finished."""
+    """Run the workload. A stall ends the run; `num_stalled` then counts the unfinished requests."""
     clock = VirtualClock()
     drafts = SpeculativeConfig(num_speculative_tokens=NUM_DRAFTS) if lineup.speculation != "absent" else None
     is_async = lineup.async_scheduling != "absent"
@@ -156,7 +156,7 @@ def _outputs(engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedReq
         if not engine.has_unfinished_requests():
             return
         yield from engine.step()
-    raise StalledError(f"the workload has not ended after {MAX_STEPS} steps")
+    raise StalledError(f"the workload did not end within {MAX_STEPS} steps")
 
 
 def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
@@ -187,7 +187,7 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
 
 
 def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
-    """Return the drafts that were no tokens of their request: their places are computed again for other ones."""
+    """Return the number of rejected drafts, whose places are computed again."""
     return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
 
 

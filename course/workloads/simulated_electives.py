@@ -17,7 +17,7 @@ WRONG_ONE_IN = 4
 
 
 class MostlyRightDrafts:
-    """Proposes what the fake model will say, one token in four wrong: its text repeats nothing to look up."""
+    """Proposes the fake model's next tokens, one in four wrong; its text never repeats, so a look-up would find nothing."""
 
     cost_of_a_draft = 0.01
 
@@ -43,7 +43,7 @@ class MostlyRightDrafts:
 
 
 class ComputedWhenAsked(Future[ModelRunnerOutput]):
-    """A step that is computed when its result is asked for: after the next one was planned, as in two threads."""
+    """Runs lazily in `result()`, after the next step is planned, which mimics two threads."""
 
     def __init__(self, compute: Callable[[], ModelRunnerOutput]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ComputedWhenAsked(Future[ModelRunnerOutput]):
 
 
 class NoThread(RunnerThread):
-    """Computes in the thread that asks, so that a simulated clock shows the same time in every run."""
+    """Computes in the calling thread, so that a simulated clock shows the same time in every run."""
 
     def start(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> Future[ModelRunnerOutput]:
         tokens = self._tokens
@@ -65,7 +65,7 @@ class NoThread(RunnerThread):
 
 
 def simulate_electives(engine: LLMEngine, *, has_fake_model: bool) -> None:
-    """Make the electives of an engine fit for simulated time."""
+    """Adapt the electives of an engine to simulated time."""
     if isinstance(engine.runner, DraftingRunner) and has_fake_model:
         engine.runner.proposer = MostlyRightDrafts()
     if isinstance(engine, OverlappingEngine):

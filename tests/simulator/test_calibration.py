@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course.simulator import agreement
-from course.simulator.agreement import CHECKED_ON, Comparison, calibrate_and_compare, one_round
+from course.simulator.agreement import CHECKED_ON, FigureComparison, calibrate_and_compare, one_round
 from course.simulator.calibration import (
     Calibration,
     MeasuredStep,
@@ -16,7 +16,7 @@ from course.simulator.calibration import (
     typical_error,
     write_calibration,
 )
-from course.simulator.cost_model import CostModel, StepCounts, model_cost, pairs
+from course.simulator.cost_model import CostModel, StepCounts, model_counts, pairs
 from course.simulator.measured_engine import MeasuredEngine, measure, prompt_in_vocabulary
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served
@@ -33,9 +33,8 @@ LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 
 
 def machine(*, overlaps: bool) -> CostModel:
-    return model_cost(
-        EMBEDDED, 4, bandwidth=8e9, flop_rate=4e10, seconds_per_step=5e-4, seconds_per_request=2e-5, overlaps=overlaps
-    )
+    rates = {"bandwidth": 8e9, "flop_rate": 4e10, "seconds_per_step": 5e-4, "seconds_per_request": 2e-5}
+    return CostModel(**model_counts(EMBEDDED, 4), **rates, overlaps=overlaps)
 
 
 def random_steps(cost: CostModel, noise: float, seed: int = 0) -> list[MeasuredStep]:
@@ -193,7 +192,7 @@ def test_no_two_measurements_of_a_check_share_prompts(monkeypatch: pytest.Monkey
 
 
 def test_the_median_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [[Comparison("burst", "tokens/s", 1.0, ratio)] for ratio in (1.4, 0.7, 0.95)]
+    rows = [[FigureComparison("burst", "tokens/s", 1.0, ratio)] for ratio in (1.4, 0.7, 0.95)]
     fits = [Calibration("m", "float32", 1, 1, 20, error, machine(overlaps=True)) for error in (0.3, 0.1, 0.2)]
     monkeypatch.setattr(agreement, "one_round", lambda *given, text: (fits[text // 2], rows[text // 2]))
     fitted, compared = calibrate_and_compare(

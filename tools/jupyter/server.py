@@ -1,4 +1,4 @@
-"""A JupyterLab of its own: its settings, its port, its folder, and nothing of the user's."""
+"""A separate JupyterLab, with its own settings, port and folder and nothing of the user's."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return the environment of the server and its kernels: no lineup, no other checkout, no folder of the user's."""
+    """Return the environment of the server and its kernels: no lineup, no other checkout, none of the user's folders."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
