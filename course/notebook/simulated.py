@@ -75,7 +75,7 @@ def workload_bars() -> Charts | Notice:
         Measure("prompt tokens, longest", lambda each: max(one.num_prompt_tokens for one in each), count),
         Measure("answer tokens, median", lambda each: sorted(one.num_output_tokens for one in each)[half], count),
     ]
-    sampled = {name: make_requests(name, NUM_SAMPLED, rate=1.0) for name in WORKLOADS}
+    sampled = {str(name): make_requests(name, NUM_SAMPLED, rate=1.0) for name in WORKLOADS}
     return bar_charts(sampled, measures, [f"{name}: {what}." for name, what in WORKLOADS.items()])
 
 

@@ -80,7 +80,7 @@ DOCUMENT_SHARE = 0.1
 BURSTINESS = 4.0
 
 WORKLOADS: dict[WorkloadName, str] = {
-    "chat": "conversations of 1 to 6 turns after one system prompt; every turn repeats the whole conversation so far",
+    "chat": "conversations of 1 to 6 turns with one system prompt; every turn repeats the whole conversation so far",
     "documents": "long prompts that share nothing, short answers",
     "shared-prefix": "questions about 200 long passages, some of them far more popular than others",
     "mixed": "nine chats to one document: the long prompts slow down the outputs of the chats",

@@ -17,7 +17,7 @@ WRONG_ONE_IN = 4
 
 
 class MostlyRightDrafts:
-    """Proposes the fake model's next tokens, one in four wrong; its text never repeats, so a look-up would find nothing."""
+    """Proposes the fake model's next tokens, one in four wrong; in its text a look-up would find nothing."""
 
     cost_of_a_draft = 0.01
 

@@ -83,7 +83,7 @@ def test_a_phase_that_changes_an_output_is_named(mini_vllm: Commands, monkeypatc
 
     monkeypatch.setattr(starter2, "PagedKVCacheManager", Backwards)
     shown = " ".join(mini_vllm("stages", "--lineup", "solution:1,starter:2").output.split())
-    assert "got a different output than with phase 1 alone" in shown
+    assert "got a different output from that of phase 1 alone" in shown
 
 
 def test_real_needs_phase_6(mini_vllm: Commands) -> None:

@@ -190,8 +190,8 @@ def test_show_passes_a_notice_on() -> None:
 def test_only_requests_of_both_runs_are_compared_and_different_answers_named() -> None:
     run = Lab(1, "solution").play(WORKLOAD)
     assert isinstance(run, WorkloadRun)
-    others = {"r1": run.token_ids["r1"]}, {}, {**run.token_ids, "r1": [0]}
-    one, none, other = (WorkloadRun(run.recording, token_ids) for token_ids in others)
+    one, none = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
+    other = WorkloadRun(run.recording, {**run.token_ids, "r1": [0]})
     assert same_answers(one, run) == "The request generated the same tokens in both runs."
     assert same_answers(run, none) == "The two runs have no request in common."
     assert "DIFFERENT answers for r1" in str(same_answers(run, other))

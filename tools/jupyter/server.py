@@ -72,7 +72,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return the environment of the server and its kernels: no lineup, no other checkout, none of the user's folders."""
+    """Return the environment of the server and its kernels: no lineup, checkout or folder of the user's."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
