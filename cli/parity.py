@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
-from course.parity.verdict import Verdict, judge, require_complete
+from course.parity.verdict import ParityVerdict, judge, require_complete
 from course.sandbox.explain import explain, place_in
 from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.differences import show_failure
@@ -87,10 +87,10 @@ def load(path: Path) -> list[Scenario]:
     return scenarios
 
 
-def show_failures(console: Console, failures: list[Verdict], num_compared: int) -> None:
+def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
     """Print the first differences in full and count the rest; print one exception in one place once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
-    raised: dict[tuple[str, str], list[Verdict]] = {}
+    raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:
         if verdict.cause is not None:
             raised.setdefault((type(verdict.cause).__name__, place_in(verdict.cause)), []).append(verdict)
@@ -110,7 +110,7 @@ def show_failures(console: Console, failures: list[Verdict], num_compared: int) 
         console.print(f"\n{len(rest)} more traces differ, first in: {found}.", markup=False)
 
 
-def summary(verdicts: list[Verdict]) -> Table:
+def summary(verdicts: list[ParityVerdict]) -> Table:
     """Return a table with one row per kind of trace, and the totals."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("kind")
@@ -129,7 +129,7 @@ def summary(verdicts: list[Verdict]) -> Table:
     return table
 
 
-def print_out_of_scope(console: Console, verdicts: list[Verdict], lineup: Lineup) -> None:
+def print_out_of_scope(console: Console, verdicts: list[ParityVerdict], lineup: Lineup) -> None:
     """Print which elective phases the traces use that are out of scope."""
     phases = [verdict.scenario.out_of_scope(lineup) for verdict in verdicts]
     for phase in dict.fromkeys(filter(None, phases)):
@@ -137,7 +137,7 @@ def print_out_of_scope(console: Console, verdicts: list[Verdict], lineup: Lineup
         console.print(f"out of scope, not compared: {count} traces, which need {phase}", markup=False)
 
 
-def conclusion(lineup: Lineup, verdicts: list[Verdict]) -> str:
+def conclusion(lineup: Lineup, verdicts: list[ParityVerdict]) -> str:
     """Return the sentence printed on success."""
     num_matched = sum(verdict.outcome == "match" for verdict in verdicts)
     num_free = sum(verdict.outcome == "free of defect" for verdict in verdicts)

@@ -6,7 +6,7 @@ from rich.console import Console
 from course.parity.by_phase import ALWAYS, ParityComparison, comparable, compare_until_failure
 from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from course.parity.verdict import Verdict
+from course.parity.verdict import ParityVerdict
 from course.sandbox.explain import explain
 from course.starter_status import written_phases
 from course.terminal.console import fail
@@ -56,7 +56,7 @@ def phases_to_compare(phases: str | None) -> list[int]:
     return chosen
 
 
-def show(result: ParityComparison, failure: Verdict, lineup: Lineup, console: Console) -> None:
+def show(result: ParityComparison, failure: ParityVerdict, lineup: Lineup, console: Console) -> None:
     """Print the first difference, the steps up to it on both sides, and the phases to look at."""
     show_failure(console, failure)
     if failure.cause is not None:

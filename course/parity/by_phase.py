@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from course.parity.scenario import Scenario
-from course.parity.verdict import Verdict, judge
+from course.parity.verdict import ParityVerdict, judge
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 
 ALWAYS = frozenset({1, 2})
@@ -16,7 +16,7 @@ class ParityComparison:
     """The scenarios that agreed, and the first that did not."""
 
     agreed: list[Scenario]
-    failure: Verdict | None = None
+    failure: ParityVerdict | None = None
 
     @property
     def suspects(self) -> list[int]:

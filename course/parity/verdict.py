@@ -20,7 +20,7 @@ CONFIG_NAMES = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ParityVerdict:
     """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised `cause`."""
 
     scenario: Scenario
@@ -41,23 +41,23 @@ class Verdict:
         return self.error
 
 
-def judge(scenario: Scenario, lineup: Lineup) -> Verdict:
+def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
     """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
     if scenario.out_of_scope(lineup) is not None:
-        return Verdict(scenario, "out of scope")
+        return ParityVerdict(scenario, "out of scope")
     try:
         if KNOWN_DEFECTS & set(scenario.defects):
             run_free_of_defects(scenario, lineup)
-            return Verdict(scenario, "free of defect")
+            return ParityVerdict(scenario, "free of defect")
         difference = compare(scenario, lineup)
     except NotImplementedError:
         raise
     except InvariantError as error:
-        return Verdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)
+        return ParityVerdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)
     except Exception as error:
         text = f"the engine raised {type(error).__name__} {_place(error)}: {error}"
-        return Verdict(scenario, "broken", error=text, cause=error)
-    return Verdict(scenario, "match") if difference is None else Verdict(scenario, "differ", difference)
+        return ParityVerdict(scenario, "broken", error=text, cause=error)
+    return ParityVerdict(scenario, "match") if difference is None else ParityVerdict(scenario, "differ", difference)
 
 
 def _place(error: Exception) -> str:

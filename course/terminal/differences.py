@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from course.oracle.divergence import Divergence
-from course.parity.verdict import Verdict
+from course.parity.verdict import ParityVerdict
 from course.terminal.step_table import step_table
 from mini_vllm.core.step_record import StepRecord
 
@@ -18,7 +18,7 @@ MAX_CHARACTERS = 300
 ABSENT = "(nothing)"
 
 
-def show_failure(console: Console, verdict: Verdict) -> None:
+def show_failure(console: Console, verdict: ParityVerdict) -> None:
     """Print which trace failed and where, with both sides next to each other."""
     console.print()
     console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab
+from course.notebook.panels import require_result
 from course.views.film import Film
 from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest
@@ -35,8 +35,7 @@ def film() -> Film:
     """The pictures that Python draws of the run in that notebook."""
     requests = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4, priority=0) for name in "ABC"]
     config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)
-    played = Lab(1, "solution").play(requests, config)
-    assert isinstance(played, WorkloadRun)
+    played = require_result(Lab(1, "solution").play(requests, config))
     return time_machine(played.recording)
 
 

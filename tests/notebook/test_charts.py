@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from course.notebook import Notice, goodput_bars, seat_bars, serve, served_bars, user_bars, waits
-from course.notebook.charts import Charts, Measure, bar_charts, count, percent
+from course.notebook.charts import Measure, bar_charts, count, percent
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
+from course.notebook.panels import require_result
 from course.notebook.simulated import goodput_of, wait_of, workload_bars
 from course.simulator.served import Served, Slo
 from course.views.policy_comparison import PolicyComparison, compare_policies
@@ -20,20 +21,15 @@ LENGTH: list[Measure[str]] = [
 MISSING = Notice("missing", "phase 4")
 
 
-def charts_of(shown: Charts | Notice) -> Charts:
-    assert isinstance(shown, Charts)
-    return shown
-
-
 def test_what_is_equal_is_said_in_a_line() -> None:
-    charts = charts_of(bar_charts({"one": "aab", "two": "aabaab"}, LENGTH, ["Words."]))
+    charts = require_result(bar_charts({"one": "aab", "two": "aabaab"}, LENGTH, ["Words."]))
     assert [picture.title for picture in charts.pictures] == ["letters"]
     assert charts.below == ["The same in all: share of a 67%.", "Words."]
     assert charts.rows["two"] == {"letters": "6", "share of a": "67%"}
 
 
 def test_where_nothing_differs_all_that_is_not_zero_is_drawn() -> None:
-    charts = charts_of(bar_charts({"one": "xyz", "two": "zyx"}, LENGTH))
+    charts = require_result(bar_charts({"one": "xyz", "two": "zyx"}, LENGTH))
     assert [picture.title for picture in charts.pictures] == ["letters"]
     assert charts.below == ["The same in all: share of a 0%."]
 
@@ -48,18 +44,17 @@ def test_a_notice_takes_the_place_of_all_charts() -> None:
 
 
 def test_a_recorded_run_is_marked() -> None:
-    played = Lab(1, "solution").play([TimedRequest(0, "A", [65] * 4, max_tokens=2)])
-    assert not isinstance(played, Notice)
+    played = require_result(Lab(1, "solution").play([TimedRequest(0, "A", [65] * 4, max_tokens=2)]))
     for charts in (waits({"run": played}), waits({"run": replace(played, recorded="Recorded.")})):
         marked = repr(charts).startswith("Recorded.")
-        assert ("Recorded." in charts_of(charts)._repr_mimebundle_()["text/html"]) == marked
+        assert ("Recorded." in require_result(charts)._repr_mimebundle_()["text/html"]) == marked
     assert marked
 
 
 def test_the_figures_of_served_requests_are_the_simulators() -> None:
     lab = Lab(5, "solution")
     served = {f"{blocks} blocks": serve(lab, "documents", 6.0, 40, num_gpu_blocks=blocks) for blocks in (1_000, 4_000)}
-    charts = charts_of(served_bars(served))
+    charts = require_result(served_bars(served))
     for name, each in served.items():
         assert isinstance(each, Served)
         assert charts.rows[name]["most at once"] == str(each.most_running)
@@ -70,25 +65,27 @@ def test_the_figures_of_served_requests_are_the_simulators() -> None:
 
 def test_goodputs_and_users_share_a_scale() -> None:
     results = compare_policies(PolicyComparison(num_requests=60), parse_lineup("solution:1-5"))
-    charts = charts_of(goodput_bars({"load 150 %": results}))
+    charts = require_result(goodput_bars({"load 150 %": results}))
     assert [float(charts.rows["load 150 %"][f"{name}: goodput per second"]) for name in ("FCFS", "PRIORITY")] == [
         round(goodput_of(policy, results), 2) for policy in ("fcfs", "priority")
     ]
     assert goodput_of("fcfs", results) == results[0].served.goodput(Slo())
     users = [number % 2 for number in range(60)]
     assert wait_of(1, users, results[0].served) in results[0].served.times_to_first_token[1::2]
-    assert "user 1: TTFT, p95" in charts_of(user_bars({"FCFS": results[0].served}, users)).rows["FCFS"]
+    assert "user 1: TTFT, p95" in require_result(user_bars({"FCFS": results[0].served}, users)).rows["FCFS"]
 
 
 def test_seats_are_counted_and_other_texts_are_named() -> None:
     measured = [Measurement(2.0, 20, 10, ["a"]), Measurement(1.0, 20, 5, ["a"])]
-    charts = charts_of(seat_bars(measured, [1, 4]))
+    charts = require_result(seat_bars(measured, [1, 4]))
     assert charts.rows["1 seat"] == {"steps": "10", "time of a step": "200 ms", "tokens per second": "10"}
     assert charts.below == ["The same in all: time of a step 200 ms.", "The same texts."]
-    assert "DIFFERENT texts!" in charts_of(seat_bars([measured[0], replace(measured[1], texts=["b"])], [1, 4])).below
+    assert (
+        "DIFFERENT texts!" in require_result(seat_bars([measured[0], replace(measured[1], texts=["b"])], [1, 4])).below
+    )
 
 
 def test_every_workload_has_its_lengths_and_its_words() -> None:
-    charts = charts_of(workload_bars())
+    charts = require_result(workload_bars())
     assert charts.rows["documents"]["prompt tokens, longest"] == "12,000"
     assert any(line.startswith("mixed: nine chats") for line in charts.below)

@@ -4,8 +4,7 @@ import pytest
 
 from course.fresh.jobs import ChatRun
 from course.notebook import Lab, Notice, answers
-from course.notebook.layout import Layout
-from course.views.widgets import Player
+from course.notebook.panels import require_result
 from mini_vllm import EngineConfig, SamplingParams
 
 QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
@@ -21,9 +20,7 @@ def lab() -> Lab:
 
 @pytest.fixture(scope="module")
 def chats(lab: Lab) -> ChatRun:
-    run = lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)])
-    assert isinstance(run, ChatRun)
-    return run
+    return require_result(lab.chat(QUESTIONS, CONFIG, [SamplingParams(max_tokens=2), SamplingParams(max_tokens=12)]))
 
 
 def test_answers_have_their_question_and_latency(chats: ChatRun) -> None:
@@ -35,8 +32,7 @@ def test_answers_have_their_question_and_latency(chats: ChatRun) -> None:
 
 
 def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, chats: ChatRun) -> None:
-    layout = lab.lay_out(chats, 1)
-    assert isinstance(layout, Layout)
+    layout = require_result(lab.lay_out(chats, 1))
     blocks = dict(layout.block_tables)
     assert [line[1] for line in layout.rows] == ["A"] * 2 + ["B"] * 7
     assert [line[-1] for line in layout.rows] == ["", "yes", *[""] * 6, "yes"]
@@ -49,8 +45,7 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, chats: ChatRun) -> None
 
 def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
     """B's last token, the last of the row, reads all of its request up to itself."""
-    player = lab.watch_batch(chats, 1)
-    assert isinstance(player, Player)
+    player = require_result(lab.watch_batch(chats, 1))
     assert len(player.pictures) == 9
     share = chats.recording.steps[1]["scheduled"][1]
     assert f"Reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence

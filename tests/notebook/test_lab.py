@@ -12,8 +12,7 @@ import pytest
 
 from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
-from course.notebook.charts import Charts
-from course.views.picture import Picture
+from course.notebook.panels import require_result
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -50,8 +49,7 @@ def test_an_elective_is_there_where_a_run_uses_it() -> None:
 
 @pytest.mark.parametrize("phase", [7, 8])
 def test_the_ablation_of_an_elective_ends_with_it(phase: int) -> None:
-    charts = Lab(phase, "solution").ablation()
-    assert isinstance(charts, Charts)
+    charts = require_result(Lab(phase, "solution").ablation())
     assert list(charts.rows)[-2:] == ["phases 1-5", f"phases 1-5, {phase}"]
 
 
@@ -71,16 +69,16 @@ def test_a_phase_that_is_none_is_refused() -> None:
 
 def test_a_played_workload_is_the_one_that_the_engine_plays() -> None:
     lab = Lab(5, "solution")
-    played = lab.play(WORKLOAD)
-    assert isinstance(played, WorkloadRun)
+    played = require_result(lab.play(WORKLOAD))
     assert list(played.recording.steps) == run_workload(WORKLOAD, SMALL_POOL, lab.lineup())
     assert played.token_ids.keys() == {arrival.request_id for arrival in WORKLOAD}
 
 
 def test_a_config_is_taken_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     growing = [TimedRequest(0, name, [ord(name)] * 4, max_tokens=9, priority=0) for name in "ABC"]
-    played = Lab(2, "solution").play(growing, replace(SMALL_POOL, num_gpu_blocks=5, max_num_batched_tokens=128))
-    assert isinstance(played, WorkloadRun)
+    played = require_result(
+        Lab(2, "solution").play(growing, replace(SMALL_POOL, num_gpu_blocks=5, max_num_batched_tokens=128))
+    )
     assert played.recording.info.num_blocks == 4
     assert "0 of 4 blocks are free" in played.stalled
     assert played.stalled in capsys.readouterr().out
@@ -94,12 +92,9 @@ def test_a_config_that_the_phases_cannot_serve_is_refused_with_a_message() -> No
 
 def test_runs_are_set_side_by_side_in_figures() -> None:
     lab = Lab(4, "solution")
-    small, large = Lab(2, "solution").play(WORKLOAD), lab.play(WORKLOAD)
-    assert isinstance(small, WorkloadRun)
-    assert isinstance(large, WorkloadRun)
+    small, large = require_result(Lab(2, "solution").play(WORKLOAD)), require_result(lab.play(WORKLOAD))
     runs = {"<roomy>": large, "stalled": WorkloadRun(small.recording, {}, "why")}
-    charts = figures(runs, first_token="r0")
-    assert isinstance(charts, Charts)
+    charts = require_result(figures(runs, first_token="r0"))
     total = sum(record["total"] for record in runs["<roomy>"].recording.steps)
     assert charts.rows["<roomy>"]["computed"] == str(total)
     bundle = charts._repr_mimebundle_()
@@ -113,8 +108,7 @@ def test_runs_are_set_side_by_side_in_figures() -> None:
 
 def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
     prompts = {"A": [1, 2, 3, 4, 5], "B": [1, 2, 3, 9, 5], "C": [1, 2, 3, 4, 5]}
-    drawn = Lab(4, "solution").hash_chain(prompts, block_size=2, salts={"C": "blue"})
-    assert isinstance(drawn, Picture)
+    drawn = require_result(Lab(4, "solution").hash_chain(prompts, block_size=2, salts={"C": "blue"}))
     assert "B finds: hit 2 of 5 tokens" in drawn.text_alternative
     assert "C finds: hit 0 of 5 tokens" in drawn.text_alternative
 
@@ -148,8 +142,7 @@ def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_the_ablation_has_a_bar_for_each_phase_and_the_references_mark() -> None:
-    charts = Lab(3, "solution").ablation()
-    assert isinstance(charts, Charts)
+    charts = require_result(Lab(3, "solution").ablation())
     assert list(charts.rows) == ["phase 1", "phases 1-2", "phases 1-3"]
     assert "6 preemptions" in charts.below[1]
     preempted = charts.rows["phases 1-3"]["preempted"]
@@ -188,8 +181,7 @@ def test_show_passes_a_notice_on() -> None:
 
 
 def test_only_requests_of_both_runs_are_compared_and_different_answers_named() -> None:
-    run = Lab(1, "solution").play(WORKLOAD)
-    assert isinstance(run, WorkloadRun)
+    run = require_result(Lab(1, "solution").play(WORKLOAD))
     one, none = WorkloadRun(run.recording, {"r1": run.token_ids["r1"]}), WorkloadRun(run.recording, {})
     other = WorkloadRun(run.recording, {**run.token_ids, "r1": [0]})
     assert same_answers(one, run) == "The request generated the same tokens in both runs."

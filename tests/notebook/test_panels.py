@@ -7,7 +7,7 @@ import pytest
 
 from course.notebook import Lab, Notice, bench, engine_panel, measure
 from course.notebook.panels import engine_knobs, require_result
-from course.views.panels import FilmPanel, Panel
+from course.views.panels import FilmPanel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
 
@@ -17,9 +17,7 @@ WORKLOAD = make_workload(seed=0, num_requests=8)
 
 @pytest.fixture(scope="module")
 def panel() -> FilmPanel:
-    made = engine_panel(Lab(5, "solution"), WORKLOAD, CONFIG, step=6)
-    assert isinstance(made, FilmPanel)
-    return made
+    return require_result(engine_panel(Lab(5, "solution"), WORKLOAD, CONFIG, step=6))
 
 
 def figures(panel: FilmPanel) -> dict[str, str]:
@@ -84,9 +82,7 @@ MARK = "Recorded with the reference. Yours appears here when phase 1 is written.
 @pytest.fixture(scope="module")
 def recorded() -> FilmPanel:
     """The knobs of the tour before anything is written."""
-    made = engine_panel(Lab(6, "starter"), WORKLOAD, CONFIG, step=6)
-    assert isinstance(made, FilmPanel)
-    return made
+    return require_result(engine_panel(Lab(6, "starter"), WORKLOAD, CONFIG, step=6))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +120,7 @@ def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: Fil
 
 
 def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
-    made = bench(Lab(5, "starter"))
-    assert isinstance(made, Panel)
+    made = require_result(bench(Lab(5, "starter")))
     asked: list[dict[str, Any]] = [{"load": 80}, {"prediction_sigma": 2}, {"workload": "chat"}]
     for changed in [*asked, {"time_to_first_token": 10}]:
         made.set(**({knob.name: knob.value for knob in made.known.values()} | changed))

@@ -8,8 +8,9 @@ import pytest
 
 from classroom.student_edition.edition import compose
 from classroom.student_edition.leaks import leaks, secret_lines
-from course.fresh.jobs import WorkloadRun, play_workload
+from course.fresh.jobs import play_workload
 from course.notebook import Lab, Notice, compare, figures, same_answers, watch
+from course.notebook.panels import require_result
 from course.notebook.record_codec import from_json, to_json
 from course.notebook.recorded_mark import mark_of
 from course.notebook.records import FOLDER, key_of, read_lines
@@ -35,9 +36,7 @@ def test_the_records_are_what_the_reference_does_today(path: Path) -> None:
 
 
 def test_a_recorded_run_is_the_references_with_a_mark() -> None:
-    live, kept = Lab(1, "solution").play(REQUESTS, CONFIG), Lab(1, "starter").play(REQUESTS, CONFIG)
-    assert isinstance(live, WorkloadRun)
-    assert isinstance(kept, WorkloadRun)
+    live, kept = (require_result(Lab(1, impl).play(REQUESTS, CONFIG)) for impl in ("solution", "starter"))
     assert kept == replace(live, recorded=MARK)
     assert not live.recorded
 
@@ -78,8 +77,7 @@ def test_a_setting_that_the_course_gets_later_changes_no_record() -> None:
 
 def test_every_form_of_a_recorded_result_is_marked() -> None:
     lab = Lab(1, "starter")
-    kept = lab.play(REQUESTS, CONFIG)
-    assert isinstance(kept, WorkloadRun)
+    kept = require_result(lab.play(REQUESTS, CONFIG))
     players = [watch(kept), compare(kept, kept, ("one", "other"))]
     for shown in players:
         picture: Picture = shown.picture()  # type: ignore[union-attr]
@@ -97,8 +95,7 @@ def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.Mo
         "course.notebook.missing.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: x"] if phase > 1 else []
     )
     mixed = Lab(2, "solution:1,starter:2")
-    alone = mixed.play(REQUESTS, CONFIG, phases=1)
-    assert isinstance(alone, WorkloadRun)
+    alone = require_result(mixed.play(REQUESTS, CONFIG, phases=1))
     assert not alone.recorded
     assert "when phase 2 is written" in repr(mixed.ablation())
 

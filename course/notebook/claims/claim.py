@@ -11,7 +11,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 
-class Setup(NamedTuple):
+class ClaimSetup(NamedTuple):
     """What is played: the requests, with arrival times in steps, and the engine's settings."""
 
     arrivals: Sequence[TimedRequest]
@@ -21,7 +21,7 @@ class Setup(NamedTuple):
 class Decision(NamedTuple):
     """The runs that decide a claim, by name; the answer in the facts of these runs; and the step to look at."""
 
-    setups: Mapping[str, Setup]
+    setups: Mapping[str, ClaimSetup]
     truth: Callable[..., Answer | bool]
     step: Callable[[RunFacts], int] = lambda run: 0
 
@@ -46,6 +46,6 @@ class Claim:
     decided_by: Decision | Callable[[], Evidence]
 
     @property
-    def setups(self) -> Mapping[str, Setup]:
+    def setups(self) -> Mapping[str, ClaimSetup]:
         """The runs of a claim about a schedule."""
         return self.decided_by.setups if isinstance(self.decided_by, Decision) else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from course.fresh.jobs import WorkloadRun, play_workload
 from course.fresh.process import describe
-from course.notebook.claims.claim import Claim, Decision, Setup
+from course.notebook.claims.claim import Claim, ClaimSetup, Decision
 from course.notebook.claims.evidence import EVIDENCE
 from course.notebook.claims.runs import DECISIONS
 from course.notebook.lab import Lab
@@ -53,7 +53,7 @@ def claim_of(
     return Claim(title, claim, setup, why, asked, DECISIONS.get(title) or EVIDENCE[title])
 
 
-def setup_of(title: str) -> Setup:
+def setup_of(title: str) -> ClaimSetup:
     """Return the requests and the config of a claim's first run. Raises `ValueError` for a title without a run."""
     setups = {claim.title: setup for claim in all_claims() for setup in [*claim.setups.values()][:1]}
     if title not in setups:

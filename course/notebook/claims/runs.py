@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from course.notebook.claims.claim import Decision, Setup
+from course.notebook.claims.claim import ClaimSetup, Decision
 from course.notebook.run_facts import RunFacts
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
@@ -24,7 +24,7 @@ PAIR = [request("A", range(16), 20), request("B", range(100, 116), 20)]
 RANKED = [request("A", range(16), 20, priority=5), request("B", range(50, 66), 20, priority=6)]
 CROWD = [request(name, range(100 * i, 100 * i + 32), 8) for i, name in enumerate("ABCDE")]
 CROWDED = replace(SETTINGS, num_gpu_blocks=22)
-HUNDRED = {"100 tokens": Setup([request("A", [7], 100)], replace(SETTINGS, block_size=16, num_gpu_blocks=12))}
+HUNDRED = {"100 tokens": ClaimSetup([request("A", [7], 100)], replace(SETTINGS, block_size=16, num_gpu_blocks=12))}
 MIXED = [request("A", range(60), 4), request("B", range(100, 104), 4)]
 PRESET = replace(SETTINGS, max_num_batched_tokens=16)
 
@@ -43,11 +43,11 @@ def takes_what_is_missing(run: RunFacts) -> bool:
 
 DECISIONS: dict[str, Decision] = {
     "All work is lost": Decision(
-        {"the pair": Setup(PAIR, SMALL)}, lambda run: run.hit_of("B") == 0, lambda run: run.resumed("B")
+        {"the pair": ClaimSetup(PAIR, SMALL)}, lambda run: run.hit_of("B") == 0, lambda run: run.resumed("B")
     ),
     "An urgent arrival preempts": Decision(
         {
-            "C is urgent": Setup(
+            "C is urgent": ClaimSetup(
                 [
                     request("A", range(16), 8, priority=5),
                     request("B", range(50, 66), 8, priority=5),
@@ -61,7 +61,7 @@ DECISIONS: dict[str, Decision] = {
     ),
     "Equals are safe": Decision(
         {
-            "two equals": Setup(
+            "two equals": ClaimSetup(
                 [request("A", range(19), 8), request("B", range(100, 116), 8)], replace(SETTINGS, num_gpu_blocks=10)
             )
         },
@@ -69,18 +69,18 @@ DECISIONS: dict[str, Decision] = {
         lambda run: 1,
     ),
     "First to go, first to come back": Decision(
-        {"PRIORITY": Setup([*RANKED, request("C", range(90, 106), 3, step=5, priority=0)], BY_PRIORITY)},
+        {"PRIORITY": ClaimSetup([*RANKED, request("C", range(90, 106), 3, step=5, priority=0)], BY_PRIORITY)},
         lambda run: "B" if run.resumed("B") < run.admitted("C") else "C",
         lambda run: run.first_preemption() + 1,
     ),
     "A step with a preemption admits no request": Decision(
-        {"a tiny C": Setup([*RANKED, request("C", range(90, 94), 3, step=9, priority=0)], BY_PRIORITY)},
+        {"a tiny C": ClaimSetup([*RANKED, request("C", range(90, 94), 3, step=9, priority=0)], BY_PRIORITY)},
         lambda run: run.admitted("C") != run.first_preemption(),
         lambda run: run.first_preemption(),
     ),
     "Ten is more than one": Decision(
         {
-            "one at a time": Setup(
+            "one at a time": ClaimSetup(
                 [request("A", range(16), 3, priority=1), request("B", range(50, 66), 3, priority=10)],
                 replace(SETTINGS, policy="priority", max_num_seqs=1),
             )
@@ -89,7 +89,7 @@ DECISIONS: dict[str, Decision] = {
     ),
     "Decodes go first": Decision(
         {
-            "B decodes": Setup(
+            "B decodes": ClaimSetup(
                 [request("A", range(40), 2), request("B", range(100, 104), 10), request("C", range(200, 240), 2)],
                 replace(SETTINGS, max_num_batched_tokens=12, long_prefill_token_threshold=4),
             )
@@ -98,7 +98,10 @@ DECISIONS: dict[str, Decision] = {
         lambda run: 1,
     ),
     "The queue is long": Decision(
-        {"budget 64": Setup(CROWD, CROWDED), "budget 128": Setup(CROWD, replace(CROWDED, max_num_batched_tokens=128))},
+        {
+            "budget 64": ClaimSetup(CROWD, CROWDED),
+            "budget 128": ClaimSetup(CROWD, replace(CROWDED, max_num_batched_tokens=128)),
+        },
         lambda small, large: all(large.admitted(name) >= small.admitted(name) for name in "ABCDE"),
         lambda run: 2,
     ),
@@ -108,7 +111,7 @@ DECISIONS: dict[str, Decision] = {
     "One call, few blocks": Decision(HUNDRED, takes_what_is_missing, lambda run: run.holds("A", 2)),
     "Fifteen thousand six hundred and twenty-five": Decision(
         {
-            "10 requests": Setup(
+            "10 requests": ClaimSetup(
                 [request(f"r{i}", [i] * 247, 4) for i in range(10)],
                 EngineConfig(
                     max_num_seqs=10,
@@ -123,12 +126,12 @@ DECISIONS: dict[str, Decision] = {
         lambda run: run.most_at_once,
     ),
     "Shared in the same step": Decision(
-        {"together": Setup([request("A", range(20), 2), request("B", range(20), 2)], SETTINGS)},
+        {"together": ClaimSetup([request("A", range(20), 2), request("B", range(20), 2)], SETTINGS)},
         lambda run: run.admitted("B") == 0 and run.hit_of("B") > 0,
     ),
     "A full hit costs one token": Decision(
         {
-            "again": Setup(
+            "again": ClaimSetup(
                 [request("A", range(16), 2), request("B", range(16), 2, step=3), request("C", range(18), 2, step=6)],
                 SETTINGS,
             )
@@ -138,7 +141,7 @@ DECISIONS: dict[str, Decision] = {
     ),
     "Shared is shared": Decision(
         {
-            "18 in common": Setup(
+            "18 in common": ClaimSetup(
                 [request("A", [*range(18), 1, 2, 3], 2), request("B", [*range(18), 9, 9, 9], 2, step=2)], SETTINGS
             )
         },
@@ -147,7 +150,7 @@ DECISIONS: dict[str, Decision] = {
     ),
     "The tail goes first": Decision(
         {
-            "A, then B, then A's prompt": Setup(
+            "A, then B, then A's prompt": ClaimSetup(
                 [
                     request("A", range(13), 1),
                     request("B", range(100, 105), 1, step=2),
@@ -160,18 +163,18 @@ DECISIONS: dict[str, Decision] = {
         lambda run: 2,
     ),
     "Without a threshold there are no chunks": Decision(
-        {"threshold 0": Setup([request("A", range(40), 2)], replace(SETTINGS, max_num_batched_tokens=12))},
+        {"threshold 0": ClaimSetup([request("A", range(40), 2)], replace(SETTINGS, max_num_batched_tokens=12))},
         lambda run: run.tokens_of("A", 0) == 0,
     ),
     "A threshold above the budget": Decision(
-        {f"threshold {n}": Setup(MIXED, replace(PRESET, long_prefill_token_threshold=n)) for n in (64, 0, 8)},
+        {f"threshold {n}": ClaimSetup(MIXED, replace(PRESET, long_prefill_token_threshold=n)) for n in (64, 0, 8)},
         lambda high, none, low: high.recording.steps == none.recording.steps,
         lambda run: run.first_token("B"),
     ),
     "Settings never change the text": Decision(
         {
-            "a large pool": Setup(PAIR, SETTINGS),
-            "a small pool": Setup(
+            "a large pool": ClaimSetup(PAIR, SETTINGS),
+            "a small pool": ClaimSetup(
                 PAIR,
                 replace(SMALL, max_num_batched_tokens=9, long_prefill_token_threshold=5, enable_prefix_caching=False),
             ),
