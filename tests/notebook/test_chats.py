@@ -5,6 +5,7 @@ import pytest
 from course.fresh.jobs import ChatRun
 from course.notebook import Lab, Notice, answers
 from course.notebook.panels import require_result
+from course.views.widgets import Player
 from mini_vllm import EngineConfig, SamplingParams
 
 QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
@@ -45,7 +46,7 @@ def test_a_step_is_laid_out_as_it_was_computed(lab: Lab, chats: ChatRun) -> None
 
 def test_a_step_is_played_token_by_token(lab: Lab, chats: ChatRun) -> None:
     """B's last token, the last of the row, reads all of its request up to itself."""
-    player = require_result(lab.watch_batch(chats, 1))
+    player: Player = require_result(lab.watch_batch(chats, 1))
     assert len(player.pictures) == 9
     share = chats.recording.steps[1]["scheduled"][1]
     assert f"Reads {share['computed'] + share['n']} tokens of B" in player.pictures[8].sentence

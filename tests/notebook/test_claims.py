@@ -13,6 +13,7 @@ from course.notebook.claims.claim import Claim
 from course.notebook.claims.decide import card_of, play_claim, play_claims
 from course.notebook.panels import require_result
 from course.views.prediction import Answer, Card
+from course.views.prediction.widgets import Deck
 from mini_vllm import parse_lineup
 from mini_vllm.assembly.lineup import Lineup
 from tests.notebook.files import load
@@ -87,14 +88,14 @@ def test_the_run_of_a_card_can_be_changed() -> None:
 
 def test_without_the_learners_phases_the_cards_show_recorded_runs(tmp_path: Path) -> None:
     decks = (deck(Lab(5, impl), Predictions("08", tmp_path)) for impl in ("starter", "solution"))
-    recorded, live = map(require_result, decks)
-    assert [card["truth"] for card in recorded.cards] == [card["truth"] for card in live.cards]
+    recorded, live = ([card["truth"] for card in require_result(each).cards] for each in decks)
+    assert recorded == live
 
 
 def test_answers_are_kept_by_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course.notebook.claims.decide.all_claims", lambda: [named("All work is lost")])
     lab, guess = Lab(5, "solution"), Predictions("08", tmp_path)
-    widget = require_result(deck(lab, guess))
+    widget: Deck = require_result(deck(lab, guess))
     widget.answers = {"All work is lost": "true"}
     kept = json.loads((tmp_path / "08.predictions.json").read_text(encoding="utf-8"))
     assert kept == {"All work is lost": {"Is the claim true?": "true"}}

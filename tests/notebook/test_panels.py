@@ -7,7 +7,7 @@ import pytest
 
 from course.notebook import Lab, Notice, bench, engine_panel, measure
 from course.notebook.panels import engine_knobs, require_result
-from course.views.panels import FilmPanel
+from course.views.panels import FilmPanel, Panel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
 
@@ -120,7 +120,7 @@ def test_a_setting_that_was_not_recorded_is_refused_with_a_message(recorded: Fil
 
 
 def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
-    made = require_result(bench(Lab(5, "starter")))
+    made: Panel = require_result(bench(Lab(5, "starter")))
     asked: list[dict[str, Any]] = [{"load": 80}, {"prediction_sigma": 2}, {"workload": "chat"}]
     for changed in [*asked, {"time_to_first_token": 10}]:
         made.set(**({knob.name: knob.value for knob in made.known.values()} | changed))
