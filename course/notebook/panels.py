@@ -13,7 +13,6 @@ from course.views.film import Film
 from course.views.knobs import Choice, Knob, Slide, Switch
 from course.views.picture import WIDTH, Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
-from course.views.show import film_panel
 from course.views.time_machine import pictures, time_machine
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
@@ -49,6 +48,8 @@ def engine_panel(
 
     Tiles compare a run with the first one.
     """
+    from course.views.panels import FilmPanel
+
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
@@ -58,7 +59,7 @@ def engine_panel(
     def play(chosen: EngineConfig) -> ComparedRun:
         return ComparedRun(start, require_result(ready.play(arrivals, chosen)))
 
-    return film_panel(engine_knobs(config), lambda **values: play(replace(config, **values)), step)
+    return FilmPanel(engine_knobs(config), lambda **values: play(replace(config, **values)), step)
 
 
 @dataclass(frozen=True)

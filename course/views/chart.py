@@ -67,7 +67,7 @@ class PercentScale:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ChartFrame:
     """The place of a chart's axes."""
 
     left: float
@@ -102,7 +102,6 @@ def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Ma
 
 
 def curve(points: Sequence[Point], **attributes: svg.Value) -> Markup:
-    """Return a line through points."""
     data = "L".join(f"{svg.number(x)} {svg.number(y)}" for x, y in points)
     return svg.path(f"M{data}", **{"fill": "none", **attributes})
 
@@ -123,8 +122,8 @@ def dot(point: Point, color: str, radius: float = 4) -> Markup:
 def beside(point: Point, other: float, content: str, left: float, right: float) -> Markup:
     """Return text at a point of a rising curve, clear of it and of a second curve that is at x = `other` there.
 
-    Below and to the right of both curves, or above and to the left of both, there is none; of the two the side where
-    the point is nearer is taken if there is room between `left` and `right`.
+    Below and to the right of both curves, or above and to the left of both, nothing is in the way; of these two sides
+    the text takes the one nearer to the point, if there is room between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course.views.legend import html
-from course.views.picture import Picture
+from course.views.picture import Picture, html
 from course.views.svg import Markup
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from course.views import svg
-from course.views.legend import Legend, Samples
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import WIDTH, Layer, Legend, Picture, Samples
 from course.views.typeset import wrap
 
 WIDTHS = (460, WIDTH, 1000)

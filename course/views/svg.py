@@ -45,6 +45,11 @@ def joined(parts: Iterable[Markup]) -> Markup:
     return Markup("".join(parts))
 
 
+def at(x: float, y: float) -> str:
+    """Return the transform that moves a group to (x, y)."""
+    return f"translate({number(x)},{number(y)})"
+
+
 def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
     """Return a rectangle by its upper left corner."""
     return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Iterable
 
 WIDE = set("mwMW@%—…")
 REGULAR, BOLD = 0.54, 0.62
@@ -23,6 +24,11 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
     while content and text_width(content + "…", size, bold) > room:
         content = content[:-1]
     return content.rstrip() + "…" if content else ""
+
+
+def first_fitting(names: Iterable[str], room: float, size: float = 12, bold: bool = False) -> str:
+    """Return the first of some texts that fits, empty if none does."""
+    return next((name for name in names if text_width(name, size, bold) <= room), "")
 
 
 def wrap(content: str, room: float, size: float, most_lines: int, bold: bool = False) -> list[str]:

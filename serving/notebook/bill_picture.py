@@ -8,9 +8,8 @@ from course.notebook.recorded_mark import marked_picture
 from course.palette import color, ink_on
 from course.views import svg
 from course.views.figures import seconds
-from course.views.legend import Legend
 from course.views.parts import LEFT, WIDTHS, Part, heading, page, span_of, stacked
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import WIDTH, Layer, Legend, Picture
 from course.views.step_axis import AXIS, StepAxis
 from course.views.svg import Markup
 from course.views.text import counted, facts

@@ -11,8 +11,7 @@ import pytest
 
 from course.views.film import Film
 from course.views.paged_batch import example_batch, paged_batch
-from course.views.paged_batch.batch_film import MAX_STEPS
-from course.views.paged_batch.example import share
+from course.views.paged_batch.batch_film import MAX_STEPS, share
 from course.views.paged_batch.flat_step import by_functions, by_rules, faults
 from course.views.picture import Picture
 from course.views.text import ranges

@@ -29,8 +29,8 @@ from course.views.policy_comparison import (
     policy_picture,
 )
 from course.views.policy_comparison.comparison import groups
+from course.views.policy_comparison.drawing import compare_with_this_lineup
 from course.views.policy_comparison.figures import group_rows, rows
-from course.views.policy_comparison.panel import compare_with_this_lineup
 from mini_vllm import parse_lineup
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.errors import StalledError
@@ -221,7 +221,7 @@ def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: py
     def stall(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
         raise StalledError("nothing can be scheduled any more")
 
-    monkeypatch.setattr("course.views.policy_comparison.panel.compare_policies", stall)
+    monkeypatch.setattr("course.views.policy_comparison.drawing.compare_policies", stall)
     with pytest.raises(ValueError, match="nothing can be scheduled any more"):
         policy_panel()
     with pytest.raises(ValueError, match="num_gpu_blocks must hold"):

@@ -10,7 +10,7 @@ from course.traces.recording import Recording
 from course.views.alone import alone
 from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
-from course.views.time_machine.difference import Difference, first_difference
+from course.views.time_machine.compare import Difference, first_difference
 from course.views.time_machine.machine import Outlook, states
 from course.views.time_machine.shelf import CELLS, Shelf
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree

@@ -10,10 +10,7 @@ from course.views.picture import WIDTH, Layer
 from course.views.svg import Markup
 from course.views.text import counted
 
-HIGH = 40
-LOWER = 94
-UPPER = 74
-HEAD = 4
+HIGH, LOWER, UPPER, HEAD = 40, 94, 74, 4
 FREE, HELD, SHARED, KEPT = "free, empty", "held", "shared", "free, content kept"
 Way = tuple[float, float, float]
 """Start, end and cross coordinate of an arrow."""
@@ -73,14 +70,11 @@ NAMES = {
 
 
 def counts(moves: Moves) -> dict[str, int]:
-    """Return the number of blocks in each state after the step, by the name of the state."""
-    num_shared = len(moves.shared)
-    num_held = len(moves.holders) - num_shared
-    return {FREE: len(moves.empty), HELD: num_held, SHARED: num_shared, KEPT: len(moves.kept)}
+    held = len(moves.holders) - len(moves.shared)
+    return {FREE: len(moves.empty), HELD: held, SHARED: len(moves.shared), KEPT: len(moves.kept)}
 
 
 def arrows(moves: Moves) -> dict[str, int]:
-    """Return how many blocks went each way in this step, by the name of the way."""
     kept, forgotten = set(moves.kept), set(moves.forgotten)
     return {
         "handed out": sum(block not in forgotten for _, blocks in moves.handed_out for block in blocks),
@@ -94,7 +88,7 @@ def arrows(moves: Moves) -> dict[str, int]:
 
 
 def cycle_part(moves: Moves, width: float) -> Part:
-    """Return the states as boxes and the ways between them as arrows; ways taken in this step are bold."""
+    """Return the states as boxes and the ways between them as arrows; the ways taken in this step are bold."""
     num, taken, places = counts(moves), arrows(moves), WIDE if width >= WIDTH else NARROW
     drawn = [across(*place, NAMES[name][0], taken[name]) for name, place in places.sideways.items()]
     drawn += [

@@ -1,4 +1,4 @@
-"""The film: four states, the free queue before and after, and the life of every block."""
+"""The film of a run's blocks: four states, the free queue before and after a step, and the life of each block."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,34 +6,35 @@ from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
 from course.views.block_life.cycle import counts, cycle_part
-from course.views.block_life.lives import Life, busiest, lives_of
+from course.views.block_life.lives import Life, Strips, busiest, lives_of
 from course.views.block_life.moves import Moves, all_moves
 from course.views.block_life.queue_rows import queue_part
-from course.views.block_life.strips import Strips
 from course.views.film import Film
 from course.views.parts import WIDTHS, headline_part, most_lines, page
 from course.views.picture import WIDTH, Picture
 from course.views.text import facts, ranges, spaced
 from course.views.time_machine.machine import states
 
-MAX_STRIPS, MAX_DESCRIBED = 12, 24
-MAX_BLOCKS = 6
+MAX_STRIPS, MAX_DESCRIBED, MAX_BLOCKS = 12, 24, 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     """Return a picture of each step: moves between the four states, the free queue, the lives of `blocks`.
 
-    Without `blocks` every block has a line, or the 12 busiest if there are more; the text has 24. Raises `ValueError`
-    for a block that does not exist or is there twice.
+    Without `blocks` every block has a line, or the 12 busiest if there are more; the text has up to 24. Raises
+    `ValueError` for a block that does not exist or is given twice.
     """
     info, num_steps = recording.info, len(recording.steps)
-    require_known(blocks, info.num_blocks)
+    for block in blocks:
+        if not 1 <= block <= info.num_blocks:
+            raise ValueError(f"blocks has {block}, but there are blocks 1 to {info.num_blocks}")
+    if len(set(blocks)) < len(blocks):
+        raise ValueError(f"blocks has one of {list(blocks)} twice")
     every = lives_of(info, states(recording))
     lives, told = ([every[block] for block in blocks or busiest(every, most)] for most in (MAX_STRIPS, MAX_DESCRIBED))
     steps = all_moves(info, states(recording))
-    drawn = {
-        width: pictures(info, steps, Strips(info, lives, max(1, num_steps), width), told, width) for width in WIDTHS
-    }
+    strips = {width: Strips(info, lives, max(1, num_steps), width) for width in WIDTHS}
+    drawn = {width: pictures(info, steps, strips[width], told, width) for width in WIDTHS}
     follow = [(f"block:{life.block}", f"block {life.block}") for life in lives]
     follow += [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording))
@@ -55,15 +56,6 @@ def pictures(
         drawn.append(page(title, parts, describe_moves(info, moves), text, width, num_lines))
         kept = moves.kept
     return drawn
-
-
-def require_known(blocks: Sequence[int], num_blocks: int) -> None:
-    """Raise `ValueError` for a block that does not exist or is there twice."""
-    for block in blocks:
-        if not 1 <= block <= num_blocks:
-            raise ValueError(f"blocks has {block}, but there are blocks 1 to {num_blocks}")
-    if len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks has one of {list(blocks)} twice")
 
 
 def describe_moves(info: RunInfo, moves: Moves) -> str:

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from course.traces.run_state import RunInfo, RunState
+from course.views.time_machine.queues import record_of
+
+ByRequest = Sequence[tuple[str, Sequence[int]]]
+"""Requests, each with some of its blocks."""
 
 
 @dataclass(frozen=True)
@@ -11,8 +15,8 @@ class Moves:
     """The moves of one step, each with the request that made it.
 
     `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
-    Victims gave `lost` back while the step was planned, so that it can be handed out at once; `given_back` was
-    freed after the step. `in_use` are the holders while it is computed. `parted` were shared and now have one holder.
+    Victims gave `lost` back while the step was planned, so these can be handed out at once; `given_back` was freed
+    after the step. `in_use` are the holders while it is computed. `parted` were shared and now have one holder.
     After the step, `holders` maps a block to the requests that hold it, and `kept` a free block to the request whose
     content it keeps.
     """
@@ -20,10 +24,10 @@ class Moves:
     step: int
     before: Sequence[int]
     after: Sequence[int]
-    handed_out: Sequence[tuple[str, Sequence[int]]]
-    found: Sequence[tuple[str, Sequence[int]]]
-    lost: Sequence[tuple[str, Sequence[int]]]
-    given_back: Sequence[tuple[str, Sequence[int]]]
+    handed_out: ByRequest
+    found: ByRequest
+    lost: ByRequest
+    given_back: ByRequest
     parted: Sequence[int]
     forgotten: Sequence[int]
     in_use: dict[int, list[str]]
@@ -73,12 +77,11 @@ def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) ->
 
     `before` is the free queue and `shared_before` the shared blocks as the last step left them.
     """
-    record = state.record
-    assert record is not None
+    record = record_of(state)
     size, after = state.info.block_size, list(state.pool.free_queue)
     holders: dict[int, list[str]] = {}
-    for request_id, blocks in state.tables_after_update().items():
-        for block in blocks:
+    for request_id, table in state.tables_after_update().items():
+        for block in table:
             holders.setdefault(block, []).append(request_id)
     shares = record["scheduled"]
     freed = [(request_id, blocks) for request_id, blocks in state.pool.freed if blocks]

@@ -1,4 +1,4 @@
-"""The free queue while a step is planned and after it, head on the left: blocks that leave, and blocks given back."""
+"""The free queue while a step is planned and after it, head first: blocks that leave, and blocks given back."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,10 @@ from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
-from course.views.time_machine.free_queue import CELL, HIGH, WIDE, both_ends, free_block, gap, outline, places_in, row
-from course.views.typeset import text_width
+from course.views.time_machine.free_queue import CELL, HIGH, WIDE, both_ends, free_block, outline, places_in, queue_row
+from course.views.typeset import first_fitting
 
-FIRST = 20
-SECOND = 70
-MIN_QUEUE_WIDTH = 276
+FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:
@@ -23,35 +21,28 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
     places = places_in(width)
     came = {block: giver for giver, blocks in moves.given_back for block in blocks}
     came_early = {block: giver for giver, blocks in moves.lost for block in blocks}
-    planned = [
-        leaving(info, moves, block, owners_before.get(block), came_early.get(block))
-        if block is not None
-        else gap(moves.while_planned, places)
-        for block in both_ends(moves.while_planned, places)
-    ]
-    after = [
-        free_block(info, block, moves.kept.get(block), came.get(block))
-        if block is not None
-        else gap(moves.after, places)
-        for block in both_ends(moves.after, places)
-    ]
+
+    def planned(block: int) -> Markup:
+        return leaving(info, moves, block, owners_before.get(block), came_early.get(block))
+
+    def after(block: int) -> Markup:
+        return free_block(info, block, moves.kept.get(block), came.get(block))
+
     end = max(MIN_QUEUE_WIDTH, min(len(moves.while_planned), places) * WIDE - 4)
     ends = [
         svg.text(0, 12, "head: handed out next", class_="mv-faint"),
         svg.text(end, 12, "tail: given back last", class_="mv-faint mv-end"),
     ]
-    return Part(
-        [
-            heading("planned", "free queue", FIRST + HIGH / 2, "during the step"),
-            heading("after", "", SECOND + HIGH / 2 - 8, "after the step"),
-            Layer("ends", svg.joined(ends), LEFT),
-            *row("planned", planned, places, FIRST),
-            *row("after", after, places, SECOND),
-            Layer("came-early", brackets(info, moves.while_planned, moves.lost, places), LEFT, FIRST + HIGH + 5),
-            Layer("came-in", brackets(info, moves.after, moves.given_back, places), LEFT, SECOND + HIGH + 5),
-        ],
-        SECOND + HIGH + 28,
-    )
+    layers = [
+        heading("planned", "free queue", FIRST + HIGH / 2, "during the step"),
+        heading("after", "", SECOND + HIGH / 2 - 8, "after the step"),
+        Layer("ends", svg.joined(ends), LEFT),
+        *queue_row("planned", moves.while_planned, places, planned, FIRST),
+        *queue_row("after", moves.after, places, after, SECOND),
+        Layer("came-early", brackets(info, moves.while_planned, moves.lost, places), LEFT, FIRST + HIGH + 5),
+        Layer("came-in", brackets(info, moves.after, moves.given_back, places), LEFT, SECOND + HIGH + 5),
+    ]
+    return Part(layers, SECOND + HIGH + 28)
 
 
 def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> Markup:
@@ -73,7 +64,7 @@ def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: s
 
 
 def brackets(info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int) -> Markup:
-    """Return a line under the blocks that each request gave back, and its name."""
+    """Return a line under the blocks that each request gave back, with the request's name."""
     shown, parts = both_ends(queue, places), []
     for giver, blocks in given:
         held = [place for place, block in enumerate(shown) if block in blocks]
@@ -81,7 +72,7 @@ def brackets(info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Seq
             continue
         left, right, label = held[0] * WIDE, held[-1] * WIDE + CELL, info.label(giver)
         names = (f"from {label}, last block of its table first", f"from {label}")
-        name = next((name for name in names if text_width(name, 12) <= right - left), label)
+        name = first_fitting(names, right - left) or label
         style = f"stroke:{color(info.index(giver))}"
         parts.append(svg.path(f"M{left:.1f} 0v4H{right:.1f}v-4", class_="mv-line", style=style, stroke_width=2))
         parts.append(svg.text((left + right) / 2, 16, name, class_="mv-middle"))

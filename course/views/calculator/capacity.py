@@ -23,7 +23,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Work:
-    """Operations and bytes of a step, and the most tokens per second that they allow."""
+    """Operations and bytes of a step, and the maximum tokens per second that they allow."""
 
     num_tokens: int
     flops: int
@@ -42,7 +42,7 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """The least time that it takes."""
+        """The minimum time that it takes."""
         return self.num_tokens / self.tokens_per_second
 
 
@@ -103,7 +103,18 @@ def capacity_of(setup: Setup) -> Capacity:
         raise ValueError(
             f"context_len is {setup.context_len:,}, but {shape.name} takes 1 to {shape.max_model_len:,} tokens"
         )
-    num_blocks, problem = blocks_that_fit(setup, gpu, shape)
+    num_blocks, problem, size = 0, "", setup.bytes_per_number
+    try:
+        num_blocks = roofline.num_kv_blocks(
+            gpu,
+            shape,
+            num_gpus=setup.num_gpus,
+            block_size=setup.block_size,
+            gpu_memory_utilization=setup.gpu_memory_utilization,
+            bytes_per_number=size,
+        )
+    except ValueError as error:
+        problem = str(error)
     concurrency = roofline.max_concurrency(num_blocks, setup.context_len, setup.block_size) if num_blocks else 0
     batch_size = max(1, min(setup.max_num_seqs, concurrency))
     return Capacity(
@@ -113,54 +124,33 @@ def capacity_of(setup: Setup) -> Capacity:
         problem,
         memory_bytes=gpu.memory_bytes * setup.num_gpus,
         usable_bytes=int(gpu.memory_bytes * setup.num_gpus * setup.gpu_memory_utilization),
-        weight_bytes=roofline.weight_bytes(shape, setup.bytes_per_number),
+        weight_bytes=roofline.weight_bytes(shape, size),
         workspace_bytes=roofline.WORKSPACE_BYTES * setup.num_gpus,
-        kv_bytes_per_token=roofline.kv_bytes_per_token(shape, setup.bytes_per_number),
-        kv_bytes_per_block=roofline.kv_bytes_per_block(shape, setup.block_size, setup.bytes_per_number),
+        kv_bytes_per_token=roofline.kv_bytes_per_token(shape, size),
+        kv_bytes_per_block=roofline.kv_bytes_per_block(shape, setup.block_size, size),
         num_blocks=num_blocks,
         concurrency=concurrency,
         batch_size=batch_size,
-        saturation_batch=roofline.saturation_batch(gpu, setup.bytes_per_number),
+        saturation_batch=roofline.saturation_batch(gpu, size),
         decode=decode_work(setup, gpu, shape, batch_size),
         prefill=prefill_work(setup, gpu, shape),
     )
 
 
-def blocks_that_fit(setup: Setup, gpu: Gpu, shape: ModelShape) -> tuple[int, str]:
-    """Return how many blocks fit, the null block included; if none do, zero and the reason."""
-    try:
-        num_blocks = roofline.num_kv_blocks(
-            gpu,
-            shape,
-            num_gpus=setup.num_gpus,
-            block_size=setup.block_size,
-            gpu_memory_utilization=setup.gpu_memory_utilization,
-            bytes_per_number=setup.bytes_per_number,
-        )
-    except ValueError as error:
-        return 0, str(error)
-    return num_blocks, ""
-
-
 def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
     """Return a step in which each of `batch_size` requests gets one token."""
-    size = setup.bytes_per_number
-    return Work(
-        batch_size,
-        roofline.decode_step_flops(shape, batch_size, setup.context_len),
-        roofline.decode_step_bytes(shape, batch_size, setup.context_len, size),
-        roofline.decode_tokens_per_second(
-            gpu, shape, batch_size, setup.context_len, num_gpus=setup.num_gpus, bytes_per_number=size
-        ),
+    size, length = setup.bytes_per_number, setup.context_len
+    flops = roofline.decode_step_flops(shape, batch_size, length)
+    num_bytes = roofline.decode_step_bytes(shape, batch_size, length, size)
+    speed = roofline.decode_tokens_per_second(
+        gpu, shape, batch_size, length, num_gpus=setup.num_gpus, bytes_per_number=size
     )
+    return Work(batch_size, flops, num_bytes, speed)
 
 
 def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
     """Return a prompt as long as the context, computed alone and at once."""
     size, length = setup.bytes_per_number, setup.context_len
-    return Work(
-        length,
-        roofline.prefill_flops(shape, length),
-        roofline.decode_step_bytes(shape, 1, length, size),
-        roofline.prefill_tokens_per_second(gpu, shape, length, num_gpus=setup.num_gpus, bytes_per_number=size),
-    )
+    num_bytes = roofline.decode_step_bytes(shape, 1, length, size)
+    speed = roofline.prefill_tokens_per_second(gpu, shape, length, num_gpus=setup.num_gpus, bytes_per_number=size)
+    return Work(length, roofline.prefill_flops(shape, length), num_bytes, speed)

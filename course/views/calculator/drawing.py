@@ -3,28 +3,39 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from course.palette import OKABE_ITO
 from course.simulator import roofline
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
-from course.views import svg
-from course.views.calculator.capacity import Capacity, Setup, capacity_of
-from course.views.calculator.figures import sentence, table, text_alternative, title
-from course.views.calculator.memory_bar import COLOURS, memory_bar
-from course.views.calculator.roof import BATCHES, DECODE, PREFILL, roof
-from course.views.chart import MARGIN, Frame, foot, head
+from course.views import chart, svg
+from course.views.calculator import figures
+from course.views.calculator.capacity import Capacity, Setup, Work, capacity_of, decode_work
+from course.views.chart import LABEL, MARGIN, ChartFrame, LogScale, Point
+from course.views.figures import memory
 from course.views.knobs import Choice, Slide
 from course.views.picture import WIDTH, Layer, Picture, read_asset
-from course.views.show import panel
 from course.views.svg import Markup
+from course.views.typeset import text_width
+from mini_vllm.core.cdiv import cdiv
 
 if TYPE_CHECKING:
     from course.views.panels import Panel
+
 
 FRONT_END = read_asset("calculator/limits.js") + read_asset("calculator/calculator.js")
 NARROW, TWO_COLUMNS, SHARE, HIGH = 620, 500, 0.6, 230
 """Below the first width (px) the figures are below the roofline, from the second on in two columns; above the first the
 chart has this share of the width."""
 FACT_HEIGHT, BAR_HEIGHT, GAP = 21, 62, 20
+BAR = 34
+COLOURS = {"weights": OKABE_ITO[4][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
+MIN_NOTCH_DISTANCE = 5
+"""In px; with more requests there are no notches."""
+TERA = 1e12
+DECODE, PREFILL = OKABE_ITO[5][0], OKABE_ITO[4][0]
+BATCHES = [2**k for k in range(10)]
+ROOM_BELOW, ROOM_ABOVE = 0.4, 1.8
+"""Factors on the lowest and the highest speed that keep labels inside the chart."""
 KNOBS = (
     Choice("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
     Choice("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),
@@ -38,11 +49,13 @@ KNOBS = (
 
 
 def calculator() -> "Panel":
-    """Return knobs for model, GPU and engine over the memory and the speed that they allow at best.
+    """Return knobs for model, GPU and engine over the memory and the top speed that these allow.
 
     The page computes and draws it, with the formulas and the tables of the simulator.
     """
-    return panel(KNOBS, draw, reflows=True, in_browser=(FRONT_END, tables()))
+    from course.views.panels import Panel
+
+    return Panel(KNOBS, draw, reflows=True, in_browser=(FRONT_END, tables()))
 
 
 def tables() -> dict[str, Any]:
@@ -67,15 +80,15 @@ def draw(*, width: float = WIDTH, before: Any = None, **values: Any) -> Picture:
 def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
     """Return the use of the memory, and the speed limits of decode and prefill."""
     is_narrow, room = width < NARROW, width - 2 * MARGIN
-    heading, y = head(title(capacity), [], width)
+    heading, y = chart.head(figures.title(capacity), [], width)
     bar_y, columns = y + 24, 2 if is_narrow else 4
     roof_y = bar_y + BAR_HEIGHT + 20 * (4 // columns) - 4
-    place = Frame(50, width - MARGIN if is_narrow else SHARE * width, 64, 64 + (HIGH - 60 if is_narrow else HIGH))
+    place = ChartFrame(50, width - MARGIN if is_narrow else SHARE * width, 64, 64 + (HIGH - 60 if is_narrow else HIGH))
     facts_x, facts_y = (MARGIN, roof_y + place.bottom + 44) if is_narrow else (place.right + 26, roof_y)
-    facts, facts_height = figures(capacity, width - MARGIN - facts_x, 2 if TWO_COLUMNS <= width < NARROW else 1)
+    facts, facts_height = facts_table(capacity, width - MARGIN - facts_x, 2 if TWO_COLUMNS <= width < NARROW else 1)
     below = max(facts_y + facts_height, roof_y + place.bottom + 44)
-    words = "" if is_narrow and not capacity.problem else sentence(capacity)
-    last, height = foot(words, below + 6, width, "mv-alert" if capacity.problem else "")
+    words = "" if is_narrow and not capacity.problem else figures.sentence(capacity)
+    last, height = chart.foot(words, below + 6, width, "mv-alert" if capacity.problem else "")
     layers = (
         Layer("headline", heading),
         Layer("memory", memory_bar(capacity, room, columns), x=MARGIN, y=bar_y),
@@ -83,12 +96,12 @@ def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
         Layer("facts", facts, x=facts_x, y=facts_y),
         last,
     )
-    return Picture(title(capacity), height, layers, sentence(capacity), text_alternative(capacity), width)
+    text = figures.text_alternative(capacity)
+    return Picture(figures.title(capacity), height, layers, figures.sentence(capacity), text, width)
 
 
-def figures(capacity: Capacity, width: float, columns: int) -> tuple[Markup, float]:
-    """Return the figures as a table, and its height."""
-    rows, parts = table(capacity), []
+def facts_table(capacity: Capacity, width: float, columns: int) -> tuple[Markup, float]:
+    rows, parts = figures.table(capacity), []
     each, room = -(-len(rows) // columns), (width + GAP) / columns - GAP
     for n, (name, value) in enumerate(rows):
         x, y = n // each * (room + GAP), 14 + n % each * FACT_HEIGHT
@@ -96,3 +109,98 @@ def figures(capacity: Capacity, width: float, columns: int) -> tuple[Markup, flo
         parts.append(svg.text(x + room, y, value, class_="mv-strong mv-end"))
         parts.append(svg.line(x, y + 6, x + room, y + 6, class_="mv-rule", stroke_opacity=0.6))
     return svg.joined(parts), 14.0 + each * FACT_HEIGHT
+
+
+def memory_bar(capacity: Capacity, width: float, columns: int) -> Markup:
+    """Return the bar with its top at 0, a line of text above it and a legend in columns below.
+
+    A notch in the part of K and V separates two requests. Parts that do not fit run over the edge.
+    """
+    parts = figures.memory_parts(capacity)
+    scale = width / max(capacity.memory_bytes, sum(size for _, size in parts))
+    drawn, x = [svg.rect(0, 0, capacity.memory_bytes * scale, BAR, class_="mv-panel")], 0.0
+    for name, size in parts:
+        if name in COLOURS:
+            about = svg.tooltip(f"{name}: {memory(size)}")
+            drawn.append(svg.group(about, svg.rect(x, 0, size * scale, BAR, fill=COLOURS[name])))
+        if name == "K and V":
+            drawn.append(notches(capacity, x, scale))
+        x += size * scale
+    drawn.append(limits(capacity, scale, width))
+    drawn.append(legend(parts, width, columns))
+    return svg.joined(drawn)
+
+
+def notches(capacity: Capacity, left: float, scale: float) -> Markup:
+    """Return a line after each request that fits, unless the lines would be too close."""
+    blocks_each = cdiv(capacity.setup.context_len, capacity.setup.block_size)
+    step = blocks_each * capacity.kv_bytes_per_block * scale
+    if step < MIN_NOTCH_DISTANCE:
+        return Markup("")
+    ends = (left + n * step for n in range(1, capacity.concurrency + 1))
+    data = "".join(f"M{svg.number(x)} 0v{BAR}" for x in ends)
+    return svg.path(data, stroke="#000", stroke_opacity=0.45, class_="notches")
+
+
+def limits(capacity: Capacity, scale: float, width: float) -> Markup:
+    """Return the end of the share that may be used, and a frame around the memory if the parts do not fit."""
+    x, share = capacity.usable_bytes * scale, figures.limit_text(capacity)
+    end = min(max(x, text_width(share, 12)), width)
+    parts = [
+        svg.line(x, -5, x, BAR + 5, class_="mv-line", stroke_width=2),
+        svg.text(end, -10, share, class_="mv-end"),
+    ]
+    if capacity.problem:
+        edge = capacity.memory_bytes * scale
+        parts.append(svg.rect(0, 0, edge, BAR, class_="mv-alert-line", stroke_width=2))
+    return svg.joined(parts)
+
+
+def legend(parts: list[tuple[str, int]], width: float, columns: int) -> Markup:
+    drawn = []
+    for n, (name, size) in enumerate(parts):
+        x, y = n % columns * width / columns, BAR + 12 + 20 * (n // columns)
+        look: dict[str, svg.Value] = {"fill": COLOURS[name]} if name in COLOURS else {"class_": "mv-panel"}
+        drawn += [svg.rect(x, y, 12, 12, rx=2, **look), svg.text(x + 18, y + 10, f"{name} {memory(size)}")]
+    return svg.joined(drawn)
+
+
+def roof(capacity: Capacity, at: ChartFrame) -> Markup:
+    """Return the chart: the roof, decode in batches from 1 up, the batch that runs, and a prompt."""
+    decode, prefill, ridge = capacity.decode, capacity.prefill, capacity.ridge
+    steps = [decode_work(capacity.setup, capacity.gpu, capacity.shape, batch) for batch in BATCHES]
+    across = LogScale.around([*(w.intensity for w in (*steps, decode, prefill)), ridge], at.left, at.right)
+    lowest, peak = across.low * capacity.bandwidth / TERA, capacity.peak_flops / TERA
+    up = LogScale.around([ROOM_BELOW * lowest, ROOM_ABOVE * peak], at.bottom, at.top)
+
+    def place(work: Work) -> Point:
+        return across(work.intensity), up(work.flop_rate / TERA)
+
+    start = (at.left, up(lowest))
+    corner, end = (across(ridge), up(peak)), (at.right, up(peak))
+    fit = [work for work in steps if work.num_tokens <= capacity.concurrency]
+    dots = f"dots: decode of 1, 2, 4 ... {BATCHES[-1]} requests; coloured: they fit"
+    return svg.joined(
+        [
+            svg.text(MARGIN, 14, f"Roofline: {figures.roof_text(capacity)}", class_="mv-strong"),
+            svg.text(MARGIN, 32, dots, class_="mv-faint"),
+            svg.text(MARGIN, at.top - 9, "TFLOP/s", class_="mv-faint"),
+            svg.text((at.left + at.right) / 2, at.bottom + 30, "operations per byte read", class_="mv-faint mv-middle"),
+            chart.x_axis(across, at.top, at.bottom, lambda value: f"{value:,g}"),
+            chart.y_axis([(up(value), f"{value:,g}") for value in up.ticks()], at.left, at.right),
+            svg.line(corner[0], corner[1], corner[0], at.bottom, class_="mv-ghost"),
+            chart.curve([start, corner, end], class_="mv-line", stroke_width=2.5),
+            chart.cloud((place(work) for work in steps), 3, class_="mv-rule"),
+            chart.cloud((place(work) for work in fit), 3, stroke=DECODE),
+            chart.dot(place(prefill), PREFILL, 6),
+            chart.dot(place(decode), DECODE, 6),
+            chart.above_left(place(prefill), f"prefill {figures.per_second(prefill)}", at.left + 4),
+            text_below(place(decode), f"decode {figures.per_second(decode)}", at.right),
+        ]
+    )
+
+
+def text_below(point: Point, content: str, right: float) -> Markup:
+    """Return text under a point, to the right of it as far as there is room."""
+    x, y = min(point[0] + 7, right - text_width(content, LABEL, bold=True)), point[1] + 20
+    return svg.text(x, y, content, class_="mv-strong mv-cased")

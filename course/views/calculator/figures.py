@@ -6,7 +6,6 @@ from course.views.text import counted, facts
 
 
 def title(capacity: Capacity) -> str:
-    """Return the model, its number format and the GPUs."""
     setup = capacity.setup
     gpus = f"{setup.num_gpus} x {capacity.gpu.name}" if setup.num_gpus > 1 else capacity.gpu.name
     return f"{capacity.shape.name} with {8 * setup.bytes_per_number}-bit numbers on {gpus}"
@@ -33,7 +32,6 @@ def sentence(capacity: Capacity) -> str:
 
 
 def tokens_of_room(capacity: Capacity) -> int:
-    """Return how many tokens' K and V fit. The null block holds none."""
     return max(0, capacity.num_blocks - 1) * capacity.setup.block_size
 
 
@@ -68,7 +66,6 @@ def table(capacity: Capacity) -> list[tuple[str, str]]:
 
 
 def per_second(work: Work) -> str:
-    """Return the tokens per second at most."""
     return f"{digits(work.tokens_per_second)} tokens/s"
 
 

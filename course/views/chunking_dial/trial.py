@@ -29,7 +29,7 @@ class Setting:
     max_num_seqs: int = 256
 
     def differences(self, other: "Setting") -> list[tuple[str, str, str]]:
-        """Return the name of each knob with another value in `other`, and both values as text."""
+        """Return the name of each knob whose value differs in `other`, and both values as text."""
         pairs = [(field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
         return [(name, as_text(name, mine), as_text(name, theirs)) for name, mine, theirs in pairs if mine != theirs]
 
@@ -45,7 +45,7 @@ def as_text(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What all settings share: a GPU with a model, and the number of requests."""
+    """What all settings share: a GPU, a model, and the number of requests."""
 
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"

@@ -1,5 +1,5 @@
-"""Drafts, step by step: what was guessed, what the target said, and which slots it took."""
+"""Drafts, step by step: what was guessed, what the target sampled, and which slots it took."""
 
-from course.views.drafts.draft_film import draft_film, telling_step
+from course.views.drafts.draft_film import draft_film
 
-__all__ = ["draft_film", "telling_step"]
+__all__ = ["draft_film"]

@@ -1,4 +1,4 @@
-"""The film: one picture for each step, a row for each request."""
+"""The film of a run's drafts: one picture for each step, a row for each request, and the counts so far."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,25 +7,30 @@ from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.views import svg
 from course.views.drafts import strips, words
-from course.views.drafts.figures_part import figures_part
-from course.views.drafts.scene import Scene, scenes
-from course.views.drafts.story import describe, text_alternative
+from course.views.drafts.scene import DraftScene, describe, scenes, text_alternative
 from course.views.film import Film
-from course.views.parts import LEFT, WIDTHS, Part, headline_part, most_lines, page, span_of
+from course.views.parts import LEFT, NARROW, WIDTHS, Part, heading, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Layer, Picture
+from course.views.svg import Markup
+from course.views.text import counted, ordinal
 from course.views.tiles import tile
 
 SLOTS = 2 * words.LINE_HEIGHT + 3
 ROW = SLOTS + strips.APART + strips.HIGH + strips.IDS + 5
 NAMES = ((15, "drafts"), (words.TEXT_Y, "text"), (SLOTS + 11, "slots"), (SLOTS + strips.APART + 11, "after"))
+BAR, MAX_COLUMN, TEXT_WIDTH = 36, 64, 268
+SAMPLES = [
+    (svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"),
+    (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted"),
+]
 
 
 def draft_film(recording: Recording, request_id: str | None = None, texts: Mapping[int, str] | None = None) -> Film:
     """Return a picture of each step: the drafts, what the target sampled, and the slots of each request.
 
-    Of more than four requests the first four of a step are shown; `request_id` chooses one. `texts` are those of the
-    tokens, which are numbers without. The film begins at a step with accepted and with rejected drafts, if there is
-    one. Raises `ValueError` if there is no such request.
+    Of more than four requests the first four of a step are shown; `request_id` chooses one. `texts` has the text of
+    each token; without it tokens are numbers. The film begins at a step with both accepted and rejected drafts, if
+    there is one. Raises `ValueError` if there is no such request.
     """
     all_scenes = list(scenes(recording, request_id, texts or {}))
     drawn = {width: pictures(all_scenes, width) for width in WIDTHS}
@@ -36,27 +41,21 @@ def draft_film(recording: Recording, request_id: str | None = None, texts: Mappi
         [*happened, *["rejected draft"] * any(verdict.sampled and verdict.num_rejected for verdict in scene.shown)]
         for happened, scene in zip(events_in(recording), all_scenes, strict=True)
     ]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events, first=telling(all_scenes))
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events, first=telling_step(all_scenes))
 
 
-def telling_step(recording: Recording, request_id: str | None = None) -> int:
-    """Return the first step with accepted and with rejected drafts; else one with drafts, else 0."""
-    return telling(list(scenes(recording, request_id, {})))
+def telling_step(all_scenes: Sequence[DraftScene]) -> int:
+    """Return the first step with accepted and with rejected drafts; else one with accepted drafts, with any, or 0."""
+
+    def interest(verdict: Verdict) -> int:
+        is_judged = bool(verdict.sampled and verdict.drafts)
+        return is_judged * (1 + (verdict.num_accepted > 0) + 2 * (verdict.num_accepted > 0 < verdict.num_rejected))
+
+    scores = [max(map(interest, scene.shown), default=0) for scene in all_scenes]
+    return scores.index(max(scores)) if scores else 0
 
 
-def telling(all_scenes: Sequence[Scene]) -> int:
-    """Return the step that shows most at a glance."""
-    best = max(all_scenes, key=lambda scene: (max(map(interest, scene.shown), default=0), -scene.step), default=None)
-    return best.step if best is not None else 0
-
-
-def interest(verdict: Verdict) -> int:
-    """Return how much a share shows: both kinds of drafts, only one kind, or none."""
-    is_judged = bool(verdict.sampled and verdict.drafts)
-    return is_judged * (1 + (verdict.num_accepted > 0) + 2 * (verdict.num_accepted > 0 < verdict.num_rejected))
-
-
-def pictures(all_scenes: Sequence[Scene], width: float) -> list[Picture]:
+def pictures(all_scenes: Sequence[DraftScene], width: float) -> list[Picture]:
     """Return the pictures of all steps for pages of a width."""
     num_lines = most_lines(map(describe, all_scenes), width)
     num_rows = max((len(scene.rows) for scene in all_scenes), default=0)
@@ -67,7 +66,10 @@ def pictures(all_scenes: Sequence[Scene], width: float) -> list[Picture]:
     made = []
     for scene in all_scenes:
         headline = f"step {scene.step} of {scene.num_steps - 1}"
-        parts = [headline_part(headline, told(scene), width)]
+        drafts = scene.num_drafts(sum(len(verdict.drafts) for verdict in scene.shown))
+        hidden = f" · {scene.num_hidden} more requests not shown" if scene.num_hidden else ""
+        figures = f"{drafts} verified · blocks of {size} slots{hidden}"
+        parts = [headline_part(headline, figures, width)]
         parts += [row_part(scene, place, width, scale) for place in range(num_rows)]
         parts.append(figures_part(scene, num_positions, width))
         text = text_alternative(scene) if width == WIDTH else ""
@@ -75,17 +77,10 @@ def pictures(all_scenes: Sequence[Scene], width: float) -> list[Picture]:
     return made
 
 
-def told(scene: Scene) -> str:
-    """Return what the step verifies, in one line."""
-    drafts = sum(len(verdict.drafts) for verdict in scene.shown)
-    hidden = f" · {scene.num_hidden} more requests not shown" if scene.num_hidden else ""
-    return f"{scene.num_drafts(drafts)} verified · blocks of {scene.info.block_size} slots{hidden}"
-
-
-def row_part(scene: Scene, place: int, width: float, scale: strips.StripScale) -> Part:
+def row_part(scene: DraftScene, place: int, width: float, scale: strips.StripScale) -> Part:
     """Return a request's tokens and slots; an empty row where a step has fewer requests."""
     request_id = scene.rows[place] if place < len(scene.rows) else None
-    head, tokens, slots = svg.Markup(""), svg.Markup(""), svg.Markup("")
+    head, tokens, slots = Markup(""), Markup(""), Markup("")
     if request_id is not None:
         info, verdict = scene.info, scene.verdicts[request_id]
         index = info.index(request_id)
@@ -94,10 +89,57 @@ def row_part(scene: Scene, place: int, width: float, scale: strips.StripScale) -
         named = svg.group(title, tile(index, info.label(request_id), 12, 0, 30, words.BOX_HEIGHT), class_="mv-link")
         head = svg.group(named, *names, data_request=str(index))
         tokens = words.words(scene, request_id, span_of(width))
-        slots = svg.Markup("") if verdict is None else strips.strips(scene, verdict, scale)
+        slots = Markup("") if verdict is None else strips.strips(scene, verdict, scale)
     layers = [
         Layer(f"head-{place}", head),
         Layer(f"words-{place}", tokens, LEFT),
         Layer(f"slots-{place}", slots, LEFT, SLOTS),
     ]
     return Part(layers, ROW, {"tokens": words.SAMPLES, "slots": strips.SAMPLES})
+
+
+def figures_part(scene: DraftScene, num_positions: int, width: float) -> Part:
+    """Return the figures, and a bar for each position of a draft up to `num_positions`."""
+    counts = scene.counts
+    proposed, accepted = sum(counts.proposed), sum(counts.accepted)
+    share = f": {100 * accepted / proposed:.0f} %" if proposed else ""
+    told = f"{accepted} of {scene.num_drafts(proposed)}{'' if scene.has_stand_ins else ' accepted'}{share}"
+    lines = [
+        svg.text(0, 16, f"{counts.tokens_per_step:.2f}", class_="mv-title"),
+        svg.text(40, 16, "tokens per step and request"),
+        svg.text(0, 38, told),
+    ]
+    is_narrow = width < NARROW
+    left, top = (LEFT, 50) if is_narrow else (LEFT + TEXT_WIDTH, 4)
+    room = span_of(width) - (0 if is_narrow else TEXT_WIDTH)
+    layers = [
+        heading("figures", "so far", 16, f"{counted(counts.num_tokens, 'token')}"),
+        Layer("figures", svg.joined(lines), LEFT),
+        Layer("positions", bars(scene, num_positions, room), left, top),
+    ]
+    return Part(layers, top + BAR + 38, {"so far": SAMPLES})
+
+
+def bars(scene: DraftScene, num_positions: int, room: float) -> Markup:
+    """Return how many drafts of each position were proposed and accepted."""
+    column = min(MAX_COLUMN, room / max(1, num_positions))
+    most, drawn = max(scene.counts.proposed, default=0) or 1, list[Markup]()
+    for place in range(num_positions):
+        proposed, accepted = (
+            counts[place] if place < len(counts) else 0 for counts in (scene.counts.proposed, scene.counts.accepted)
+        )
+        x, wide = place * column + 4, column - 8
+        high, filled = BAR * proposed / most, BAR * accepted / most
+        about = f"{ordinal(place + 1)} draft: {accepted} of {proposed} accepted"
+        drawn.append(
+            svg.group(
+                svg.tooltip(about),
+                svg.rect(x, BAR - high, wide, high, class_="mv-panel"),
+                svg.rect(x, BAR - filled, wide, filled, class_="mv-ink", opacity=0.75),
+                svg.text(x + wide / 2, BAR + 14, ordinal(place + 1), class_="mv-middle mv-faint"),
+                svg.text(x + wide / 2, BAR + 29, f"{accepted}/{proposed}", class_="mv-middle"),
+                data_position=str(place + 1),
+            )
+        )
+    ground = svg.line(0, BAR + 0.5, num_positions * column, BAR + 0.5, class_="mv-rule")
+    return svg.joined([*drawn, ground])

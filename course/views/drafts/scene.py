@@ -1,4 +1,4 @@
-"""The data behind all parts of the picture: the verdicts of a step, the text before it, and the counts so far."""
+"""The data that all parts of the picture draw: a step's verdicts, the text before it, the counts; and all as text."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from course.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
-from course.views.text import counted
+from course.views.text import counted, facts, spaced
 
 MAX_ROWS = 4
+MAX_SENTENCES = 2
+STAYS = "A block stays with its request until the request ends."
 END = "end"
-"""What is shown of a token without any text: the one that ends an answer."""
+"""What is shown for a token without text: the one that ends an answer."""
 
 
 @dataclass(frozen=True)
-class Scene:
+class DraftScene:
     """A step. `verdicts` are those of the shown rows, None for a request without a share in it.
 
     `before` are the output tokens of each request when the step was computed, `texts` the text of each token.
@@ -32,7 +34,7 @@ class Scene:
     has_stand_ins: bool = False
 
     def num_drafts(self, number: int) -> str:
-        """Return a number of drafts; of places for some in a run that is planned ahead."""
+        """Return a count of drafts, or in a run that is planned ahead a count of places for drafts."""
         thing = counted(number, "place" if self.has_stand_ins else "draft")
         return f"{thing} for drafts" if self.has_stand_ins else thing
 
@@ -49,7 +51,7 @@ class Scene:
         return [verdict for name in self.rows if (verdict := self.verdicts[name]) is not None]
 
 
-def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str]) -> Iterator[Scene]:
+def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str]) -> Iterator[DraftScene]:
     """Yield the scene of each step, of all requests or of one.
 
     Raises `ValueError` if there is no such request.
@@ -66,7 +68,7 @@ def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str
         counts = counts.plus(found.values())
         rows = tuple(chosen if len(chosen) <= MAX_ROWS else list(found)[:MAX_ROWS])
         hidden = len(found.keys() - set(rows))
-        yield Scene(
+        yield DraftScene(
             step=step,
             num_steps=len(steps),
             info=info,
@@ -80,3 +82,66 @@ def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str
         )
         for verdict in found.values():
             before[verdict.request_id] += tuple(verdict.kept)
+
+
+def describe(scene: DraftScene) -> str:
+    """Return what became of the drafts: requests with both kinds come first."""
+    judged = [verdict for verdict in scene.shown if verdict.drafts and verdict.sampled]
+    judged.sort(key=lambda verdict: not verdict.num_accepted > 0 < verdict.num_rejected)
+    said = [sentence(scene, verdict) for verdict in judged[:MAX_SENTENCES]]
+    said += [
+        f"{scene.info.label(one.request_id)} had ended: its share is in vain." for one in scene.shown if one.in_vain
+    ]
+    if any(verdict.num_rejected for verdict in judged):
+        said.append(STAYS)
+    if said:
+        return " ".join(said)
+    if not any(verdict.sampled for verdict in scene.shown):
+        return "No request of this step gets a token."
+    return "No drafts to verify: each request that samples gets one token."
+
+
+def sentence(scene: DraftScene, verdict: Verdict) -> str:
+    """Return one request's verdict."""
+    label, drafts = scene.info.label(verdict.request_id), len(verdict.drafts)
+    got = f"{label} gets {counted(len(verdict.kept), 'token')}"
+    if STAND_IN in verdict.drafts:
+        return f"{got}: {verdict.num_accepted} of its {drafts} places for drafts held a right one."
+    if not verdict.num_rejected:
+        return f"{got}: all of its {counted(drafts, 'draft')} and the target's token after them."
+    slots = f"{counted(verdict.num_rejected, 'slot')} {'is' if verdict.num_rejected == 1 else 'are'} taken back"
+    return f"{got}: {verdict.num_accepted} of {counted(drafts, 'draft')} right, then the target's own; {slots}."
+
+
+def text_alternative(scene: DraftScene) -> str:
+    """Return every fact of the picture as lines of text."""
+    counts = scene.counts
+    pairs = zip(counts.accepted, counts.proposed, strict=True)
+    lines: list[tuple[str, object]] = [
+        (f"step {scene.step} of {scene.num_steps - 1}", f"blocks of {scene.info.block_size} slots"),
+        ("what happened", describe(scene)),
+        ("tokens per step and request", f"{counts.tokens_per_step:.2f}"),
+        ("drafts accepted", f"{sum(counts.accepted)} of {sum(counts.proposed)}"),
+        ("by position", spaced(f"{accepted}/{proposed}" for accepted, proposed in pairs)),
+    ]
+    for request_id in scene.rows:
+        lines += about(scene, request_id, scene.info.label(request_id))
+    lines += [("requests not shown", scene.num_hidden)] * (scene.num_hidden > 0)
+    return facts(lines)
+
+
+def about(scene: DraftScene, request_id: str, label: str) -> list[tuple[str, object]]:
+    verdict = scene.verdicts[request_id]
+    if verdict is None:
+        return [(label, "not in this step")]
+    end = verdict.num_computed_after if verdict.sampled else verdict.num_planned
+    end = 0 if verdict.in_vain else end
+    return [
+        (f"{label}, drafts", spaced(map(scene.name, verdict.drafts))),
+        (f"{label}, accepted", verdict.num_accepted),
+        (f"{label}, sampled", spaced(map(scene.name, verdict.sampled))),
+        (f"{label}, kept", len(verdict.kept)),
+        (f"{label}, tokens computed", f"{verdict.num_computed} before, {verdict.num_planned} planned, {end} after"),
+        (f"{label}, slots taken back", verdict.num_rejected if verdict.sampled else 0),
+        (f"{label}, blocks", spaced(verdict.blocks)),
+    ]

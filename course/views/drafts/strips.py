@@ -7,21 +7,15 @@ from itertools import groupby
 from course.palette import color
 from course.traces.drafts import Verdict
 from course.views import svg
-from course.views.drafts.scene import Scene
+from course.views.drafts.scene import DraftScene
 from course.views.svg import Markup
 from course.views.text import counted
 from course.views.typeset import text_width
 
 CELLS = (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)
-HIGH, GAP, APART, IDS = 14, 5, 17, 15
-MIN_BLOCKS = 5
+HIGH, GAP, APART, IDS, MIN_BLOCKS = 14, 5, 17, 15, 5
 EARLIER_OPACITY = 0.45
 COMPUTED, NOW, DRAFT, TAKEN_BACK, FREE = "computed", "computed in this step", "for a draft", "taken back", "free"
-
-
-def slot_sample(state: str) -> Markup:
-    """Return a slot of 14 x 10 px."""
-    return slots_of(state, 0, 14, 10, 0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,7 @@ class StripScale:
 
     @classmethod
     def fitting(cls, block_size: int, most_blocks: int, room: float) -> "StripScale":
-        """Return the largest slots with which all blocks fit, or the newest few."""
+        """Return the largest slots with which all blocks fit, or at least the newest five."""
         left = text_width(f"… {most_blocks} ", 12)
         wanted = min(most_blocks, MIN_BLOCKS)
         for cell in CELLS:
@@ -53,33 +47,29 @@ class StripScale:
         return self.left + place * (self.cell * self.size + GAP)
 
 
-def states_before(verdict: Verdict, num_slots: int) -> list[str]:
-    """Return the state of each slot while the step is computed."""
-    first_draft = verdict.num_planned - len(verdict.drafts)
-    ends = [(COMPUTED, verdict.num_computed), (NOW, first_draft), (DRAFT, verdict.num_planned), (FREE, num_slots)]
-    return [next(state for state, end in ends if slot < end) for slot in range(num_slots)]
-
-
-def states_after(verdict: Verdict, num_slots: int) -> list[str]:
-    """Return the state of each slot behind the verdict."""
-    if verdict.in_vain:
+def states_of(verdict: Verdict, num_slots: int, *, after: bool) -> list[str]:
+    """Return the state of each slot, while the step is computed or `after` the verdict."""
+    if after and verdict.in_vain:
         return [FREE] * num_slots
-    after = verdict.num_computed_after if verdict.sampled else verdict.num_planned
-    ends = [(COMPUTED, verdict.num_computed), (NOW, after), (TAKEN_BACK, verdict.num_planned), (FREE, num_slots)]
+    now, drafts = verdict.num_planned - len(verdict.drafts), DRAFT
+    if after:
+        now, drafts = verdict.num_computed_after if verdict.sampled else verdict.num_planned, TAKEN_BACK
+    ends = [(COMPUTED, verdict.num_computed), (NOW, now), (drafts, verdict.num_planned), (FREE, num_slots)]
     return [next(state for state, end in ends if slot < end) for slot in range(num_slots)]
 
 
-def strips(scene: Scene, verdict: Verdict, scale: StripScale) -> Markup:
-    """Return the newest blocks of a request twice, planned and behind the verdict, with their ids below."""
+def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> Markup:
+    """Return the newest blocks of a request twice, as planned and after the verdict, with their ids below."""
     index, size = scene.info.index(verdict.request_id), scale.size
     num_slots = len(verdict.blocks) * size
     first = max(0, len(verdict.blocks) - scale.most_blocks)
     drawn = [svg.text(0, HIGH + APART / 2 + 2, f"… {first}", class_="mv-faint")] if first else []
-    for line, states in enumerate((states_before(verdict, num_slots), states_after(verdict, num_slots))):
-        y = line * APART
+    for after in (False, True):
+        states = states_of(verdict, num_slots, after=after)
         for place, block in enumerate(verdict.blocks[first:]):
             inside = states[(first + place) * size : (first + place + 1) * size]
-            drawn.append(svg.group(block_strip(inside, scale, index, block), transform=at(scale.x(place), y)))
+            strip = block_strip(inside, scale, index, block)
+            drawn.append(svg.group(strip, transform=svg.at(scale.x(place), APART * after)))
     for place, block in enumerate(verdict.blocks[first:]):
         middle = scale.x(place) + scale.cell * size / 2
         if text_width(str(block), 12) <= scale.cell * size + GAP:
@@ -87,13 +77,7 @@ def strips(scene: Scene, verdict: Verdict, scale: StripScale) -> Markup:
     return svg.group(*drawn, data_request=str(index))
 
 
-def at(x: float, y: float) -> str:
-    """Return a transform to a place."""
-    return f"translate({svg.number(x)},{svg.number(y)})"
-
-
 def block_strip(states: Sequence[str], scale: StripScale, index: int, block: int) -> Markup:
-    """Return the slots of a block."""
     drawn, x = [svg.rect(0, 0, scale.cell * scale.size, HIGH, class_="mv-panel")], 0.0
     told = []
     for state, group in groupby(states):
@@ -117,12 +101,11 @@ def slots_of(state: str, x: float, width: float, high: float, index: int) -> Mar
         frame = svg.rect(x + 0.5, 0.5, width - 1, high - 1, style=style, fill="none")
         drawn = svg.joined([svg.hatch(x, 0, width, high, 5, style=style), frame])
     elif state == TAKEN_BACK:
-        drawn = svg.rect(
-            x + 1, 1, width - 2, high - 2, class_="mv-alert-line", stroke_width=1.5, stroke_dasharray="3 2"
-        )
+        red: dict[str, svg.Value] = {"class_": "mv-alert-line", "stroke_width": 1.5, "stroke_dasharray": "3 2"}
+        drawn = svg.rect(x + 1, 1, width - 2, high - 2, **red)
     else:
-        drawn = Markup("")
-    return svg.group(drawn, data_slots=state) if drawn else drawn
+        return Markup("")
+    return svg.group(drawn, data_slots=state)
 
 
-SAMPLES = [(slot_sample(state), state) for state in (COMPUTED, NOW, DRAFT, TAKEN_BACK)]
+SAMPLES = [(slots_of(state, 0, 14, 10, 0), state) for state in (COMPUTED, NOW, DRAFT, TAKEN_BACK)]

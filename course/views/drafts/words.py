@@ -1,12 +1,11 @@
-"""A row of tokens: the drafts, below them what the target sampled, in front of them the end of the known text."""
+"""A row of tokens: the end of the known text, then the drafts with what the target sampled below them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import zip_longest
 
 from course.palette import color
 from course.traces.drafts import STAND_IN, Verdict
 from course.views import svg
-from course.views.drafts.scene import Scene
+from course.views.drafts.scene import DraftScene
 from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import on_tile, tile
@@ -18,42 +17,24 @@ MIN_TOKEN_WIDTH, MAX_TOKEN_WIDTH = 24.0, 96.0
 BEFORE_DRAFTS = 12
 NO_DRAFTS = "no drafts"
 ACCEPTED = (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "accepted draft")
-WRONG = (
-    svg.joined(
-        [
-            svg.rect(0.75, 0.75, 12.5, 8.5, class_="mv-alert-line", stroke_width=1.5),
-            svg.line(0, 5, 14, 5, class_="mv-alert-line", stroke_width=1.5),
-        ]
-    ),
-    "first wrong draft",
-)
+WRONG_FRAME = svg.rect(0.75, 0.75, 12.5, 8.5, class_="mv-alert-line", stroke_width=1.5)
+WRONG_LINE = svg.line(0, 5, 14, 5, class_="mv-alert-line", stroke_width=1.5)
+WRONG = (svg.joined([WRONG_FRAME, WRONG_LINE]), "first wrong draft")
 UNREAD = (
     svg.group(svg.hatch(0, 0, 14, 10, 4), svg.rect(0.5, 0.5, 13, 9), class_="mv-line", opacity=0.5),
-    "draft behind it, not used",
+    "later draft, not used",
 )
 SAMPLED = (svg.rect(1, 1, 12, 8, rx=2, class_="mv-changed"), "the target's own token")
 SAMPLES = [ACCEPTED, WRONG, UNREAD, SAMPLED]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The widths of the columns of drafts and sampled tokens, in px."""
-
-    widths: Sequence[float]
-    most: float
-
-    @classmethod
-    def of(cls, scene: Scene, verdict: Verdict, room: float) -> "Columns":
-        """Return columns as wide as their tokens, and less if the room is short."""
-        num_columns = max(len(verdict.drafts), len(verdict.sampled))
-        most = max(MIN_TOKEN_WIDTH, min(MAX_TOKEN_WIDTH, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
-        names = [[scene.name(row[k]) for row in (verdict.drafts, verdict.sampled) if k < len(row)]
-                 for k in range(num_columns)]  # fmt: skip
-        return cls([min(most, max(map(box_width, column))) for column in names], most)
-
-    @property
-    def total(self) -> float:
-        return sum(self.widths) + GAP * len(self.widths)
+def column_widths(scene: DraftScene, verdict: Verdict, room: float) -> list[float]:
+    """Return the widths of the columns of drafts and sampled tokens: those of their tokens, less if room is short."""
+    num_columns = max(len(verdict.drafts), len(verdict.sampled))
+    most = max(MIN_TOKEN_WIDTH, min(MAX_TOKEN_WIDTH, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
+    columns = zip_longest(verdict.drafts, verdict.sampled)
+    names = [[scene.name(token) for token in column if token is not None] for column in columns]
+    return [min(most, max(map(box_width, column))) for column in names]
 
 
 def box_width(name: str) -> float:
@@ -61,13 +42,15 @@ def box_width(name: str) -> float:
     return max(MIN_TOKEN_WIDTH, text_width(name, SIZE, bold=True) + PAD)
 
 
-def words(scene: Scene, request_id: str, room: float) -> Markup:
+def words(scene: DraftScene, request_id: str, room: float) -> Markup:
     """Return the two lines of a request: its drafts, and its text with what this step adds."""
     verdict = scene.verdicts[request_id]
     if verdict is None:
-        return svg.text(0, TEXT_Y, absence(scene, request_id), class_="mv-faint")
-    columns, missing = Columns.of(scene, verdict, room), why_no_token(verdict)
-    new = max(columns.total, text_width(missing, SIZE), 0 if verdict.drafts else text_width(NO_DRAFTS, SIZE))
+        absent = "not in this step" if scene.before[request_id] else "not in this step, no token yet"
+        return svg.text(0, TEXT_Y, absent, class_="mv-faint")
+    widths, missing = column_widths(scene, verdict, room), why_no_token(verdict)
+    columns = sum(widths) + GAP * len(widths)
+    new = max(columns, text_width(missing, SIZE), 0 if verdict.drafts else text_width(NO_DRAFTS, SIZE))
     known, x = known_text(scene, request_id, room - new - BEFORE_DRAFTS)
     middle = x + BEFORE_DRAFTS / 2 - 1
     drawn = [known, svg.line(middle, 2, middle, LINE_HEIGHT + BOX_HEIGHT, class_="mv-rule")]
@@ -75,23 +58,13 @@ def words(scene: Scene, request_id: str, room: float) -> Markup:
     if not verdict.drafts:
         drawn.append(svg.text(x, 15, NO_DRAFTS, class_="mv-faint"))
     drawn.append(svg.text(x, TEXT_Y, missing, class_="mv-faint"))
-    for place, width in enumerate(columns.widths):
+    for place, width in enumerate(widths):
         if place < len(verdict.drafts):
-            drawn.append(svg.group(draft_box(scene, verdict, place, width, index), transform=at(x, 0)))
+            drawn.append(svg.group(draft_box(scene, verdict, place, width, index), transform=svg.at(x, 0)))
         if place < len(verdict.sampled):
-            drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=at(x, LINE_HEIGHT)))
+            drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=svg.at(x, LINE_HEIGHT)))
         x += width + GAP
     return svg.group(*drawn, data_request=str(index))
-
-
-def at(x: float, y: float) -> str:
-    """Return a transform to a place."""
-    return f"translate({svg.number(x)},{svg.number(y)})"
-
-
-def absence(scene: Scene, request_id: str) -> str:
-    """Return why a request has no tokens in a step: it has not begun, has ended, or had to wait."""
-    return "not in this step" if scene.before[request_id] else "not in this step, no token yet"
 
 
 def why_no_token(verdict: Verdict) -> str:
@@ -101,7 +74,7 @@ def why_no_token(verdict: Verdict) -> str:
     return "ended before: in vain" if verdict.in_vain else f"computes up to token {verdict.num_planned}"
 
 
-def known_text(scene: Scene, request_id: str, room: float) -> tuple[Markup, float]:
+def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[Markup, float]:
     """Return the newest known tokens that fit, in their order, and the width they take."""
     tokens = scene.before[request_id]
     names = [shorten(scene.name(token_id), MAX_TOKEN_WIDTH - PAD, SIZE, bold=True) for token_id in tokens]
@@ -122,8 +95,8 @@ def known_text(scene: Scene, request_id: str, room: float) -> tuple[Markup, floa
     return svg.joined(drawn), x
 
 
-def draft_box(scene: Scene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
-    """Return a draft: accepted, wrong, or behind a wrong one."""
+def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+    """Return a draft: accepted, wrong, or after a wrong one."""
     token_id = verdict.drafts[place]
     is_accepted = place < verdict.num_accepted
     name = shorten(scene.name(verdict.sampled[place] if is_accepted else token_id), width - 6, SIZE)
@@ -135,30 +108,29 @@ def draft_box(scene: Scene, verdict: Verdict, place: int, width: float, index: i
     if place == verdict.num_accepted and verdict.sampled and token_id != STAND_IN:
         frame = svg.rect(0.75, 0.75, width - 1.5, BOX_HEIGHT - 1.5, rx=3, class_="mv-alert-line", stroke_width=1.5)
         cross = svg.line(3, BOX_HEIGHT / 2, width - 3, BOX_HEIGHT / 2, class_="mv-alert-line", stroke_width=2)
-        about = svg.tooltip(f"{what}: the target samples another token")
+        about = svg.tooltip(f"{what}: the target samples a different token")
         return svg.group(about, frame, label, cross, class_="mv-rejected")
     lines = svg.hatch(0, 0, width, BOX_HEIGHT, 6, style="stroke:var(--mv-faint)")
     frame = svg.rect(0.5, 0.5, width - 1, BOX_HEIGHT - 1, rx=3, class_="mv-rule")
-    why = "behind a wrong one, so the target has read another text there"
-    why = "there was none, or a wrong one, or one behind a wrong one" if token_id == STAND_IN else why
+    why = "after a wrong one, so the target read a different text there"
+    why = "there was none, or a wrong one, or one after a wrong one" if token_id == STAND_IN else why
     about = svg.tooltip(f"{what}: {'in vain' if verdict.in_vain else why}")
     ground = svg.rect(4, 3, width - 8, BOX_HEIGHT - 6, rx=2, class_="mv-paper", opacity=0.8)
     return svg.group(about, frame, lines, ground, label, class_="mv-unread", opacity=0.55)
 
 
-def sampled_box(scene: Scene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
     """Return a token that becomes part of the text: an accepted draft, or the target's own."""
     name = shorten(scene.name(verdict.sampled[place]), width - 6, SIZE, bold=True)
     faded = None if place < len(verdict.kept) else 0.4
-    behind = "" if faded is None else ", behind the end of the answer: not kept"
+    late = "" if faded is None else ", after the end of the answer: not kept"
     if place < verdict.num_accepted:
-        box = svg.joined(
-            [svg.rect(0, 0, width, BOX_HEIGHT, rx=3, fill=color(index)), on_tile(index, width / 2, 15, name, SIZE)]
-        )
-        about = f"accepted draft{behind}"
+        ground = svg.rect(0, 0, width, BOX_HEIGHT, rx=3, fill=color(index))
+        box = svg.joined([ground, on_tile(index, width / 2, 15, name, SIZE)])
+        about = f"accepted draft{late}"
     else:
         frame = svg.rect(1.25, 1.25, width - 2.5, BOX_HEIGHT - 2.5, rx=3, class_="mv-changed")
         box = svg.joined([frame, svg.text(width / 2, 15, name, class_="mv-middle mv-strong")])
         count = counted(verdict.num_accepted, "accepted draft")
-        about = f"the target's own token behind {count}{behind}"
+        about = f"the target's own token after {count}{late}"
     return svg.group(svg.tooltip(about), box, class_="mv-kept-token", opacity=faded)

@@ -1,7 +1,6 @@
 """The chained hashes of some prompts: what each hash identifies, where prompts diverge, what the cache hits."""
 
-from course.views.hash_chain.hits import hits_of
-from course.views.hash_chain.picture import hash_chain
-from course.views.hash_chain.what_if import chain_panel
+from course.views.hash_chain.chains import hits_of
+from course.views.hash_chain.picture import chain_panel, hash_chain
 
 __all__ = ["chain_panel", "hash_chain", "hits_of"]

@@ -11,13 +11,11 @@ MAX_SENTENCES = 3
 
 def kinship(chains: Sequence[Chain], number: int) -> str:
     """Return what a chain shares with an earlier one and their first difference; empty for the first chain."""
-    if number == 0:
+    here, found = chains[number], kin(chains, number)
+    if found is None:
         return ""
-    here = chains[number]
     if not here.links:
         return "no full block, so no hash"
-    found = kin(chains, number)
-    assert found is not None
     other, place = found.chain, found.place
     shared = f"{counted(found.num_common, 'block')} shared with {other.name}, then" if found.num_common else ""
     shared = shared or "no shared block:"
@@ -31,7 +29,7 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
 
 
 def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
-    """Return the blocks with the tokens of an earlier chain's block in the same place, and another hash."""
+    """Return blocks whose tokens equal those at the same place of an earlier chain but whose hash differs."""
     return [
         place
         for place, link in enumerate(chains[number].links)

@@ -1,11 +1,13 @@
-"""Prompts split into blocks, each block with its hash and with the content that the hash should identify."""
+"""Prompts split into blocks, each with its hash and the content that the hash should identify; hits in a cache."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 
 from course.palette import label
 from course.views.text import ordinal
-from mini_vllm.core.interfaces import HashBlock
+from mini_vllm.core.interfaces import HashBlock, PrefixCache
+from mini_vllm.core.request import Request
 
 ROOT_HASH = bytes(32)
 
@@ -67,22 +69,18 @@ def chains_of(
             content = (extra_keys, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = parent = checked(hash_block(parent, tokens, () if links else extra_keys))
+                found = hash_block(parent, tokens, () if links else extra_keys)
+                if not isinstance(found, bytes):
+                    raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
+                parent = found
             same_as = seen.setdefault(content if found is None else found, (number, len(links)))
             links.append(Link(tokens, content, found, same_as[0], same_as))
         chains.append(Chain(name, extra_keys, links, token_ids[len(links) * block_size :], token_ids))
     return chains
 
 
-def checked(found: object) -> bytes:
-    """Return a hash. Raises `ValueError` for anything else."""
-    if not isinstance(found, bytes):
-        raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
-    return found
-
-
 def digest(link: Link, num_digits: int) -> str:
-    """Return the first digits of a link's hash; without hashes the first block with its content, such as A2 or B1."""
+    """Return the first digits of a link's hash; without hashes, the name of its content: A2, B1, ..."""
     if link.block_hash is not None:
         return link.block_hash.hex()[:num_digits]
     number, place = link.same_as
@@ -90,7 +88,7 @@ def digest(link: Link, num_digits: int) -> str:
 
 
 @dataclass(frozen=True)
-class Fault:
+class WrongHash:
     """A wrong hash, of block `place` of prompt `number`."""
 
     number: int
@@ -98,7 +96,7 @@ class Fault:
     text: str
 
 
-def faults(chains: Sequence[Chain]) -> list[Fault]:
+def faults(chains: Sequence[Chain]) -> list[WrongHash]:
     """Return each hash shared by two contents, and each second hash of the same content."""
     by_hash: dict[bytes, tuple[str, object]] = {}
     by_content: dict[object, tuple[str, bytes]] = {}
@@ -110,16 +108,11 @@ def faults(chains: Sequence[Chain]) -> list[Fault]:
             here = f"the {ordinal(place + 1)} block of {chain.name}"
             there, content = by_hash.setdefault(link.block_hash, (here, link.content))
             if content != link.content:
-                found.append(Fault(number, place, f"{here} has the hash of {there}, but another prefix or other keys"))
+                found.append(WrongHash(number, place, f"{here} has the hash of {there} but a different prefix or keys"))
             there, block_hash = by_content.setdefault(link.content, (here, link.block_hash))
             if block_hash != link.block_hash:
-                found.append(Fault(number, place, f"{here} has the same content as {there}, but another hash"))
+                found.append(WrongHash(number, place, f"{here} has the same content as {there} but a different hash"))
     return found
-
-
-def num_common(one: Chain, other: Chain) -> int:
-    """Return how many leading blocks two chains share, by their hashes."""
-    return num_alike([link.same_as for link in one.links], [link.same_as for link in other.links])
 
 
 def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
@@ -130,7 +123,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The nearest earlier chain: its blocks in common, and the first token that is not."""
+    """The nearest earlier chain: how many blocks are common, and the place of the first token that is not."""
 
     chain: Chain
     num_common: int
@@ -139,10 +132,38 @@ class Kin:
 
 
 def kin(chains: Sequence[Chain], number: int) -> Kin | None:
-    """Return the earlier chain with the most leading blocks in common, then tokens; None for the first chain."""
+    """Return the earlier chain with the most leading blocks, then tokens, in common; None for the first chain."""
     if number == 0:
         return None
     here = chains[number]
-    other = max(chains[:number], key=lambda one: (num_common(here, one), num_alike(here.token_ids, one.token_ids)))
-    place = num_alike(here.token_ids, other.token_ids)
-    return Kin(other, num_common(here, other), place, place < min(len(here.token_ids), len(other.token_ids)))
+
+    def alike(other: Chain) -> tuple[int, int]:
+        blocks = [[link.same_as for link in chain.links] for chain in (here, other)]
+        return num_alike(blocks[0], blocks[1]), num_alike(here.token_ids, other.token_ids)
+
+    other = max(chains[:number], key=alike)
+    num_common, place = alike(other)
+    return Kin(other, num_common, place, place < min(len(here.token_ids), len(other.token_ids)))
+
+
+def hits_of(
+    prompts: Mapping[str, Sequence[int]],
+    cache: PrefixCache,
+    block_size: int,
+    salts: Mapping[str, str] | None = None,
+    adapters: Mapping[str, str] | None = None,
+) -> dict[str, list[int]]:
+    """Look up each prompt's hit in a phase-4 cache, then enter its blocks as if it had been served.
+
+    Returns the blocks of each hit by name. Every prompt gets new blocks after its hit, numbered 1, 2, 3, ...
+    """
+    found: dict[str, list[int]] = {}
+    new_blocks = count(1)
+    for name, token_ids in prompts.items():
+        salt, adapter = (salts or {}).get(name), (adapters or {}).get(name)
+        request = Request(name, list(token_ids), cache_salt=salt, adapter_id=adapter)
+        hit = found[name] = cache.find_longest_cache_hit(request)
+        num_full = len(token_ids) // block_size
+        table = [*hit, *islice(new_blocks, max(0, num_full - len(hit)))]
+        cache.cache_full_blocks(request, table, len(hit), num_full)
+    return found

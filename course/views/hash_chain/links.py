@@ -9,19 +9,17 @@ from course.views.hash_chain.chains import Chain, digest, kin
 from course.views.svg import Markup
 from course.views.text import counted, ordinal, spaced
 from course.views.tiles import marks, on_tile
-from course.views.typeset import text_width
+from course.views.typeset import first_fitting, text_width
 from mini_vllm.core.cdiv import cdiv
 
-LEFT = 92
+LEFT, MARGIN = 92, 12
 MIN_WIDTH, MAX_WIDTH = 29, 138
-TOKENS, SIZE = 16, 12
-MARGIN = 12
-HASH = 22
+TOKENS, SIZE, HASH = 16, 12, 22
 MANY_ROWS = 7
 
 
 @dataclass(frozen=True)
-class Layout:
+class ChainLayout:
     """The places of the boxes in a picture of some width. `num_digits` of a hash fit; tokens take `token_lines`."""
 
     width: float
@@ -38,18 +36,13 @@ class Layout:
         """The height of a box."""
         return HASH + TOKENS * self.token_lines
 
-    @property
-    def room(self) -> float:
-        """The room for text from the first block on."""
-        return self.width - MARGIN - LEFT
-
     def x(self, place: int) -> float:
         """Return the left edge of a block."""
         return LEFT + place * self.column
 
 
-def layout_of(chains: Sequence[Chain], width: float) -> Layout:
-    """Return boxes as wide as the longest chain allows; tokens are shown if they fit in one line or two."""
+def layout_of(chains: Sequence[Chain], width: float) -> ChainLayout:
+    """Return boxes as wide as the longest chain allows; tokens are shown if they fit on one line or two."""
     longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // MIN_WIDTH)
     columns = min(most, max(len(chain.links) + bool(chain.rest) for chain in chains))
     if longest > most - 1:
@@ -60,7 +53,7 @@ def layout_of(chains: Sequence[Chain], width: float) -> Layout:
     fits = (lines for lines in (1, 2) if all(text_width(w, SIZE) <= box - 2 for t in tokens for w in split(t, lines)))
     num_digits = next(n for n in (8, 6, 4, 3) if n == 3 or text_width("0" * n, SIZE, bold=True) <= box - 2)
     gap = 14 if len(chains) < MANY_ROWS else 8
-    return Layout(width, column, box, min(longest, most - 1), next(fits, 0), num_digits, gap)
+    return ChainLayout(width, column, box, min(longest, most - 1), next(fits, 0), num_digits, gap)
 
 
 def split(token_ids: Sequence[int], lines: int) -> list[str]:
@@ -70,7 +63,7 @@ def split(token_ids: Sequence[int], lines: int) -> list[str]:
 
 
 def draw_link(
-    chains: Sequence[Chain], number: int, place: int, layout: Layout, looks_alike: bool, wrong: bool
+    chains: Sequence[Chain], number: int, place: int, layout: ChainLayout, looks_alike: bool, wrong: bool
 ) -> Markup:
     """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
     link = chains[number].links[place]
@@ -101,21 +94,19 @@ def draw_link(
 
 
 def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[Markup]:
-    """Return a block's tokens, with the first one that differs from the nearest chain above underlined."""
+    """Return a block's tokens; the first one that differs from the nearest chain above is underlined."""
     token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
     differs = found.place - place * len(token_ids) if found and found.differs else -1
     look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
     words = [svg.element("tspan", Markup(str(t)), **(look if k == differs else {})) for k, t in enumerate(token_ids)]
     long = cdiv(len(words), lines)
     return [
-        svg.element(
-            "text", Markup(" ".join(words[start : start + long])), x=x, y=12 + TOKENS * line, class_="mv-middle"
-        )
-        for line, start in enumerate(range(0, len(words), long))
+        svg.element("text", Markup(" ".join(words[at : at + long])), x=x, y=12 + TOKENS * line, class_="mv-middle")
+        for line, at in enumerate(range(0, len(words), long))
     ]
 
 
-def link_arrow(layout: Layout, place: int) -> Markup:
+def link_arrow(layout: ChainLayout, place: int) -> Markup:
     """Return the arrow from the previous hash, for the first block from the root."""
     y = layout.high - HASH / 2
     start = layout.x(place) - (layout.column - layout.box) + 1 if place else LEFT - 24
@@ -123,16 +114,18 @@ def link_arrow(layout: Layout, place: int) -> Markup:
     head = min(3.5, (tip - start) / 2)
     data = f"M{start:.1f} {y:g}H{tip:.1f}m{-head:.1f} {-head:.1f}l{head:.1f} {head:.1f}l{-head:.1f} {head:.1f}"
     drawn = svg.path(data, class_="mv-line", stroke_width=1.5)
+    if place:
+        return drawn
     root = svg.element("circle", cx=LEFT - 24, cy=y, r=2.5, class_="mv-ink")
     about = svg.tooltip("the root: 32 zero bytes; salt and adapter go into the first block")
-    return drawn if place else svg.group(about, root, drawn)
+    return svg.group(about, root, drawn)
 
 
-def draw_rest(layout: Layout, place: int, num_hidden: int, rest: Sequence[int]) -> Markup:
+def draw_rest(layout: ChainLayout, place: int, num_hidden: int, rest: Sequence[int]) -> Markup:
     """Return the tokens that have no hash yet, or the number of blocks that are not shown."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
     names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")
-    name = next((name for name in names if text_width(name, SIZE) <= box), f"+{len(rest)}")
+    name = first_fitting(names, box) or f"+{len(rest)}"
     about = f"{spaced(rest)}: not full, so no hash"
     if num_hidden > 0:
         name, about = f"+{num_hidden}", f"{num_hidden} more blocks, and {len(rest)} tokens without a hash"

@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from course.palette import color
 from course.views import svg
-from course.views.hash_chain.chain_text import (
-    describe_chains,
-    hit_text,
-    keys_text,
-    kinship,
-    lookalikes,
-    text_alternative,
-)
+from course.views.hash_chain import chain_text
 from course.views.hash_chain.chains import Chain, chains_of, faults
-from course.views.hash_chain.links import SIZE, Layout, draw_link, draw_rest, layout_of, link_arrow
+from course.views.hash_chain.links import MARGIN, SIZE, ChainLayout, draw_link, draw_rest, layout_of, link_arrow
+from course.views.knobs import Choice, Slide, Switch
 from course.views.parts import WIDTHS, Part, headline_part, page
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.svg import Markup
@@ -23,18 +18,17 @@ from course.views.tiles import tile
 from course.views.typeset import shorten, wrap
 from mini_vllm.core.interfaces import HashBlock
 
-MAX_ROWS = 12
-NOTE = 16
+if TYPE_CHECKING:
+    from course.views.panels import Panel
+
+MAX_ROWS, NOTE, SALT = 12, 16, "blue"
+ALIKE = "same tokens as above, other hash"
+ALIKE = svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2")
+OTHER = svg.text(7, 9, "7", class_="mv-alert mv-strong mv-middle", text_decoration="underline")
 SAMPLES = [
     (svg.rect(0, 0, 14, 10, rx=2, fill=color(0)), "colour: first prompt with this hash"),
-    (
-        svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2"),
-        "same tokens as above, other hash",
-    ),
-    (
-        svg.text(7, 9, "7", class_="mv-alert mv-strong mv-middle", text_decoration="underline"),
-        "first other token",
-    ),
+    (ALIKE, "same tokens as above, other hash"),
+    (OTHER, "first other token"),
 ]
 FOUND = (svg.path("M0 3v4H14v-4", class_="mv-line", stroke_width=2), "found in the cache")
 WRONG = (svg.rect(1, 0, 12, 10, rx=2, class_="mv-alert-line", stroke_width=3), "wrong hash")
@@ -67,16 +61,16 @@ def hash_chain(
     parts += [row(chains, number, layout, hits.get(chain.name), block_size) for number, chain in enumerate(chains)]
     samples = [*SAMPLES, *[FOUND] * bool(hits), *[WRONG] * bool(faults(chains))]
     parts.append(Part([], 0, {"hash chain": samples}))
-    sentence, text = describe_chains(chains, hits, block_size), text_alternative(chains, hits, block_size)
+    sentence = chain_text.describe_chains(chains, hits, block_size)
+    text = chain_text.text_alternative(chains, hits, block_size)
     drawn = page(f"Hash chain of {', '.join(prompts)}", parts, sentence, text, width)
     if width <= WIDTHS[0]:
         return drawn
     keys = {"salts": salts, "adapters": adapters}
-    narrow = hash_chain(prompts, block_size, hash_block, **keys, hits=hits, width=WIDTHS[0])
-    return replace(drawn, narrow=narrow)
+    return replace(drawn, narrow=hash_chain(prompts, block_size, hash_block, **keys, hits=hits, width=WIDTHS[0]))
 
 
-def heads(layout: Layout, formula: str, block_size: int) -> Part:
+def heads(layout: ChainLayout, formula: str, block_size: int) -> Part:
     """Return the formula, and the block number of each column."""
     lines = wrap(formula, layout.width - 24, SIZE, 2)
     y = 18 + 16 * len(lines)
@@ -92,10 +86,12 @@ def heads(layout: Layout, formula: str, block_size: int) -> Part:
     return Part([Layer("heads", svg.joined(drawn))], y + 8)
 
 
-def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int) -> Part:
+def row(
+    chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
+) -> Part:
     """Return one prompt: its name and keys, its full blocks, the rest, and a note below."""
-    chain, alike = chains[number], lookalikes(chains, number)
-    keys = keys_text(chain)
+    chain, alike = chains[number], chain_text.lookalikes(chains, number)
+    keys = chain_text.keys_text(chain)
     label = shorten(chain.name, layout.name - 6, 12, bold=True)
     drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
     if keys:
@@ -115,18 +111,40 @@ def row(chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[in
 
 
 def note(
-    chains: Sequence[Chain], number: int, layout: Layout, found: Sequence[int] | None, block_size: int
+    chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
 ) -> tuple[Markup, int]:
-    """Return the text below a chain and its lines: a bracket under the blocks of the hit, and the first difference."""
-    y, parts, text = layout.high + 12, list[Markup](), kinship(chains, number)
+    """Return what is below a chain and its number of lines: a bracket under its hit, and its first difference."""
+    y, parts, text = layout.high + 12, list[Markup](), chain_text.kinship(chains, number)
     if found is not None:
-        text = " · ".join(filter(None, [hit_text(chains[number], found, block_size), text]))
+        text = " · ".join(filter(None, [chain_text.hit_text(chains[number], found, block_size), text]))
     if found:
         end = layout.x(min(len(found), layout.num_shown) - 1) + layout.box
         style = f"stroke:{color(number)}"
         bracket = f"M{layout.x(0):.1f} {layout.high + 2}v2.5H{end:.1f}v-2.5"
         parts.append(svg.path(bracket, class_="mv-line mv-found", style=style, stroke_width=2))
         y += 3
-    lines = wrap(text, layout.room, SIZE, 2)
+    lines = wrap(text, layout.width - MARGIN - layout.x(0), SIZE, 2)
     named = [svg.text(layout.x(0), y + NOTE * line, words, class_="mv-faint") for line, words in enumerate(lines)]
     return svg.joined([*parts, *named]), max(1, len(lines))
+
+
+def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -> "Panel":
+    """Return the chains of A and of B, which is A with one token changed; knobs for the token, block size and salt.
+
+    Raises `ValueError` for an empty prompt.
+    """
+    from course.views.panels import Panel
+
+    if not token_ids:
+        raise ValueError("token_ids is empty, but a chain needs at least one token")
+
+    def draw(position: float, block_size: int, salted: bool, width: float = WIDTH, before: object = None) -> Picture:
+        prompts = {"A": list(token_ids), "B": [token + (place == position) for place, token in enumerate(token_ids)]}
+        return hash_chain(prompts, block_size, hash_block, salts={"B": SALT} if salted else {}, width=width)
+
+    knobs = (
+        Slide("position", "the token of B that differs", min(5, len(token_ids) - 1), 0, len(token_ids) - 1, 1),
+        Choice("block_size", "block size", 4, (2, 4, 8, 16)),
+        Switch("salted", f"cache_salt '{SALT}' for B", False),
+    )
+    return Panel(knobs, draw, reflows=True)

@@ -7,6 +7,7 @@ from course.views.bars import COLOUR
 from course.views.lanes.schedule import APPLY, COMPUTE, PLAN, TEXT, Schedule, Task
 from course.views.parts import LEFT, MARGIN, Part, heading
 from course.views.picture import Layer
+from course.views.step_axis import INTERVALS
 from course.views.svg import Markup
 from course.views.typeset import text_width
 
@@ -15,7 +16,6 @@ RUNNER = TOP + HIGH + BETWEEN
 FLIGHTS = RUNNER + HIGH + 8
 SIZE, APART = 12, 0.5
 LANES = (("engine", TOP), ("runner", RUNNER), ("in flight", FLIGHTS - 4))
-INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def ms(time: float) -> str:
@@ -37,19 +37,19 @@ def box(kind: str, x: float, y: float, width: float, high: float) -> Markup:
 
 
 def idle_box(x: float, y: float, width: float, high: float) -> Markup:
-    """Return the look of time without work."""
     lines = svg.hatch(x, y, width, high, 6, style="stroke:var(--mv-faint)")
     return svg.joined([lines, svg.rect(x, y, width, high, class_="mv-rule")])
 
 
 IN_VAIN = svg.rect(1, 1, 12, 8, class_="mv-alert-line", stroke_width=1.5, stroke_dasharray="3 2")
 SAMPLES = [
-    *((box(kind, 0, 0, 14, 10), name) for kind, name in (
-        (PLAN, "plan a step"), (APPLY, "apply its tokens"), (TEXT, "write its text"), (COMPUTE, "compute a step"),
-    )),
+    (box(PLAN, 0, 0, 14, 10), "plan a step"),
+    (box(APPLY, 0, 0, 14, 10), "apply its tokens"),
+    (box(TEXT, 0, 0, 14, 10), "write its text"),
+    (box(COMPUTE, 0, 0, 14, 10), "compute a step"),
     (idle_box(0, 0, 14, 10), "runner idle"),
     (svg.joined([svg.line(1, 5, 13, 5, class_="mv-line"), svg.path("M1 2v6M13 2v6", class_="mv-line")]), "in flight"),
-]  # fmt: skip
+]
 SAMPLE_IN_VAIN = (svg.joined([box(COMPUTE, 0, 0, 14, 10), IN_VAIN]), "in vain")
 
 
@@ -70,6 +70,8 @@ def lanes_part(name: str, schedule: Schedule, scale: Scale, most_in_flight: int)
     about = f"{ms(schedule.total)}, runner idle for {100 * schedule.idle_share:.0f} % of it"
     names = [svg.text(MARGIN, y + 16, lane, class_="mv-faint") for lane, y in LANES]
     title = [svg.text(MARGIN, 14, name, class_="mv-strong"), svg.text(LEFT, 14, about)]
+    end = scale.x(schedule.total)
+    end_mark = svg.line(end, TOP - 4, end, RUNNER + HIGH + 4, class_="mv-line mv-end-of-run", stroke_width=2)
     shown = [task for task in (*schedule.engine, *schedule.runner) if task.start < scale.end]
     layers = [
         Layer(f"{name}-names", svg.joined([*title, *names])),
@@ -77,44 +79,37 @@ def lanes_part(name: str, schedule: Schedule, scale: Scale, most_in_flight: int)
         Layer(f"{name}-arrows", svg.joined(arrows(schedule, scale)), LEFT),
         Layer(f"{name}-tasks", svg.joined(draw_task(task, scale) for task in shown), LEFT),
         Layer(f"{name}-flights", svg.joined(flights(schedule, scale, most_in_flight)), LEFT, FLIGHTS),
-        Layer(f"{name}-end", end_mark(schedule, scale), LEFT),
+        Layer(f"{name}-end", end_mark if schedule.total <= scale.end + 1e-9 else Markup(""), LEFT),
     ]
     legend = [*SAMPLES, *([SAMPLE_IN_VAIN] if any(task.in_vain for task in schedule.runner) else [])]
     return Part(layers, FLIGHTS + FLIGHT * most_in_flight + 14, {"time": legend})
 
 
 def draw_task(task: Task, scale: Scale) -> Markup:
-    """Return a task with the number of its step, if that fits."""
+    """Return a task, with the number of its step if that fits."""
     y = RUNNER if task.kind == COMPUTE else TOP
     x, width = scale.x(task.start), scale.x(task.end) - scale.x(task.start)
     drawn = [box(task.kind, x + APART, y, max(APART, width - 2 * APART), HIGH)]
     if text_width(str(task.step), SIZE, bold=True) + 2 <= width:
-        look = {PLAN: "mv-paper", COMPUTE: ""}.get(task.kind, "")
+        look = "mv-middle mv-strong mv-paper" if task.kind == PLAN else "mv-middle mv-strong"
         style = "fill:#000" if task.kind == COMPUTE else None
-        drawn.append(
-            svg.text(x + width / 2, y + 16.5, str(task.step), class_=f"mv-middle mv-strong {look}".strip(), style=style)
-        )
+        drawn.append(svg.text(x + width / 2, y + 16.5, str(task.step), class_=look, style=style))
     if task.in_vain:
-        frame = svg.rect(
-            x + 1.5, y + 1.5, width - 3, HIGH - 3, class_="mv-alert-line mv-in-vain", stroke_width=2,
-            stroke_dasharray="4 3",
-        )  # fmt: skip
-        drawn.append(frame)
-    about = f"{task.kind} step {task.step}: {ms(task.start)} to {ms(task.end)}"
-    about += ", in vain" if task.in_vain else ""
+        red: dict[str, svg.Value] = {"class_": "mv-alert-line mv-in-vain", "stroke_width": 2, "stroke_dasharray": "4 3"}
+        drawn.append(svg.rect(x + 1.5, y + 1.5, width - 3, HIGH - 3, **red))
+    about = f"{task.kind} step {task.step}: {ms(task.start)} to {ms(task.end)}{', in vain' if task.in_vain else ''}"
     return svg.group(svg.tooltip(about), *drawn, data_task=f"{task.kind}:{task.step}")
 
 
 def idle_times(schedule: Schedule, scale: Scale) -> list[Markup]:
-    """Return the times in which the runner has nothing to do."""
-    shown = [(start, end) for start, end in schedule.idle if start < scale.end]
     return [
         svg.group(
             svg.tooltip(f"the runner is idle for {ms(end - start)}"),
             idle_box(scale.x(start), 0, scale.x(end) - scale.x(start), HIGH),
             class_="mv-idle",
         )
-        for start, end in shown
+        for start, end in schedule.idle
+        if start < scale.end
     ]
 
 
@@ -149,18 +144,10 @@ def flights(schedule: Schedule, scale: Scale, most_in_flight: int) -> list[Marku
     return drawn
 
 
-def end_mark(schedule: Schedule, scale: Scale) -> Markup:
-    """Return a line at the end of the run, if it is in the picture."""
-    if schedule.total > scale.end + 1e-9:
-        return Markup("")
-    x = scale.x(schedule.total)
-    return svg.line(x, TOP - 4, x, RUNNER + HIGH + 4, class_="mv-line mv-end-of-run", stroke_width=2)
-
-
 def axis_part(scale: Scale, room: float) -> Part:
     """Return the times below the lanes, in ms."""
     widest = text_width(f"{scale.end:.0f} ms", SIZE) + 16
-    every = next((ms for ms in INTERVALS if ms * scale.per_ms >= widest), INTERVALS[-1])
+    every = next(interval for interval in INTERVALS if interval * scale.per_ms >= widest)
     drawn = [svg.line(0, 0, room, 0, class_="mv-rule")]
     for number in range(int(scale.end // every) + 1):
         x, word = number * every * scale.per_ms, f"{number * every} ms" if number else "0"

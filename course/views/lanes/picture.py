@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 from course.traces.recording import Recording
 from course.views.knobs import Slide
 from course.views.lanes.drawing import Scale, axis_part, lanes_part, ms
-from course.views.lanes.schedule import Schedule, Task, schedule_of
+from course.views.lanes.schedule import Schedule, schedule_of
 from course.views.parts import WIDTHS, headline_part, page, span_of
 from course.views.picture import WIDTH, Picture
-from course.views.show import panel
 from course.views.text import counted, facts
 
 if TYPE_CHECKING:
     from course.views.panels import Panel
 
 PLAN_MS, COMPUTE_MS = 4.0, 8.0
-MIN_STEP = 64
-END_ROOM = 4
+MIN_STEP, END_ROOM = 64, 4
 SIMULATED = "The order is that of the recorded steps; the times are simulated."
 
 
@@ -28,8 +26,8 @@ def lanes(
     """Return the lanes of each run, by its name: what the engine and the runner do at each moment.
 
     A step takes the engine `plan_ms`, half of it to plan and a quarter each to apply its tokens and to write its
-    text, and the runner `compute_ms`. Of a long run the beginning is drawn. The width is that of the page; without
-    one there is a narrow picture too. Raises `ValueError` without a run, or for times that are not above 0.
+    text, and the runner `compute_ms`. Of a long run only the beginning is drawn. `width` is that of the page; without
+    it there is a narrow picture too. Raises `ValueError` without a run, or for times that are not above 0.
     """
     if not runs or not all(run.steps for run in runs.values()):
         raise ValueError("lanes need at least one run with a step")
@@ -45,7 +43,8 @@ def lanes(
 def lanes_panel(
     runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
 ) -> "Panel":
-    """Return knobs for the two times over the lanes of the runs; `finish` has the last word on each picture."""
+    """Return knobs for the two times over the lanes of the runs; `finish` may change each picture."""
+    from course.views.panels import Panel
 
     def draw(
         plan_ms: float, compute_ms: float, width: float = WIDTH, before: Mapping[str, Any] | None = None
@@ -56,7 +55,7 @@ def lanes_panel(
         Slide("plan_ms", "the engine's work for a step", PLAN_MS, 0.5, 20, 0.5, "ms"),
         Slide("compute_ms", "computing a step", COMPUTE_MS, 0.5, 20, 0.5, "ms"),
     ]
-    return panel(knobs, draw, reflows=True)
+    return Panel(knobs, draw, reflows=True)
 
 
 def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float, width: float) -> Picture:
@@ -76,7 +75,7 @@ def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float
 
 
 def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float) -> str:
-    """Return how much time is saved and what limits it."""
+    """Return how long the runs take and what limits them."""
     times = ", ".join(f"{name} {ms(schedule.total)}" for name, schedule in schedules.items())
     ahead = max(schedule.most_in_flight for schedule in schedules.values())
     if ahead < 2:
@@ -96,11 +95,6 @@ def text_alternative(schedules: Mapping[str, Schedule], told: str) -> str:
         total = f"{ms(schedule.total)} for {counted(schedule.num_steps, 'step')}"
         lines.append((name, f"{total}, the runner idle for {100 * schedule.idle_share:.0f} %"))
         lines.append((f"{name}, most steps in flight", schedule.most_in_flight))
-        lines += [(f"{name}, {lane}", "; ".join(map(task_text, tasks)))
-                  for lane, tasks in (("engine", schedule.engine), ("runner", schedule.runner))]  # fmt: skip
+        for lane, tasks in (("engine", schedule.engine), ("runner", schedule.runner)):
+            lines.append((f"{name}, {lane}", "; ".join(task.text for task in tasks)))
     return facts(lines)
-
-
-def task_text(task: Task) -> str:
-    """Return a task with its times in ms."""
-    return f"{task.kind} {task.step} {task.start:g}-{task.end:g}{' in vain' if task.in_vain else ''}"

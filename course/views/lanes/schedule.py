@@ -1,4 +1,4 @@
-"""When each part of a run would happen: the order is that of its records, the times are simulated."""
+"""When each part of a run would happen: in the order of its records, at simulated times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,18 @@ SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}
 
 @dataclass(frozen=True)
 class Task:
-    """What one side does for a step, from `start` to `end` in ms. `in_vain`: no request of the step needs it."""
+    """Work for a step by one side, from `start` to `end` in ms. `in_vain`: no request of the step needs the result."""
 
     kind: str
     step: int
     start: float
     end: float
     in_vain: bool = False
+
+    @property
+    def text(self) -> str:
+        """The task with its times in ms."""
+        return f"{self.kind} {self.step} {self.start:g}-{self.end:g}{' in vain' if self.in_vain else ''}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Schedule:
 
     @property
     def most_in_flight(self) -> int:
-        """The most steps that are planned and not applied at one time."""
+        """The most steps that are planned but not yet applied at one time."""
         return max((sum(s <= start < e for _, s, e in self.in_flight) for _, start, _ in self.in_flight), default=0)
 
 

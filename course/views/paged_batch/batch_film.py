@@ -1,24 +1,47 @@
-"""The film: one picture for each query token of a step."""
+"""The film of a step: one picture for each query token."""
 
 from collections.abc import Sequence
 
 from course.views.film import Film
 from course.views.paged_batch.cache_part import CacheMap
-from course.views.paged_batch.example import BLOCK_SIZE, example_batch
 from course.views.paged_batch.flat_step import RowFunctions
 from course.views.paged_batch.mask_part import mask_part
 from course.views.paged_batch.row_part import page_of, row_part
-from course.views.paged_batch.scene import Query, Scene
+from course.views.paged_batch.scene import BatchScene, Query
 from course.views.paged_batch.tables_part import tables_part
 from course.views.parts import WIDTHS, headline_part, most_lines, page
 from course.views.picture import WIDTH, Picture
 from course.views.text import counted, facts, ranges, spaced
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 
-MAX_REQUESTS = 16
-MAX_STEPS = 240
-MAX_NUMBERS = 6
+BLOCK_SIZE = 4
+MAX_REQUESTS, MAX_STEPS, MAX_NUMBERS = 16, 240, 6
+
+
+def example_batch() -> list[ScheduledRequest]:
+    """Return the step of phase 6's handout: a chunk, a decode and a whole prompt in blocks of 4."""
+    return [
+        share("A", 100, num_tokens=10, num_computed=4, num_scheduled=4, block_ids=[5, 2, 8], samples=False),
+        share("B", 200, num_tokens=7, num_computed=6, num_scheduled=1, block_ids=[3, 6], samples=True),
+        share("C", 300, num_tokens=3, num_computed=0, num_scheduled=3, block_ids=[7], samples=True),
+    ]
+
+
+def share(
+    name: str,
+    first: int,
+    *,
+    num_tokens: int,
+    num_computed: int,
+    num_scheduled: int,
+    block_ids: list[int],
+    samples: bool,
+) -> ScheduledRequest:
+    """Return one request's share, with token ids that count up from `first`."""
+    request = Request(name, list(range(first, first + num_tokens)))
+    return ScheduledRequest(request, num_computed, num_scheduled, block_ids, samples)
 
 
 def paged_batch(
@@ -30,13 +53,13 @@ def paged_batch(
     """Return a picture of each token of a step: the row, slots, tables, cache and mask, and what the token reads.
 
     Without `batch` it is the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
-    those that differ from the handout's rules are red. Of more than 240 tokens some are left out, never the last
-    of a request. `num_blocks` counts the null block. Raises `ValueError` for a batch that cannot be drawn.
+    those that differ from the handout's rules are red. Of more than 240 tokens some are left out, but never a
+    request's last one. `num_blocks` counts the null block. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
     if len(batch) > MAX_REQUESTS:
         raise ValueError(f"the batch has {len(batch)} requests, but a picture holds at most {MAX_REQUESTS}")
-    scene = Scene.of(batch, block_size, functions, num_blocks)
+    scene = BatchScene.of(batch, block_size, functions, num_blocks)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
     drawn = {width: pictures(scene, step_of, width) for width in WIDTHS}
@@ -45,14 +68,27 @@ def paged_batch(
     return Film(drawn.pop(WIDTH), list(drawn.values()), follow, word="row")
 
 
-def pictures(scene: Scene, step_of: dict[int, int], width: float) -> list[Picture]:
+def pictures(scene: BatchScene, step_of: dict[int, int], width: float) -> list[Picture]:
     """Return the pictures of all rows in `step_of` for pages of a width."""
-    queries, cache = [scene.query(row) for row in step_of], CacheMap(scene, width)
+    drawn, queries, cache = list[Picture](), [scene.query(row) for row in step_of], CacheMap(scene, width)
     num_lines = most_lines((describe_query(scene, query) for query in queries), width)
-    return [picture_of(scene, cache, query, step_of, width, num_lines) for query in queries]
+    tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
+    for query in queries:
+        headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
+        parts = [
+            headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}", width),
+            row_part(scene, query.row, step_of, width),
+            tables_part(scene, query, width),
+            cache.part(query),
+            mask_part(scene, query, step_of, width),
+        ]
+        text = text_alternative(scene, query) if width == WIDTH else ""
+        title = f"Slots and paged attention, {headline}"
+        drawn.append(page(title, parts, describe_query(scene, query), text, width, num_lines))
+    return drawn
 
 
-def chosen_rows(scene: Scene) -> list[int]:
+def chosen_rows(scene: BatchScene) -> list[int]:
     """Return the rows that have a picture: all of them, or evenly spaced ones and the last row of each request."""
     if scene.num_rows <= MAX_STEPS:
         return list(range(scene.num_rows))
@@ -60,26 +96,8 @@ def chosen_rows(scene: Scene) -> list[int]:
     return sorted({*range(0, scene.num_rows, stride), *(end - 1 for end in scene.rules.query_start_loc[1:])})
 
 
-def picture_of(
-    scene: Scene, cache: CacheMap, query: Query, step_of: dict[int, int], width: float, num_lines: int
-) -> Picture:
-    """Return the picture of one query, with room for a sentence of `num_lines` lines."""
-    headline = f"row {query.row}: {scene.name(query.number)}, position {query.position}"
-    tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")
-    parts = [
-        headline_part(headline, f"{tokens} of {requests} · blocks of {scene.block_size}", width),
-        row_part(scene, query.row, step_of, width),
-        tables_part(scene, query, width),
-        cache.part(query),
-        mask_part(scene, query, step_of, width),
-    ]
-    title = f"Slots and paged attention, {headline}"
-    text = text_alternative(scene, query) if width == WIDTH else ""
-    return page(title, parts, describe_query(scene, query), text, width, num_lines)
-
-
-def describe_query(scene: Scene, query: Query) -> str:
-    """Return where a query's K and V go and what it reads; a wrong entry comes first."""
+def describe_query(scene: BatchScene, query: Query) -> str:
+    """Return where a query's K and V go and what it reads, wrong numbers first."""
     name, missing = scene.name(query.number), query.reads.count(-1)
     parts = [fault.text for fault in sorted(scene.faults, key=lambda fault: fault.place != (query.row,))[:1]]
     parts += [f"{counted(len(scene.faults) - 1, 'other wrong number')}."] * (len(scene.faults) > 1)
@@ -98,7 +116,7 @@ def slot_text(slot: int | None, block_size: int) -> str:
     return "no slot" if slot is None else f"slot {slot} (block {slot // block_size}, offset {slot % block_size})"
 
 
-def text_alternative(scene: Scene, query: Query) -> str:
+def text_alternative(scene: BatchScene, query: Query) -> str:
     """Return the query, the part of the row around it, and all tables as lines of text."""
     shown, step = page_of(scene, query.row), scene.step
     rows = slice(shown.start, shown.stop)

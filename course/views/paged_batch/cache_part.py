@@ -4,17 +4,17 @@ from collections.abc import Iterable
 
 from course.palette import color
 from course.views import svg
-from course.views.paged_batch.scene import Query, Scene
+from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import on_stripes, striped
 from course.views.time_machine.memory import line_numbers
 from course.views.time_machine.shelf import NAME, Shelf
-from course.views.typeset import text_width
+from course.views.typeset import first_fitting
 
 MAX_CELL, MAX_LINES = 24, 3
-NUMBERED = 20
+MIN_CELL_NUMBERED, MIN_CELL_SEPARATED = 20, 5
 FAINT = 0.3
 SAMPLES = [
     (svg.rect(0, 0, 14, 10, fill=color(0)), "read by this query"),
@@ -27,11 +27,9 @@ SAMPLES = [
 class CacheMap:
     """All blocks of the cache. A block is drawn once for each set of its slots that is read."""
 
-    def __init__(self, scene: Scene, width: float) -> None:
-        num_slots = scene.num_blocks * scene.block_size
-        room = span_of(width)
-        self.scene = scene
-        self.shelf = Shelf.holding(scene.block_size, num_slots, num_slots, room, MAX_LINES, MAX_CELL)
+    def __init__(self, scene: BatchScene, width: float) -> None:
+        self.scene, num_slots = scene, scene.num_blocks * scene.block_size
+        self.shelf = Shelf.holding(scene.block_size, num_slots, num_slots, span_of(width), MAX_LINES, MAX_CELL)
         self.num_shown = self.shelf.num_slots // scene.block_size
         self._drawn: dict[tuple[int, frozenset[int], frozenset[int]], Markup] = {}
 
@@ -53,20 +51,21 @@ class CacheMap:
 
 
 def by_block(slots: Iterable[int], block_size: int) -> dict[int, frozenset[int]]:
-    """Group slots by block."""
-    found: dict[int, set[int]] = {}
+    found: dict[int, frozenset[int]] = {}
     for slot in slots:
-        found.setdefault(slot // block_size, set()).add(slot)
-    return {block: frozenset(inside) for block, inside in found.items()}
+        block = slot // block_size
+        found[block] = found.get(block, frozenset()) | {slot}
+    return found
 
 
-def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], strangers: frozenset[int]) -> Markup:
+def draw_block(scene: BatchScene, shelf: Shelf, block: int, reads: frozenset[int], strangers: frozenset[int]) -> Markup:
     """Return a block: its number and its slots."""
     size, cells = scene.block_size, []
     first = block * size
-    held = {slot: scene.held[slot][-1] for slot in range(first, first + size) if slot in scene.held}
+    slots = range(first, first + size)
+    held = {slot: scene.held[slot][-1] for slot in slots if slot in scene.held}
     owners = sorted({number for slot in held for number, _ in scene.held[slot]})
-    read = [slot for slot in range(first, first + size) if slot in reads]
+    read = [slot for slot in slots if slot in reads]
     content = f"tokens of {', '.join(map(scene.name, owners))} in {len(held)} of {size} slots" if held else "empty"
     content = "the null block" if block == 0 else content
     about = f"block {block}, slots {first} to {first + size - 1}: {content}"
@@ -74,33 +73,29 @@ def draw_block(scene: Scene, shelf: Shelf, block: int, reads: frozenset[int], st
         svg.tooltip(about + (f", {len(read)} of them read" if read else "")),
         svg.rect(0, 0, shelf.cell * size, shelf.high, class_="mv-panel"),
     ]
-    for slot in range(first, first + size):
+    for slot in slots:
         x = (slot - first) * shelf.cell
         if slot in held:
             _, position = held[slot]
             look = None if slot in reads else FAINT
-            parts.append(svg.group(striped(holders(scene, slot), x, 0, shelf.cell, shelf.high), opacity=look))
+            holders = list(dict.fromkeys(number for number, _ in scene.held[slot]))
+            parts.append(svg.group(striped(holders, x, 0, shelf.cell, shelf.high), opacity=look))
             middle, low = x + shelf.cell / 2, shelf.high / 2 + 4
-            if shelf.cell >= NUMBERED and slot in reads:
-                cells.append(on_stripes(holders(scene, slot), middle, low, str(position)))
-            elif shelf.cell >= NUMBERED:
+            if shelf.cell >= MIN_CELL_NUMBERED and slot in reads:
+                cells.append(on_stripes(holders, middle, low, str(position)))
+            elif shelf.cell >= MIN_CELL_NUMBERED:
                 cells.append(svg.text(middle, low, str(position), class_="mv-middle"))
         if slot in strangers:
             red: dict[str, svg.Value] = {"class_": "mv-alert-line mv-stranger", "stroke_width": 2.5}
             cells.append(svg.rect(x + 1, 1, shelf.cell - 2, shelf.high - 2, **red))
-        if shelf.cell >= 5 and slot > first:
+        if shelf.cell >= MIN_CELL_SEPARATED and slot > first:
             cells.append(svg.line(x, 0, x, shelf.high, class_="mv-rule"))
     if shelf.named:
         wide, names = shelf.cell * size, (f"block {block}: {first}-{first + size - 1}", f"block {block}", str(block))
-        name = next((name for name in names if text_width(name, 12) <= wide), "")
+        name = first_fitting(names, wide)
         parts.append(svg.text(wide / 2, shelf.high + NAME - 2, name, class_="mv-middle mv-faint"))
     data = " ".join(map(str, owners)) or None
     return svg.group(*parts, *cells, data_request=data, data_read=" ".join(map(str, read)) or None, class_="mv-link")
-
-
-def holders(scene: Scene, slot: int) -> list[int]:
-    """Return the requests that have a token in a slot: several if they share its block."""
-    return list(dict.fromkeys(number for number, _ in scene.held[slot]))
 
 
 def written(shelf: Shelf, query: Query) -> Markup:

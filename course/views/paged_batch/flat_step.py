@@ -1,7 +1,8 @@
-"""The arrays of a step: those that phase 6's functions return, and those that the handout's rules give."""
+"""The arrays of a step: as phase 6's functions return them, as the handout's rules give them, and where they differ."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from mini_vllm.core.cdiv import cdiv
@@ -87,8 +88,8 @@ def as_list(name: str, found: object) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A wrong entry; `expected` is None for one too many, `got` is None for a missing one."""
+class WrongEntry:
+    """An entry that breaks the rules; `expected` is None for a surplus entry, `got` for a missing one."""
 
     name: str
     place: tuple[int, ...]
@@ -104,21 +105,18 @@ class Fault:
         return f"{where} is {self.got}, the rules give {'none' if self.expected is None else self.expected}."
 
 
-def faults(got: FlatStep, expected: FlatStep) -> list[Fault]:
+def faults(got: FlatStep, expected: FlatStep) -> list[WrongEntry]:
     """Return all entries that differ."""
-    found = []
-    for name in ("input_ids", "positions", "slot_mapping", "query_start_loc", "logits_rows"):
-        found += differences(name, (), getattr(got, name), getattr(expected, name))
-    for number in range(max(len(got.block_tables), len(expected.block_tables))):
-        tables = [step.block_tables[number] if number < len(step.block_tables) else [] for step in (got, expected)]
-        found += differences("block_tables", (number,), tables[0], tables[1])
-    return found
-
-
-def differences(name: str, place: tuple[int, ...], got: Sequence[int], expected: Sequence[int]) -> list[Fault]:
-    """Return where two lists differ."""
-    pairs = [(at(got, index), at(expected, index)) for index in range(max(len(got), len(expected)))]
-    return [Fault(name, (*place, index), one, other) for index, (one, other) in enumerate(pairs) if one != other]
+    names = ("input_ids", "positions", "slot_mapping", "query_start_loc", "logits_rows")
+    lists = [(name, (), getattr(got, name), getattr(expected, name)) for name in names]
+    tables = zip_longest(got.block_tables, expected.block_tables, fillvalue=())
+    lists += [("block_tables", (number,), one, other) for number, (one, other) in enumerate(tables)]
+    return [
+        WrongEntry(name, (*place, index), one, other)
+        for name, place, ours, theirs in lists
+        for index, (one, other) in enumerate(zip_longest(ours, theirs))
+        if one != other
+    ]
 
 
 def at(numbers: Sequence[int], index: int) -> int | None:

@@ -1,44 +1,32 @@
 """The mask of the whole step: queries downwards, the keys of all requests across."""
 
-from dataclasses import dataclass
+from itertools import accumulate
 
 from course.palette import color
 from course.views import svg
-from course.views.paged_batch.scene import Query, Scene
+from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
-from course.views.typeset import text_width
+from course.views.typeset import first_fitting
 
-MAX_WIDTH = 26
-MAX_HEIGHT = 13
-HIGHEST = 104
-TOP = 18
-GRID = 6
+MAX_CELL_WIDTH, MAX_CELL_HEIGHT, MAX_HEIGHT = 26, 13, 104
+TOP, MIN_GRID = 18, 6
 
 
-@dataclass(frozen=True)
 class MaskScale:
-    """The size of one pair of a query and a key, and where each request's keys begin."""
+    """The size of one pair of a query and a key, the largest that fits, and where each request's keys begin."""
 
-    wide: float
-    high: float
-    first_key: list[int]
-    num_keys: int
-
-
-def scale_of(scene: Scene, width: float) -> MaskScale:
-    """Return the largest cells that fit."""
-    num_keys = sum(scene.seq_lens)
-    first = [sum(scene.seq_lens[:number]) for number in range(len(scene.batch))]
-    return MaskScale(
-        min(MAX_WIDTH, span_of(width) / num_keys), min(MAX_HEIGHT, HIGHEST / scene.num_rows), first, num_keys
-    )
+    def __init__(self, scene: BatchScene, width: float) -> None:
+        self.num_keys = sum(scene.seq_lens)
+        self.first_key = list(accumulate(scene.seq_lens, initial=0))
+        self.wide = min(MAX_CELL_WIDTH, span_of(width) / self.num_keys)
+        self.high = min(MAX_CELL_HEIGHT, MAX_HEIGHT / scene.num_rows)
 
 
-def mask_part(scene: Scene, query: Query, step_of: dict[int, int], page_width: float) -> Part:
+def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_width: float) -> Part:
     """Return the mask with the query's line highlighted."""
-    scale = scale_of(scene, page_width)
+    scale = MaskScale(scene, page_width)
     height = scale.high * scene.num_rows
     x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high
     width = (query.position + 1) * scale.wide
@@ -56,7 +44,7 @@ def mask_part(scene: Scene, query: Query, step_of: dict[int, int], page_width: f
     return Part(layers, TOP + max(height, 26) + 14)
 
 
-def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Markup:
+def whole_mask(scene: BatchScene, scale: MaskScale, step_of: dict[int, int]) -> Markup:
     """Return every request's staircase, with lines between the cells if they are large enough."""
     wide, high = scale.wide, scale.high
     ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")
@@ -64,7 +52,7 @@ def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Marku
     for number, share in enumerate(scene.batch):
         x, width = scale.first_key[number] * wide, scene.seq_lens[number] * wide
         name = f"{scene.name(number)}: keys 0-{scene.seq_lens[number] - 1}"
-        shown = next((text for text in (name, scene.name(number)) if text_width(text, 12) <= width), "")
+        shown = first_fitting((name, scene.name(number)), width)
         parts.append(svg.text(x + width / 2, -5, shown, class_="mv-faint mv-middle"))
         steps = [f"M{x:.2f} {row * high:.2f}"]
         for place in range(share.num_scheduled_tokens):
@@ -75,7 +63,7 @@ def whole_mask(scene: Scene, scale: MaskScale, step_of: dict[int, int]) -> Marku
         row += share.num_scheduled_tokens
         if number + 1 < len(scene.batch):
             parts.append(svg.line(x + width, 0, x + width, scene.num_rows * high, class_="mv-rule", stroke_width=1.5))
-    if wide >= GRID and high >= GRID:
+    if wide >= MIN_GRID and high >= MIN_GRID:
         down = [f"M{k * wide:.2f} 0v{scene.num_rows * high:.2f}" for k in range(1, scale.num_keys)]
         across = [f"M0 {k * high:.2f}h{scale.num_keys * wide:.2f}" for k in range(1, scene.num_rows)]
         parts.append(svg.path("".join(down + across), class_="mv-rule", stroke_width=0.7))

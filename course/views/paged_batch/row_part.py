@@ -2,29 +2,24 @@
 
 from course.views import svg
 from course.views.paged_batch.flat_step import at
-from course.views.paged_batch.scene import Scene
+from course.views.paged_batch.scene import BatchScene
 from course.views.parts import LEFT, Part, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.tiles import tile
 
-MAX_COLUMNS = 14
-MAX_WIDTH = 44
-TILE = 20
-LINE_HEIGHT = 20
+MAX_COLUMNS, MIN_WIDTH, MAX_WIDTH = 14, 40, 44
+TOP, TILE, LINE_HEIGHT, MARGIN = 44, 20, 20, 12
 ARRAYS = ("input_ids", "positions", "slot_mapping")
-TOP = 44
-MARGIN = 12
-MIN_WIDTH = 40
 
 
-def page_of(scene: Scene, row: int, columns: int = MAX_COLUMNS) -> range:
+def page_of(scene: BatchScene, row: int, columns: int = MAX_COLUMNS) -> range:
     """Return the rows that are shown together with `row`."""
     first = row // columns * columns
     return range(first, min(scene.num_rows, first + columns))
 
 
-def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> Part:
+def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float) -> Part:
     """Return the part of the row that holds `row`, with the cursor on it. `step_of` is the film's step of a row."""
     room = span_of(width) - 2 * MARGIN
     columns = int(room // MIN_WIDTH)
@@ -49,8 +44,7 @@ def row_part(scene: Scene, row: int, step_of: dict[int, int], width: float) -> P
     return Part(layers, high + (54 if scene.num_rows > columns else 42))
 
 
-def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int], room: float) -> Markup:
-    """Return the columns of a page."""
+def whole_page(scene: BatchScene, page: range, wide: float, step_of: dict[int, int], room: float) -> Markup:
     high, parts = TOP + LINE_HEIGHT * len(ARRAYS), []
     for number in dict.fromkeys(scene.owners[row] for row in page):
         rows = [row for row in page if scene.owners[row] == number]
@@ -78,7 +72,7 @@ def whole_page(scene: Scene, page: range, wide: float, step_of: dict[int, int], 
     return svg.joined(parts)
 
 
-def entry(scene: Scene, name: str, row: int, x: float, y: float) -> Markup:
+def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> Markup:
     """Return one number, red if it is wrong."""
     got, expected = at(getattr(scene.step, name), row), at(getattr(scene.rules, name), row)
     shown = "?" if got is None else str(got)
@@ -88,7 +82,7 @@ def entry(scene: Scene, name: str, row: int, x: float, y: float) -> Markup:
     return svg.group(about, svg.text(x, y, shown, class_="mv-middle mv-strong mv-alert mv-wrong"))
 
 
-def starts(scene: Scene, page: range, wide: float, high: float) -> list[Markup]:
+def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[Markup]:
     """Return `query_start_loc`: where each request begins, and the end."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):

@@ -1,4 +1,4 @@
-"""The data behind all parts of the picture: the request of a row, the tokens in a slot, what a query reads."""
+"""The data that all parts of the picture draw: the request of a row, the tokens in a slot, what a query reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from functools import cached_property
 
 from course.palette import label
 from course.traces.run_state import is_short_name
-from course.views.paged_batch.flat_step import Fault, FlatStep, RowFunctions, by_functions, by_rules, faults, slot
+from course.views.paged_batch.flat_step import FlatStep, RowFunctions, WrongEntry, by_functions, by_rules, faults, slot
 from mini_vllm.core.step import ScheduledRequest
 
 
@@ -23,7 +23,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Scene:
+class BatchScene:
     """A batch, its arrays as some functions returned them, and where these differ from the rules."""
 
     batch: Sequence[ScheduledRequest]
@@ -31,16 +31,12 @@ class Scene:
     num_blocks: int
     step: FlatStep
     rules: FlatStep
-    faults: Sequence[Fault] = field(default=())
+    faults: Sequence[WrongEntry] = field(default=())
 
     @classmethod
     def of(
-        cls,
-        batch: Sequence[ScheduledRequest],
-        block_size: int,
-        functions: RowFunctions | None,
-        num_blocks: int | None,
-    ) -> "Scene":
+        cls, batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions | None, num_blocks: int | None
+    ) -> "BatchScene":
         """Return the scene. Raises `ValueError` for a batch that cannot be drawn."""
         require_sound(batch, block_size)
         most = max(block for row in batch for block in row.block_ids) + 1
@@ -57,7 +53,6 @@ class Scene:
 
     @property
     def num_rows(self) -> int:
-        """The tokens of the step."""
         return len(self.rules.positions)
 
     @cached_property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.paged_batch.flat_step import at
-from course.views.paged_batch.scene import Query, Scene
+from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
@@ -14,16 +14,12 @@ from course.views.tiles import on_stripes, striped, tile
 from course.views.time_machine.free_queue import both_ends
 from mini_vllm.core.cdiv import cdiv
 
-WIDE = 28
-HIGH = 18
-ROW = 22
-LENGTHS = 44
-GAP = 18
-TOP = 18
+WIDE, HIGH, ROW = 28, 18, 22
+LENGTHS, GAP, TOP = 44, 18, 18
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """The places of the tables: the second one begins at `second`, the lengths end at `room`."""
 
     room: float
@@ -31,7 +27,6 @@ class Columns:
 
     @property
     def cells(self) -> int:
-        """The entries of a table that have a cell."""
         return int((self.second - GAP) // WIDE)
 
     def shown(self, num_entries: int) -> list[int | None]:
@@ -39,10 +34,10 @@ class Columns:
         return both_ends(range(num_entries), self.cells) if num_entries else []
 
 
-def tables_part(scene: Scene, query: Query, width: float) -> Part:
+def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
     """Return a line per request; the entry for the query's own position is outlined."""
     room = span_of(width)
-    columns = Columns(room, (room - LENGTHS) / 2 + GAP / 2)
+    columns = TableColumns(room, (room - LENGTHS) / 2 + GAP / 2)
     names = [
         svg.text(0, 10, "block_ids", class_="mv-faint"),
         svg.text(columns.second, 10, "cut and padded", class_="mv-faint"),
@@ -57,28 +52,27 @@ def tables_part(scene: Scene, query: Query, width: float) -> Part:
     return Part(layers, TOP + ROW * len(scene.batch) + 10)
 
 
-def all_lines(scene: Scene, columns: Columns) -> Markup:
-    """Return both tables of every request."""
+def all_lines(scene: BatchScene, columns: TableColumns) -> Markup:
     parts = []
     for number, row in enumerate(scene.batch):
         y, used = number * ROW, cdiv(scene.seq_lens[number], scene.block_size)
         name = scene.name(number)
         parts.append(svg.group(tile(number, name, 72, y, 30, HIGH), data_request=str(number), class_="mv-link"))
-        held: list[Markup] = []
-        for cell, place in enumerate(columns.shown(len(row.block_ids))):
-            if place is None:
-                held.append(hidden(cell, len(row.block_ids) - columns.cells))
-            else:
-                held.append(block_cell(scene, number, row.block_ids[place], cell, cut=place >= used))
+        held = [
+            hidden(cell, len(row.block_ids) - columns.cells)
+            if place is None
+            else block_cell(scene, number, row.block_ids[place], cell, cut=place >= used)
+            for cell, place in enumerate(columns.shown(len(row.block_ids)))
+        ]
         got = scene.step.block_tables[number] if number < len(scene.step.block_tables) else []
-        parts.append(svg.group(*held, transform=f"translate({LEFT},{y})"))
+        parts.append(svg.group(*held, transform=svg.at(LEFT, y)))
         given = given_cells(scene, number, got, columns)
         parts.append(svg.group(*given, transform=f"translate({LEFT + columns.second},{y})"))
         parts.append(svg.text(LEFT + columns.room, y + 13, str(scene.seq_lens[number]), class_="mv-end"))
     return svg.joined(parts)
 
 
-def given_cells(scene: Scene, number: int, got: Sequence[int], columns: Columns) -> list[Markup]:
+def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: TableColumns) -> list[Markup]:
     """Return a table as the step passes it, wrong entries framed in red."""
     expected = scene.rules.block_tables[number]
     num_entries, cells = max(len(got), len(expected)), []
@@ -87,7 +81,10 @@ def given_cells(scene: Scene, number: int, got: Sequence[int], columns: Columns)
             cells.append(hidden(cell, num_entries - columns.cells))
             continue
         block = at(got, place)
-        cells.append(missing(cell) if block is None else block_cell(scene, number, block, cell))
+        if block is None:
+            cells.append(svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, "?", class_="mv-middle mv-strong mv-alert"))
+        else:
+            cells.append(block_cell(scene, number, block, cell))
         if block != at(expected, place):
             about = svg.tooltip(f"the rules give {at(expected, place)}")
             frame = svg.rect(cell * WIDE, 0, WIDE - 3, HIGH, rx=3, class_="mv-alert-line mv-wrong", stroke_width=3)
@@ -95,7 +92,7 @@ def given_cells(scene: Scene, number: int, got: Sequence[int], columns: Columns)
     return cells
 
 
-def block_cell(scene: Scene, number: int, block: int, cell: int, *, cut: bool = False) -> Markup:
+def block_cell(scene: BatchScene, number: int, block: int, cell: int, *, cut: bool = False) -> Markup:
     """Return one entry: in the request's colour, pale and dashed if this step does not need it, grey if padding."""
     x, width = cell * WIDE, WIDE - 3
     if block == 0:
@@ -123,25 +120,18 @@ def block_cell(scene: Scene, number: int, block: int, cell: int, *, cut: bool = 
 
 def hidden(cell: int, num_more: int) -> Markup:
     """Return what stands for entries that are not shown."""
-    shown = svg.text(
-        cell * WIDE + WIDE / 2 - 1.5, 13, f"+{num_more + 1}" if num_more < 99 else "…", class_="mv-middle mv-faint"
-    )
+    words = f"+{num_more + 1}" if num_more < 99 else "…"
+    shown = svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, words, class_="mv-middle mv-faint")
     return svg.group(svg.tooltip(f"{num_more + 1} more"), shown)
 
 
-def missing(cell: int) -> Markup:
-    """Return the mark of a missing entry."""
-    return svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, "?", class_="mv-middle mv-strong mv-alert")
-
-
-def cursor(scene: Scene, query: Query, columns: Columns) -> Markup:
+def cursor(scene: BatchScene, query: Query, columns: TableColumns) -> Markup:
     """Return outlines around the entry for the query's own position, in both tables."""
     place, parts = query.position // scene.block_size, []
     sizes = (len(scene.batch[query.number].block_ids), len(scene.rules.block_tables[query.number]))
     for x, num_entries in zip((0, columns.second), sizes, strict=True):
         places = columns.shown(num_entries)
         cell = places.index(place) if place in places else places.index(None)
-        parts.append(
-            svg.rect(x + cell * WIDE - 1, query.number * ROW - 1, WIDE - 1, HIGH + 2, rx=4, class_="mv-changed")
-        )
+        left, top = x + cell * WIDE - 1, query.number * ROW - 1
+        parts.append(svg.rect(left, top, WIDE - 1, HIGH + 2, rx=4, class_="mv-changed"))
     return svg.joined(parts)

@@ -1,7 +1,6 @@
 """Three policies on the same arrivals: how long each request waits, and which requests a policy delays."""
 
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
-from course.views.policy_comparison.drawing import policy_picture
-from course.views.policy_comparison.panel import policy_panel
+from course.views.policy_comparison.drawing import policy_panel, policy_picture
 
 __all__ = ["PolicyComparison", "PolicyResult", "compare_policies", "policy_panel", "policy_picture"]

@@ -12,7 +12,6 @@ from course.simulator.workloads import make_requests
 from course.workloads.percentiles import percentiles
 from mini_vllm.assembly.lineup import Lineup
 
-BASELINE = "fcfs"
 P95 = 95
 
 

@@ -1,64 +1,67 @@
-"""A column for each policy: every request as a dot, then the figures as bars on common scales."""
+"""A column for each policy, every request a dot and the figures as bars on common scales; and knobs over it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from course.simulator.policies import PREDICTION_SIGMA
 from course.simulator.served import Slo
-from course.views import svg
+from course.simulator.workloads import WORKLOADS
+from course.views import chart, svg
 from course.views.bars import COLOUR
-from course.views.chart import MARGIN, LogScale, cloud, foot, head, x_axis, y_axis
+from course.views.chart import MARGIN, LogScale
 from course.views.figures import round_seconds
+from course.views.knobs import Choice, Slide
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, groups
-from course.views.policy_comparison.figures import (
-    NAMES,
-    Row,
-    circumstances,
-    group_rows,
-    rows,
-    sentence,
-    starved,
-    text_alternative,
-    title,
-)
+from course.views.policy_comparison import figures
+from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies, groups
 from course.views.svg import Markup
+from mini_vllm.assembly.lineup import lineup_from_env
+from mini_vllm.engine.errors import StalledError
+
+if TYPE_CHECKING:
+    from course.views.panels import Panel
+
 
 PALE = 0.4
 LABELS, GAP, ROW, BAR, NUMBERS = 146, 16, 18, 11, 58
 TOP, CHART, NARROW = 32, 122, 620
 KEY = "Dots: requests, outlined: urgent. ↓ less is better, ↑ more; full colour: the best; red: starved"
+KNOBS = (
+    Choice("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
+    Slide("load", "load", 150, 50, 200, 10, "%"),
+    Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
+    Slide("prediction_sigma", "error of predicted lengths", PREDICTION_SIGMA, 0, 2, 0.1, at_zero="perfect"),
+    Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
+    Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
+)
+MAX_REMEMBERED, FEW_REQUESTS = 64, 16
+SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
 
 def policy_picture(
     comparison: PolicyComparison, results: list[PolicyResult], slo: Slo, width: float = WIDTH
 ) -> Picture:
-    """Return the policies side by side."""
-    overall, by_group = rows(results, slo), group_rows(results)
-    heading, y = head(title(comparison), circumstances(comparison, slo), width)
-    columns = columns_of(len(results), width)
+    overall, by_group = figures.rows(results, slo), figures.group_rows(results)
+    heading, y = chart.head(figures.title(comparison), figures.circumstances(comparison, slo), width)
+    step = (width - 2 * MARGIN - LABELS + GAP) / len(results)
+    columns = [(MARGIN + LABELS + n * step, MARGIN + LABELS + (n + 1) * step - GAP) for n in range(len(results))]
     first = y + TOP + CHART + 38
     second = first + ROW * len(overall) + 26
-    below = KEY if width < NARROW else f"{KEY}. {sentence(results, slo)}"
-    words, height = foot(below, second + ROW * len(by_group) + 18, width)
+    below = KEY if width < NARROW else f"{KEY}. {figures.sentence(results, slo)}"
+    words, height = chart.foot(below, second + ROW * len(by_group) + 18, width)
     layers = [
         Layer("headline", heading),
-        Layer("requests", every_request(results, slo, columns, width), y=y + TOP),
+        Layer("requests", every_request(results, slo, columns), y=y + TOP),
         Layer("figures", table(overall, [""] * len(results), columns), y=first),
         Layer("groups", group_table(by_group, results, columns), y=second),
         words,
     ]
-    text = text_alternative(comparison, results, slo)
-    return Picture(title(comparison), height, tuple(layers), sentence(results, slo), text, width)
+    text = figures.text_alternative(comparison, results, slo)
+    return Picture(figures.title(comparison), height, tuple(layers), figures.sentence(results, slo), text, width)
 
 
-def columns_of(number: int, width: float) -> list[tuple[float, float]]:
-    """Return where each policy's column begins and ends."""
-    step = (width - 2 * MARGIN - LABELS + GAP) / number
-    return [(MARGIN + LABELS + n * step, MARGIN + LABELS + (n + 1) * step - GAP) for n in range(number)]
-
-
-def every_request(
-    results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]], width: float
-) -> Markup:
+def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> Markup:
     """Return a small chart for each policy: how long a request waited, over the length of its output."""
     urgent = sorted(groups(results)["urgent requests"])
     waits = [time for result in results for time in result.times_to_first_token]
@@ -75,29 +78,30 @@ def every_request(
         marked = [places[i] for i in urgent]
         labels = [(up(value), round_seconds(value) if result is results[0] else "") for value in up.ticks()]
         parts += [
-            svg.text(left, -12, NAMES[result.policy], class_="mv-strong"),
-            x_axis(across, 0, CHART, lambda value: f"{value:,.0f}"),
-            y_axis(labels, left, right),
-            cloud(places, 2.2, stroke=COLOUR, stroke_opacity=0.75),
-            cloud(marked, 3.2, class_="mv-line"),
-            cloud(marked, 2, stroke=COLOUR),
+            svg.text(left, -12, figures.NAMES[result.policy], class_="mv-strong"),
+            chart.x_axis(across, 0, CHART, lambda value: f"{value:,.0f}"),
+            chart.y_axis(labels, left, right),
+            chart.cloud(places, 2.2, stroke=COLOUR, stroke_opacity=0.75),
+            chart.cloud(marked, 3.2, class_="mv-line"),
+            chart.cloud(marked, 2, stroke=COLOUR),
             svg.line(left, limit, right, limit, class_="mv-ghost", stroke_width=1.5),
             svg.text(right, limit - 4, "SLO", class_="mv-faint mv-end mv-cased"),
         ]
     return svg.joined(parts)
 
 
-def group_table(by_group: list[Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]) -> Markup:
+def group_table(
+    by_group: list[figures.Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
+) -> Markup:
     """Return the bars of the groups; the group that a policy starves most is red."""
-    victims = starved(results)
+    victims = figures.starved(results)
     heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
     engine = svg.text(columns[-1][1], -4, f"engine: {results[0].lineup}", class_="mv-faint mv-end")
-    return svg.joined(
-        [heading, engine, table(by_group, [victims.get(result.policy, "") for result in results], columns)]
-    )
+    marked = [victims.get(result.policy, "") for result in results]
+    return svg.joined([heading, engine, table(by_group, marked, columns)])
 
 
-def table(lines: list[Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> Markup:
+def table(lines: list[figures.Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> Markup:
     """Return a row of bars for each figure, with the direction that is better; the best ones are in full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):
@@ -111,3 +115,44 @@ def table(lines: list[Row], marked: list[str], columns: Sequence[tuple[float, fl
             parts.append(svg.rect(left, y - BAR + 1, length, BAR, fill=COLOUR, rx=1, fill_opacity=shade))
             parts.append(svg.text(left + length + 5, y, text, class_=look))
     return svg.joined(parts)
+
+
+def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]:
+    """Compare with the lineup of `LAB_IMPL`. Raises `ValueError` if its engine stalls."""
+    try:
+        return compare_policies(comparison, lineup_from_env())
+    except StalledError as error:
+        raise ValueError(str(error)) from error
+
+
+def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup) -> "Panel":
+    """Return knobs over three policies. `compare` serves the requests; another objective does not call it again.
+
+    A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
+    A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 16 requests.
+    """
+    from course.views.panels import Panel
+
+    known: dict[PolicyComparison, list[PolicyResult]] = {}
+
+    def comparison_of(asked: dict[str, Any]) -> PolicyComparison:
+        return PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
+
+    def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
+        if comparison not in known:
+            known[comparison] = compare(comparison)
+        if len(known) > MAX_REMEMBERED:
+            del known[next(iter(known))]
+        slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)
+        return policy_picture(comparison, known[comparison], slo, width)
+
+    def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
+        return picture(comparison_of(asked), asked, width)
+
+    def first_look(width: float = WIDTH, before: object = None, **asked: Any) -> Picture | None:
+        comparison = comparison_of(asked)
+        if comparison in known:
+            return None
+        return picture(replace(comparison, num_requests=FEW_REQUESTS), asked, width)
+
+    return Panel(KNOBS, draw, first_look=first_look, reflows=True)

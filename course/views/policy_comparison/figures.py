@@ -6,19 +6,12 @@ from typing import NamedTuple
 from course.simulator.policies import POLICIES
 from course.simulator.served import Slo
 from course.views.figures import digits, seconds
-from course.views.policy_comparison.comparison import (
-    BASELINE,
-    P95,
-    PolicyComparison,
-    PolicyResult,
-    groups,
-    worst_off,
-)
+from course.views.policy_comparison.comparison import P95, PolicyComparison, PolicyResult, groups, worst_off
 from course.views.text import facts
 
 NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
 STARVED = 1.1
-"""A group is starved from this many times its wait under FCFS."""
+"""A group that waits this many times as long as under FCFS is starved."""
 
 
 class Row(NamedTuple):
@@ -31,7 +24,6 @@ class Row(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The best value."""
         return max(self.values) if self.more_is_better else min(self.values)
 
     @property
@@ -41,7 +33,6 @@ class Row(NamedTuple):
 
 
 def title(comparison: PolicyComparison) -> str:
-    """Return the workload and its load."""
     return f"Policies: {comparison.workload!r} at {comparison.load} % load"
 
 
@@ -56,39 +47,36 @@ def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
 
 
 def rows(results: list[PolicyResult], slo: Slo) -> list[Row]:
-    """Return the figures over all requests."""
     return [
         row("p50 first token", results, lambda result: result.time_to_first_token(50), seconds),
         row("p95 first token", results, lambda result: result.time_to_first_token(P95), seconds),
         row("p99 first token", results, lambda result: result.time_to_first_token(99), seconds),
         row("p50 inter-token", results, lambda result: result.inter_token_latency(50), seconds),
         row("p99 inter-token", results, lambda result: result.inter_token_latency(99), seconds),
-        row("preemptions", results, lambda result: result.served.num_preemptions, lambda value: f"{value:,.0f}"),
-        row(
-            "kept the SLO", results, lambda result: 100 * result.served.share_good(slo), lambda value: f"{value:.0f} %"
-        )._replace(more_is_better=True),
-        row("goodput per second", results, lambda result: result.served.goodput(slo), digits)._replace(
-            more_is_better=True
-        ),
+        row("preemptions", results, lambda result: result.served.num_preemptions, "{:,.0f}".format),
+        row("kept the SLO", results, lambda result: 100 * result.served.share_good(slo), "{:.0f} %".format, True),
+        row("goodput per second", results, lambda result: result.served.goodput(slo), digits, True),
     ]
 
 
 def group_rows(results: list[PolicyResult]) -> list[Row]:
     """Return the p95 time to first token of each group."""
-    return [group_row(name, members, results) for name, members in groups(results).items()]
-
-
-def group_row(name: str, members: frozenset[int], results: list[PolicyResult]) -> Row:
-    """Return the p95 time to first token of one group."""
-    return row(name, results, lambda result: result.time_to_first_token(P95, members), seconds)
+    times = {
+        name: [result.time_to_first_token(P95, members) for result in results]
+        for name, members in groups(results).items()
+    }
+    return [Row(name, values, list(map(seconds, values))) for name, values in times.items()]
 
 
 def row(
-    name: str, results: list[PolicyResult], value: Callable[[PolicyResult], float], text: Callable[[float], str]
+    name: str,
+    results: list[PolicyResult],
+    value: Callable[[PolicyResult], float],
+    text: Callable[[float], str],
+    more_is_better: bool = False,
 ) -> Row:
-    """Return one figure of each result."""
     values = [value(result) for result in results]
-    return Row(name, values, [text(value) for value in values])
+    return Row(name, values, [text(value) for value in values], more_is_better)
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
@@ -99,8 +87,7 @@ def starved(results: list[PolicyResult]) -> dict[str, str]:
 
 
 def fcfs(results: list[PolicyResult]) -> PolicyResult:
-    """Return the result that the others are compared with."""
-    return next(result for result in results if result.policy == BASELINE)
+    return next(result for result in results if result.policy == "fcfs")
 
 
 def sentence(results: list[PolicyResult], slo: Slo) -> str:
@@ -117,21 +104,11 @@ def sentence(results: list[PolicyResult], slo: Slo) -> str:
 
 def text_alternative(comparison: PolicyComparison, results: list[PolicyResult], slo: Slo) -> str:
     """Return every figure of the picture as text."""
-    deployment, objective = circumstances(comparison, slo)
-    return "\n".join(
-        [
-            title(comparison),
-            deployment,
-            objective,
-            facts(
-                [
-                    ("error of predicted lengths", f"{comparison.prediction_sigma:.2f}"),
-                    ("engine", results[0].lineup),
-                    *[(NAMES[policy], about) for policy, about in POLICIES.items()],
-                    *[(line.name, line.text) for line in rows(results, slo)],
-                    *[(f"p95 first token, {line.name}", line.text) for line in group_rows(results)],
-                ]
-            ),
-            sentence(results, slo),
-        ]
-    )
+    lines: list[tuple[str, object]] = [
+        ("error of predicted lengths", f"{comparison.prediction_sigma:.2f}"),
+        ("engine", results[0].lineup),
+        *[(NAMES[policy], about) for policy, about in POLICIES.items()],
+        *[(line.name, line.text) for line in rows(results, slo)],
+        *[(f"p95 first token, {line.name}", line.text) for line in group_rows(results)],
+    ]
+    return "\n".join([title(comparison), *circumstances(comparison, slo), facts(lines), sentence(results, slo)])

@@ -1,6 +1,7 @@
 """The token budget of a step: what each request got, what was taken back from it, and what the cache spared it."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from course.palette import color
 from course.traces.drafts import STAND_IN
@@ -13,7 +14,8 @@ from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import counted
 from course.views.tiles import tile
-from course.views.typeset import text_width
+from course.views.time_machine.queues import record_of
+from course.views.typeset import first_fitting, text_width
 from mini_vllm.core.step_record import ScheduledRecord
 
 FIGURE = 84
@@ -34,24 +36,20 @@ def with_hits(runs: Sequence[Recording]) -> bool:
 
 def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
     """Return the bar: each share in order, undone plans crossed out, the unused rest empty; `hits` get a line below."""
-    assert state.record is not None
-    record, info, bar = state.record, state.info, span_of(width) - FIGURE
-    undone = [(victim, num_tokens) for victim, _, num_tokens in record["preempted"] if num_tokens]
-    found = [(share["id"], share["hit"]) for share in record["scheduled"] if share.get("hit")]
-    amounts = [*(share["n"] for share in record["scheduled"]), *(num_tokens for _, num_tokens in undone)]
-    widths = fitted(amounts, info.token_budget, bar)
-    drawn, x = list[Markup](), 0.0
-    for share, wide in zip(record["scheduled"], widths, strict=False):
-        drawn.append(one_share(state, share, x, wide))
-        x += wide
-    for (victim, num_tokens), wide in zip(undone, widths[len(record["scheduled"]) :], strict=True):
+    record, info, bar = record_of(state), state.info, span_of(width) - FIGURE
+    shares, undone = record["scheduled"], [(victim, n) for victim, _, n in record["preempted"] if n]
+    widths = fitted([*(share["n"] for share in shares), *(n for _, n in undone)], info.token_budget, bar)
+    edges = list(accumulate(widths, initial=0.0))
+    drawn = [one_share(state, share, x, wide) for share, x, wide in zip(shares, edges, widths, strict=False)]
+    for (victim, num_tokens), x, wide in zip(undone, edges[len(shares) :], widths[len(shares) :], strict=False):
         drawn.append(undone_share(state, victim, num_tokens, x, wide))
-        x += wide
     told = f"undone: {', '.join(f'{info.label(victim)} {num_tokens}' for victim, num_tokens in undone)}"
-    if undone and x + text_width(told, 12) + 8 <= bar:
-        drawn.append(svg.text(x + 6, HIGH / 2 + 4, told, class_="mv-faint"))
+    if undone and edges[-1] + text_width(told, 12) + 8 <= bar:
+        drawn.append(svg.text(edges[-1] + 6, HIGH / 2 + 4, told, class_="mv-faint"))
     if is_stuck(record):
-        drawn.append(stuck_frame(bar))
+        drawn.append(svg.rect(1, 1, bar - 2, HIGH - 2, rx=3, class_="mv-alert-line mv-stuck", stroke_width=2))
+        words = "stuck: nothing can move"
+        drawn.append(svg.text(bar / 2, HIGH / 2 + 4, words, class_="mv-middle mv-strong mv-alert"))
     figure = f"{record['total']} of {info.token_budget}"
     layers = [
         heading("budget", "token budget", HIGH / 2 + 4),
@@ -61,7 +59,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
     ]
     height = HIGH + 4
     if hits:
-        layers.append(Layer("budget-hits", hit_shares(state, found, bar), LEFT, height))
+        layers.append(Layer("budget-hits", hit_shares(state, bar), LEFT, height))
         height += HITS_HEIGHT + 4
     return Part(layers, height + 6, {"token budget": [PREFILL, DECODE, UNDONE, *([HIT] if hits else [])]})
 
@@ -78,13 +76,13 @@ def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
 
 
 def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -> Markup:
-    """Return one request's share, with its label and tokens as far as they fit."""
     index, label = state.info.index(share["id"]), state.info.label(share["id"])
     decode, num_tokens = state.is_decode(share), share["n"]
     kind = "decode" if decode else "prefill"
+    name = first_fitting((f"{label} {num_tokens}", label), width - 4, bold=True)
     return svg.group(
         svg.tooltip(f"{label}: {counted(num_tokens, 'token')}, {kind}{of_drafts(share)}"),
-        tile(index, longest((f"{label} {num_tokens}", label), width), x + 0.5, 0, width - 1, HIGH, hatched=not decode),
+        tile(index, name, x + 0.5, 0, width - 1, HIGH, hatched=not decode),
         data_request=str(index),
         data_kind=kind,
         class_="mv-link",
@@ -101,58 +99,49 @@ def of_drafts(share: ScheduledRecord) -> str:
 
 def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> Markup:
     """Return the crossed-out share of a victim whose tokens went back to the budget."""
-    index, label = state.info.index(victim), state.info.label(victim)
-    name = longest((f"{label} {num_tokens}", label), width)
-    cross = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"
-    frame = f"stroke:{color(index)};stroke-width:2"
-    return svg.group(
-        svg.tooltip(f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"),
-        svg.rect(x + 1.5, 1, width - 3, HIGH - 2, rx=3, class_="mv-paper", style=frame),
-        svg.text(x + width / 2, HIGH / 2 + 4, name, class_="mv-middle"),
-        svg.path(cross, class_="mv-alert-line mv-undone", stroke_width=2),
-        data_request=str(index),
-        data_kind="undone",
-        class_="mv-link",
-    )
+    label = state.info.label(victim)
+    about = f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"
+    data = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"
+    cross = svg.path(data, class_="mv-alert-line mv-undone", stroke_width=2)
+    names = (f"{label} {num_tokens}", label)
+    return outlined(state.info.index(victim), "undone", about, names, x, width, HIGH, None, cross)
 
 
-def hit_shares(state: RunState, found: Sequence[tuple[str, int]], bar: float) -> Markup:
+def hit_shares(state: RunState, bar: float) -> Markup:
     """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
+    found = [(share["id"], share["hit"]) for share in record_of(state)["scheduled"] if share.get("hit")]
     if not found:
         return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
     parts, x = list[Markup](), 0.0
-    for (request_id, num_tokens), width in zip(
-        found, fitted([n for _, n in found], state.info.token_budget, bar), strict=True
-    ):
-        index, label = state.info.index(request_id), state.info.label(request_id)
-        name = longest((f"{label} {num_tokens} in the cache", f"{label} {num_tokens}", label), width)
-        frame = f"stroke:{color(index)};stroke-width:2"
-        parts.append(
-            svg.group(
-                svg.tooltip(f"{label}: {counted(num_tokens, 'token')} found in the prefix cache, not computed"),
-                svg.rect(
-                    x + 1.5, 1, width - 3, HITS_HEIGHT - 2, rx=3, class_="mv-paper", style=frame, stroke_dasharray="4 2"
-                ),
-                svg.text(x + width / 2, HITS_HEIGHT / 2 + 4, name, class_="mv-middle"),
-                data_request=str(index),
-                data_kind="hit",
-                class_="mv-link",
-            )
-        )
+    widths = fitted([n for _, n in found], state.info.token_budget, bar)
+    for (request_id, num_tokens), width in zip(found, widths, strict=True):
+        label = state.info.label(request_id)
+        about = f"{label}: {counted(num_tokens, 'token')} found in the prefix cache, not computed"
+        names = (f"{label} {num_tokens} in the cache", f"{label} {num_tokens}", label)
+        parts.append(outlined(state.info.index(request_id), "hit", about, names, x, width, HITS_HEIGHT, "4 2"))
         x += width
     return svg.joined(parts)
 
 
-def longest(names: Sequence[str], width: float) -> str:
-    """Return the first name that fits, or none."""
-    return next((name for name in names if text_width(name, 12, bold=True) + 4 <= width), "")
-
-
-def stuck_frame(bar: float) -> Markup:
-    """Return the red frame of a step in which nothing can move."""
-    return svg.joined(
-        [
-            svg.rect(1, 1, bar - 2, HIGH - 2, rx=3, class_="mv-alert-line mv-stuck", stroke_width=2),
-            svg.text(bar / 2, HIGH / 2 + 4, "stuck: nothing can move", class_="mv-middle mv-strong mv-alert"),
-        ]
+def outlined(
+    index: int,
+    kind: str,
+    about: str,
+    names: Sequence[str],
+    x: float,
+    width: float,
+    high: float,
+    dashes: str | None,
+    *more: Markup,
+) -> Markup:
+    """Return a share that is not computed: a frame in the request's colour, around the first name that fits."""
+    style = f"stroke:{color(index)};stroke-width:2"
+    return svg.group(
+        svg.tooltip(about),
+        svg.rect(x + 1.5, 1, width - 3, high - 2, rx=3, class_="mv-paper", style=style, stroke_dasharray=dashes),
+        svg.text(x + width / 2, high / 2 + 4, first_fitting(names, width - 4, bold=True), class_="mv-middle"),
+        *more,
+        data_request=str(index),
+        data_kind=kind,
+        class_="mv-link",
     )

@@ -1,48 +1,45 @@
-"""The free queue: the next block to hand out on the left, the blocks just given back on the right."""
+"""Blocks in a row: the free queue, and the block table of each request."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from course.palette import color
+from course.traces.recording import Recording
 from course.traces.run_state import RunInfo, RunState
 from course.views import svg
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.svg import Markup
 from course.views.text import spaced
+from course.views.tiles import on_stripes, striped, tile
 from course.views.typeset import shorten
 
-WIDE = 29
-HIGH = 22
-APART = 4
+WIDE, HIGH, APART = 29, 22, 4
 CELL = WIDE - APART
+MAX_ROWS, TABLE_ROW, TABLE_HIGH, TABLE_NAME, TABLE_CELL = 4, 20, 17, 34, 26
 
 
 def free_queue_part(state: RunState, width: float) -> Part:
     """Return the queue after the step. Of a long queue the middle is left out; blocks just given back are outlined."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
-    wide = cell_width(info.num_blocks)
-    places = places_in(width, wide)
+    # A place is as wide as the longest number needs.
+    wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
-    cells = [
-        free_block(info, block, state.remembered.get(block) if block in cached else None, givers.get(block), wide)
-        if block is not None
-        else gap(queue, places, wide)
-        for block in both_ends(queue, places)
-    ]
+
+    def draw(block: int) -> Markup:
+        owner = state.remembered.get(block) if block in cached else None
+        return free_block(info, block, owner, givers.get(block), wide)
+
     given = [f"{info.label(i)} gave back {spaced(blocks)}" for i, blocks in state.pool.freed if blocks]
     caption = "left: next to be handed out; right: last given back"
     if given:
         caption = f"{'; '.join(given)}: last {info.unit} of a table first"
-    return Part(
-        [
-            heading("free-queue", "free queue", HIGH / 2 + 4, "after the step"),
-            *row("free", cells, places, wide=wide),
-            Layer(
-                "free-caption", svg.text(0, HIGH + 14, shorten(caption, span_of(width), 12), class_="mv-faint"), x=LEFT
-            ),
-        ],
-        HIGH + 26,
-    )
+    below = svg.text(0, HIGH + 14, shorten(caption, span_of(width), 12), class_="mv-faint")
+    layers = [
+        heading("free-queue", "free queue", HIGH / 2 + 4, "after the step"),
+        *queue_row("free", queue, places_in(width, wide), draw, wide=wide),
+        Layer("free-caption", below, x=LEFT),
+    ]
+    return Part(layers, HIGH + 26)
 
 
 def places_in(width: float, wide: int = WIDE) -> int:
@@ -50,15 +47,17 @@ def places_in(width: float, wide: int = WIDE) -> int:
     return int(span_of(width) // wide)
 
 
-def cell_width(num_blocks: int) -> int:
-    """Return how wide a place is: as wide as the number of all blocks needs."""
-    return WIDE + max(0, 7 * len(str(num_blocks)) - 17)
-
-
-def row(name: str, cells: Sequence[Markup], places: int, y: float = 0, wide: int = WIDE) -> list[Layer]:
-    """Return a layer for each place of the queue; places without a block are empty."""
-    padded = [*cells, *[Markup("")] * (places - len(cells))]
-    return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(padded)]
+def queue_row(
+    name: str, queue: Sequence[int], places: int, draw: Callable[[int], Markup], y: float = 0, wide: int = WIDE
+) -> list[Layer]:
+    """Return a layer for each place of a row: a block, how many of the middle are left out, or nothing."""
+    hidden = svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
+    if queue:
+        number = f"+{len(queue) - places + 1}"
+        hidden = svg.text((wide - APART) / 2, HIGH / 2 + 4, number, class_="mv-middle mv-faint")
+    cells = [hidden if block is None else draw(block) for block in both_ends(queue, places)]
+    cells += [Markup("")] * (places - len(cells))
+    return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(cells)]
 
 
 def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
@@ -66,13 +65,6 @@ def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
     if len(queue) <= places:
         return list(queue) or [None]
     return [*queue[: places // 2], None, *queue[1 + places // 2 - places :]]
-
-
-def gap(queue: Sequence[int], places: int, wide: int = WIDE) -> Markup:
-    """Return the number of blocks that are not shown, or that there are none."""
-    if not queue:
-        return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
-    return svg.text((wide - APART) / 2, HIGH / 2 + 4, f"+{len(queue) - places + 1}", class_="mv-middle mv-faint")
 
 
 def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, wide: int = WIDE) -> Markup:
@@ -96,3 +88,46 @@ def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, 
 def outline(wide: int = WIDE) -> Markup:
     """Return the frame of a block that was just given back."""
     return svg.rect(-1, -1, wide - APART + 2, HIGH + 2, rx=4, class_="mv-changed")
+
+
+def num_rows(run: Recording) -> int:
+    """Return how many tables requests hold in one step at most; 0 if too many, or if there are no tables of blocks."""
+    most = max((len(record["scheduled"]) for record in run.steps), default=0)
+    return most if run.info.block_size > 1 and most <= MAX_ROWS else 0
+
+
+def tables_part(state: RunState, width: float, rows: int) -> Part:
+    """Return a row for each request that holds blocks; a shared block has the colours of all its holders."""
+    most = int((span_of(width) - TABLE_NAME) // TABLE_CELL)
+    tables = [(i, state.tables[i]) for i in state.info.titles if state.tables.get(i)]
+    layers = [heading("tables", "block tables", 13, "during the step" if rows > 1 else "")]
+    for place in range(rows):
+        drawn = table_row(state, *tables[place], most) if place < len(tables) else Markup("")
+        layers.append(Layer(f"table-{place}", drawn, LEFT, place * TABLE_ROW))
+    return Part(layers, max(rows * TABLE_ROW, 32) + 6)
+
+
+def table_row(state: RunState, request_id: str, table: Sequence[int], most: int) -> Markup:
+    """Return a request's tile and its blocks; of a long table the middle is left out."""
+    info, index, holders = state.info, state.info.index(request_id), state.holders()
+    name = tile(index, info.label(request_id), 0, 0, 28, TABLE_HIGH)
+    cells = [svg.group(name, data_request=str(index), class_="mv-link")]
+    for place, block in enumerate(both_ends(table, most)):
+        x = TABLE_NAME + place * TABLE_CELL
+        if block is None:
+            hidden = f"+{len(table) - most + 1}"
+            cells.append(svg.text(x + TABLE_CELL / 2, 13, hidden, class_="mv-middle mv-faint"))
+            continue
+        owners = [info.index(i) for i in holders[block]]
+        cells.append(
+            svg.group(
+                svg.tooltip(f"block {block}: {', '.join(map(info.label, holders[block]))}"),
+                striped(owners, x, 0, TABLE_CELL - 3, TABLE_HIGH),
+                on_stripes(owners, x + (TABLE_CELL - 3) / 2, 13, str(block)),
+                data_id=f"block:{block}",
+                data_block=str(block),
+                data_request=" ".join(map(str, owners)),
+                class_="mv-link",
+            )
+        )
+    return svg.joined(cells)

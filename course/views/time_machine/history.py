@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import is_stuck
+from course.views.time_machine.queues import record_of
 from mini_vllm.core.step_record import StepRecord
 
 
@@ -18,7 +19,6 @@ class Span:
 
     @property
     def computes(self) -> bool:
-        """Whether the request computed tokens."""
         return self.kind in ("prefill", "decode")
 
 
@@ -47,7 +47,6 @@ class RequestHistory:
 
     @property
     def first_token(self) -> int | None:
-        """The step that gave the first token."""
         return self.tokens[0] if self.tokens else None
 
     def add(self, kind: str, step: int) -> None:
@@ -58,7 +57,7 @@ class RequestHistory:
             self.spans.append(Span(kind, step, step))
 
     def waits(self, num_tokens: Sequence[int]) -> list[Wait]:
-        """Return the wait for each token. `num_tokens` are the tokens that each step computed."""
+        """Return the wait for each token. `num_tokens` has the tokens that each step computed."""
         starts = [self.spans[0].first if self.spans else 0, *(step + 1 for step in self.tokens)]
         return [
             Wait(start, step, sum(num_tokens[start : step + 1]), is_first=step == self.first_token)
@@ -67,8 +66,7 @@ class RequestHistory:
 
     def text(self, state: RunState, request_id: str, blocks: str = "") -> str:
         """Return the request's status in the current step, its tokens, its `blocks`, and its events so far."""
-        assert state.record is not None
-        step = state.record["step"]
+        step = record_of(state)["step"]
         computed, known = state.num_reached(request_id), state.num_tokens(request_id)
         parts = [state.status(request_id), f"{computed} of {known} tokens computed", *([blocks] if blocks else [])]
         parts += [f"preempted in step {number}" for number in self.preemptions if number <= step]
@@ -100,9 +98,7 @@ class Histories:
         return ", ".join(f"{info.label(i)} {num_tokens}" for i, num_tokens in longest if num_tokens)
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step."""
-        record = state.record
-        assert record is not None
+        record = record_of(state)
         self._arrived |= set(record["added"])
         self.num_tokens.append(record["total"])
         if is_stuck(record):

@@ -13,14 +13,12 @@ from course.views.picture import WIDTH, Picture
 from course.views.step_axis import StepAxis, TimeScale
 from course.views.text import counted, facts, ranges, spaced
 from course.views.time_machine.budget import budget_part, of_drafts, with_hits
-from course.views.time_machine.free_queue import free_queue_part
+from course.views.time_machine.free_queue import free_queue_part, num_rows, tables_part
 from course.views.time_machine.history import Histories
 from course.views.time_machine.memory import memory_part
-from course.views.time_machine.queues import queues_part
+from course.views.time_machine.queues import queues_part, record_of
 from course.views.time_machine.shelf import MAX_LINES, Shelf
-from course.views.time_machine.tables import num_rows, tables_part
 from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
-from mini_vllm.core.step_record import StepRecord
 
 MAX_BRIEF_HEIGHT = 112
 """Of a brief film's timeline, in px."""
@@ -40,7 +38,7 @@ def time_machine(recording: Recording, *, brief: bool = False) -> Film:
 def pictures(
     recording: Recording, steps: Container[int], width: float = WIDTH, *, brief: bool = False
 ) -> list[Picture]:
-    """Return the pictures of some steps, for those who need no whole film."""
+    """Return the pictures of some steps, where no whole film is needed."""
     return drawings(recording.with_stuck_step(), steps, [width], brief=brief)[width]
 
 
@@ -49,7 +47,7 @@ def drawings(
 ) -> dict[float, list[Picture]]:
     """Return the pictures of some steps for pages of each width. The run is replayed twice, whatever the widths."""
     outlook = Outlook.of(recording)
-    frames = [Frame.of(recording, outlook, width, brief=brief) for width in widths]
+    frames = [MachineFrame.of(recording, outlook, width, brief=brief) for width in widths]
     drawn: dict[float, list[Picture]] = {width: [] for width in widths}
     for step, state in enumerate(states(recording)):
         if step in steps:
@@ -65,7 +63,7 @@ def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[
 
 
 def states(recording: Recording) -> Iterator[RunState]:
-    """Yield the state in each step. It is one object that changes: draw it before you take the next."""
+    """Yield the state in each step. It is one object that changes: draw it before you advance."""
     state = RunState(recording.info)
     for record in recording.steps:
         state.advance(record)
@@ -74,7 +72,7 @@ def states(recording: Recording) -> Iterator[RunState]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run is known to bring before its first picture is drawn: histories, and the sentence of each step."""
+    """What is known of a run before its first picture is drawn: the histories, and the sentence of each step."""
 
     histories: Histories
     sentences: list[str]
@@ -89,7 +87,6 @@ class Outlook:
         return cls(histories, sentences)
 
     def sentence(self, step: int) -> str:
-        """Return the sentence of a step; of a run that has ended, the last one."""
         return self.sentences[min(step, len(self.sentences) - 1)]
 
 
@@ -101,8 +98,8 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What all pictures of a film share: the timeline, the places of the memory, and which parts there are."""
+class MachineFrame:
+    """What all pictures of a width share: the timeline, the places of the memory, and which parts there are."""
 
     width: float
     timeline: Timeline
@@ -114,7 +111,7 @@ class Frame:
     brief: bool
 
     @classmethod
-    def of(cls, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> "Frame":
+    def of(cls, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> "MachineFrame":
         """Return the frame of a run for pages of a width, with room for its longest sentence."""
         histories, num_steps, room = outlook.histories, len(recording.steps), span_of(width)
         axes = axes_of([histories.num_tokens], num_steps, room)[0]
@@ -132,7 +129,6 @@ class Frame:
 
     def picture(self, state: RunState, sentence: str) -> Picture:
         """Return the picture of the state's current step."""
-        assert state.record is not None
         title, width = headline(state, self.num_steps), self.width
         parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.has_hits)]
         parts += [queues_part(state, width), memory_part(state, self.shelf)]
@@ -140,41 +136,36 @@ class Frame:
             parts.append(tables_part(state, width, self.num_table_rows))
         if state.info.block_size > 1 and not self.brief:
             parts.append(free_queue_part(state, width))
-        parts.append(self.timeline.part(state, state.record["step"]))
+        parts.append(self.timeline.part(state, record_of(state)["step"]))
         text = text_alternative(state, self.timeline.histories, self.num_steps) if width == WIDTH else ""
         return page(f"Time machine, {title}", parts, sentence, text, width, self.num_lines)
 
 
 def headline(state: RunState, num_steps: int) -> str:
-    """Return which step it is."""
-    assert state.record is not None
-    return f"step {state.record['step']} of {num_steps - 1}"
+    return f"step {record_of(state)['step']} of {num_steps - 1}"
 
 
 def counts(state: RunState) -> str:
     """Return how many requests run, wait and are done, and the counters so far."""
-    record = state.record
-    assert record is not None
+    record = record_of(state)
     parts = [f"{len(record['running_after'])} running", f"{len(record['waiting_after'])} waiting"]
     parts += [f"{len(state.finished)} done", f"{state.num_hit_tokens} tokens from the cache"]
-    return " · ".join([*parts, f"{state.num_preemptions} preemption{'s' * (state.num_preemptions != 1)}"])
+    return " · ".join([*parts, counted(state.num_preemptions, "preemption")])
 
 
 def figures(state: RunState) -> str:
-    """Return the counts in fewer words."""
     return counts(state).replace("tokens from", "from")
 
 
 def text_alternative(state: RunState, histories: Histories, num_steps: int) -> str:
     """Return every fact of the picture as lines of text."""
-    assert state.record is not None
-    info, step = state.info, state.record["step"]
+    info, step = state.info, record_of(state)["step"]
     return facts(
         [
             (headline(state, num_steps), counts(state)),
             ("what happened", describe_step(state)),
-            *of_tokens(state, state.record),
-            *of_memory(state, state.record),
+            *of_tokens(state),
+            *of_memory(state),
             ("tokens computed before the first token", histories.waits(info, step, first=True)),
             ("tokens computed in the longest wait for a next token", histories.waits(info, step, first=False)),
             *((info.label(i), histories.of[i].text(state, i)) for i in histories.arrived(step)),
@@ -182,9 +173,9 @@ def text_alternative(state: RunState, histories: Histories, num_steps: int) -> s
     )
 
 
-def of_tokens(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
+def of_tokens(state: RunState) -> Iterator[tuple[str, str]]:
     """Yield the facts of the token budget and of the queues."""
-    info = state.info
+    info, record = state.info, record_of(state)
     shares = [
         f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}{of_drafts(share)}"
         for share in record["scheduled"]
@@ -203,7 +194,7 @@ def of_tokens(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
     yield "waiting", spaced(map(info.label, record["waiting_after"]))
 
 
-def of_memory(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
+def of_memory(state: RunState) -> Iterator[tuple[str, str]]:
     """Yield the facts of the pool, of the block tables and of the free queue."""
     info, holders, used, pool = state.info, state.holders(), state.num_used_slots(), state.pool
     unit, size, tables = info.unit, info.block_size, state.tables
@@ -214,7 +205,7 @@ def of_memory(state: RunState, record: StepRecord) -> Iterator[tuple[str, str]]:
     yield "slots reserved, not used", ", ".join(f"{info.label(i)} {n}" for i, n in unused.items() if n)
     yield f"shared {unit}s", ", ".join(f"{block} ({spaced(map(info.label, holders[block]))})" for block in shared)
     yield "just taken", ranges(pool.taken)
-    yield "old content lost", ranges(record["evicted"])
+    yield "old content lost", ranges(record_of(state)["evicted"])
     yield "free, content kept", ranges(sorted(state.cached() - holders.keys()))
     yield "given back", "; ".join(f"{info.label(i)} {ranges(blocks)}" for i, blocks in pool.freed if blocks)
     yield "free queue, next first", ranges(pool.free_queue)

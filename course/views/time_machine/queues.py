@@ -12,23 +12,19 @@ from course.views.tiles import tile
 from course.views.typeset import text_width
 from mini_vllm.core.step_record import StepRecord
 
-HIGH = 20
-MORE = 76
-GAP = 6
-ROW = 26
-WAITING = 64
-ONE_ROW = 560
-"""From this room on both queues stand in one row."""
+HIGH, ROW, GAP = 20, 26, 6
+MORE, WAITING = 76, 64
+MIN_ROOM_FOR_ONE_ROW = 560
 
 
 def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part:
-    """Return running and waiting requests, `in_rows` or where need be in a row each. Those that joined are outlined."""
+    """Return running and waiting requests, in two rows where asked for or needed; those that joined are outlined."""
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
     victims = {victim for victim, *_ in record["preempted"]}
     waiting, new, room = record["waiting_after"], victims | set(record["added"]), span_of(width)
-    if in_rows or room < ONE_ROW or state.info.priorities:
+    if in_rows or room < MIN_ROOM_FOR_ONE_ROW or state.info.priorities:
         layers = [
             heading("running", "running", HIGH / 2 + 4),
             Layer("running", chips(state, running, joined, room), x=LEFT),
@@ -53,7 +49,8 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: floa
     x, parts, stuck = 0.0, list[Markup](), is_stuck(record_of(state))
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)
-        name = f"{label}{priority_of(state, request_id)}"
+        priority = state.info.priorities.get(request_id)
+        name = label if priority is None else f"{label}, priority {priority}"
         width = max(28, text_width(name, 12, bold=True) + 10)
         if x + width > room - (MORE if place + 1 < len(request_ids) else 0):
             parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
@@ -74,13 +71,6 @@ def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: floa
     return svg.joined(parts)
 
 
-def priority_of(state: RunState, request_id: str) -> str:
-    """Return a request's priority for its tile, if requests differ in it; a lower one is more urgent."""
-    priority = state.info.priorities.get(request_id)
-    return "" if priority is None else f", priority {priority}"
-
-
 def record_of(state: RunState) -> StepRecord:
-    """Return the record of the state's current step."""
     assert state.record is not None
     return state.record

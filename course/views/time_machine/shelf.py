@@ -9,15 +9,11 @@ from course.views.parts import span_of
 from course.views.picture import WIDTH
 from mini_vllm.core.cdiv import cdiv
 
-MAX_CELL = 16
+MAX_CELL, MAX_LINES, MAX_HEIGHT, MAX_STRIPS = 16, 2, 190, 600
 CELLS = (24, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2.5, 2, 1.5, 1, 0.75, 0.5)
 HIGHS = (20, 12, 8)
-NAME = 14
-NAMED = 24
-MAX_LINES = 2
-USUAL = span_of(WIDTH)
-MAX_HEIGHT = 190
-MAX_STRIPS = 600
+NAME, MIN_NAMED = 14, 24
+USUAL_ROOM = span_of(WIDTH)
 
 
 @dataclass(frozen=True)
@@ -35,12 +31,12 @@ class Shelf:
 
     @classmethod
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
-        """Return the largest strips with which the memory that a run ever uses fits, and a line at least.
+        """Return the largest strips with which all the memory that a run ever uses fits, at least one line of them.
 
         In a room wider than usual they do not grow: a film then has them once for both widths.
         """
-        if room > USUAL:
-            return cls.fitting(runs, USUAL, most_lines).widened(room)
+        if room > USUAL_ROOM:
+            return cls.fitting(runs, USUAL_ROOM, most_lines).widened(room)
         size, num_used = max(run.info.block_size for run in runs), max(map(num_used_slots, runs))
         num_slots = max(run.info.num_blocks * run.info.block_size for run in runs)
         return cls.holding(size, num_slots, num_used, room, most_lines)
@@ -74,10 +70,11 @@ class Shelf:
     @property
     def named(self) -> bool:
         """Whether every block has its id below it."""
-        return self.size > 1 and self.cell * self.size >= NAMED
+        return self.size > 1 and self.cell * self.size >= MIN_NAMED
 
     @property
     def line(self) -> float:
+        """The height of a line with the space below it."""
         return self.high + (NAME + 5 if self.named else 4)
 
     @property
@@ -91,7 +88,6 @@ class Shelf:
         return strip % self.per_line * width + offset * self.cell, strip // self.per_line * self.line
 
     def blocks(self, block_size: int, num_blocks: int) -> range:
-        """Return the blocks that have a place."""
         return range(1, min(num_blocks, self.num_slots // block_size) + 1)
 
 

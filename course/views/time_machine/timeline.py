@@ -12,7 +12,7 @@ from course.views.svg import Markup
 from course.views.text import counted, ranges
 from course.views.tiles import on_tile, tile
 from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
-from course.views.typeset import text_width
+from course.views.typeset import first_fitting, text_width
 
 MAX_ROWS, MAX_HEIGHT = 32, 160
 TOP = 6
@@ -44,10 +44,10 @@ class Timeline:
         shown: Sequence[str] | None = None,
         num_rows: int = 0,
     ) -> None:
-        """`axes` are the places of the steps, by scale. `mark` is a step to point out: the first difference.
+        """`axes` has the places of the steps, by scale. `mark` is a step to point out: the first difference.
 
-        All rows are at most `most_high` px high, unless the text of so many is higher. `shown` are the requests that
-        have a row (default: the first 32 of the run); there is room for `num_rows` rows at least.
+        All rows together are `most_high` px high at most, unless their text needs more. `shown` are the requests that
+        have a row (default: the first 32 of the run); there is room for at least `num_rows` rows.
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:MAX_ROWS] if shown is None else shown
@@ -62,20 +62,22 @@ class Timeline:
         """Return the timeline with its cursor on `step`, over the numbers of the steps."""
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
-        layers += [self._no_head(place) for place in range(len(self.shown), self.num_rows)]
+        for place in range(len(self.shown), self.num_rows):
+            layers.append(Layer(f"head-{place}", Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
-            shown, end = f"mv-in-{scale}", "" if scale == "steps" else f"-{scale}"
-            cursor = axis.cursor(step, self.height, f"cursor{end}")
-            layers += [
-                Layer(f"timeline-rows{end}", svg.group(self.rows[scale], class_=shown), x=LEFT, y=TOP),
-                *(
-                    [Layer(f"timeline-axis{end}", svg.group(self._axis(axis), class_=shown), x=LEFT, y=below)]
-                    * with_axis
-                ),
-                Layer(f"timeline-cursor{end}", svg.group(cursor, class_=shown), x=LEFT, y=TOP),
-                Layer(f"timeline-mark{end}", svg.group(self._mark(axis), class_=shown), x=LEFT, y=TOP),
-                Layer(f"timeline-columns{end}", svg.group(self._columns(axis), class_=shown), x=LEFT, y=TOP),
-            ]
+            end = "" if scale == "steps" else f"-{scale}"
+            rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
+            drawn = {
+                "rows": self.rows[scale],
+                "axis": svg.joined([rule, axis.numbers()]),
+                "cursor": axis.cursor(step, self.height, f"cursor{end}"),
+                "mark": self._mark(axis),
+                "columns": axis.columns(-3, self.height + 3 + AXIS),
+            }
+            for name, content in drawn.items():
+                if name != "axis" or with_axis:
+                    y, shown = below if name == "axis" else TOP, svg.group(content, class_=f"mv-in-{scale}")
+                    layers.append(Layer(f"timeline-{name}{end}", shown, x=LEFT, y=y))
         legend = {"timeline": [*SAMPLES, *([DIFFERENCE] if self.mark is not None else [])]}
         if not with_axis:
             return Part(layers, below + 10, legend)
@@ -99,20 +101,14 @@ class Timeline:
         )
         return Layer(f"head-{place}", drawn, x=12, y=y, data={"about": f"request:{index}"})
 
-    def _no_head(self, place: int) -> Layer:
-        return Layer(f"head-{place}", Markup(""), x=12, y=TOP + place * self.row)
-
     def _rows(self, scale: str) -> Markup:
         rows = [self._row(place, request_id, scale) for place, request_id in enumerate(self.shown)]
-        return svg.joined([*rows, *self._stuck(self.axes[scale])])
-
-    def _stuck(self, axis: StepAxis) -> list[Markup]:
-        """Return the word over the step in which nothing can move, if there is one."""
-        if self.histories.stuck is None:
-            return []
-        x, width = axis.x(self.histories.stuck), max(MIN_STUCK_WIDTH, axis.width(self.histories.stuck))
-        ground = svg.rect(x, 0, width, self.height, class_="mv-alert mv-stuck", opacity=0.18)
-        return [ground, svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased")]
+        axis, stuck = self.axes[scale], self.histories.stuck
+        if stuck is not None:
+            x, width = axis.x(stuck), max(MIN_STUCK_WIDTH, axis.width(stuck))
+            rows.append(svg.rect(x, 0, width, self.height, class_="mv-alert mv-stuck", opacity=0.18))
+            rows.append(svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased"))
+        return svg.joined(rows)
 
     def _row(self, place: int, request_id: str, scale: str) -> Markup:
         index, history, axis = self.info.index(request_id), self.histories.of[request_id], self.axes[scale]
@@ -133,7 +129,7 @@ class Timeline:
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
     def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
-        """Return the end of a wait as a tick, with its tokens if they fit: between arrows if it computes throughout."""
+        """Return a tick at the end of a wait, with its tokens if they fit: between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         if end - x < MIN_TICK_DISTANCE:
             return Markup("")
@@ -144,7 +140,7 @@ class Timeline:
         start = max(x, axis.x(next(computing, wait.last)))
         idle = axis.x(wait.first + 1) if wait.first in history.preemptions else x
         left, right = max((idle, start), (start, end), key=lambda part: part[1] - part[0])
-        name = next((name for name in names if text_width(name, 12, bold=True) + 36 <= right - left), "")
+        name = first_fitting(names, right - left - 36, bold=True)
         if not name or self.row < MIN_ROW_HEIGHT_FOR_TEXT:
             return tick
         half, centre, y = text_width(name, 12, bold=True) / 2, (left + right) / 2, middle + 4.3
@@ -175,14 +171,8 @@ class Timeline:
             parts.append(svg.line(x, 1, x, self.row - 2, class_=f"mv-{kind} mv-end-of-request", stroke_width=2))
         return parts
 
-    def _axis(self, axis: StepAxis) -> Markup:
-        return svg.joined([svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule"), axis.numbers()])
-
-    def _columns(self, axis: StepAxis) -> Markup:
-        return axis.columns(-3, self.height + 3 + AXIS)
-
     def _mark(self, axis: StepAxis) -> Markup:
-        """Return a red line in front of the marked step and a flag on it: above the cursor, which may be there."""
+        """Return a red line in front of the marked step, and a flag above it that stays clear of the cursor."""
         if self.mark is None:
             return Markup("")
         x = axis.x(self.mark)

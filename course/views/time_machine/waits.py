@@ -26,43 +26,32 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
 def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
     """Return a row for each request: an empty bar while it waits, a full one while it is computed.
 
-    The number behind a row is the step of its first token.
+    The number at the end of a row is the step of its first token.
     """
     info, histories = recording.info, Outlook.of(recording).histories.of
     axis = StepAxis.even(len(recording.steps), width - LEFT - RIGHT - MARGIN)
     below = TOP + ROW * len(histories)
+    title = svg.text(MARGIN, 20, name, class_="mv-strong", font_size=13)
+    column = svg.text(width - MARGIN, 36, "first token in step", class_="mv-end mv-faint")
     rows = [
-        svg.group(
-            row(info.label(i), info.index(i), history, axis, width), transform=f"translate(0,{TOP + place * ROW})"
-        )
+        svg.group(row(info.label(i), info.index(i), history, axis, width), transform=svg.at(0, TOP + place * ROW))
         for place, (i, history) in enumerate(histories.items())
     ]
     sentence = sentence_of(recording, histories)
     lines = wrap(sentence, width - 2 * MARGIN, LABEL, 3)
     words = svg.joined(svg.text(MARGIN, below + 36 + 16 * n, line) for n, line in enumerate(lines))
     layers = (
-        Layer("heading", heading(name, width)),
+        Layer("heading", svg.joined([title, column])),
         Layer("rows", svg.joined(rows)),
         Layer("axis", numbers(axis, below)),
+        Layer("sentence", words),
     )
     text = "\n".join([name, facts((info.label(i), in_words(history)) for i, history in histories.items()), sentence])
     height = below + 32 + 16 * len(lines)
-    return Picture(name, height, (*layers, Layer("sentence", words)), sentence, text, width)
-
-
-def heading(name: str, width: float) -> Markup:
-    """Return the run's name, and what the numbers on the right are."""
-    right = width - MARGIN
-    return svg.joined(
-        [
-            svg.text(MARGIN, 20, name, class_="mv-strong", font_size=13),
-            svg.text(right, 36, "first token in step", class_="mv-end mv-faint"),
-        ]
-    )
+    return Picture(name, height, layers, sentence, text, width)
 
 
 def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: float) -> Markup:
-    """Return the bars of a request."""
     parts = [svg.tooltip(f"{label}: {in_words(history)}"), tile(index, label, MARGIN, 0, 32, BAR)]
     for span in history.spans:
         x, long = LEFT + axis.x(span.first), axis.x(span.last + 1) - axis.x(span.first)
@@ -81,17 +70,15 @@ def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: 
 
 
 def numbers(axis: StepAxis, y: float) -> Markup:
-    """Return the axis with the numbers of the steps that have room."""
     widest = text_width(str(axis.num_steps), LABEL) + 4
     every = next(interval for interval in INTERVALS if interval * axis.width(0) >= widest)
     places = range(0, axis.num_steps, every)
-    return svg.joined(
-        [
-            svg.text(MARGIN, y + 14, "step", class_="mv-faint"),
-            svg.line(LEFT, y, LEFT + axis.x(axis.num_steps), y, class_="mv-rule"),
-            *(svg.text(LEFT + axis.middle(n), y + 14, str(n), class_="mv-middle mv-faint") for n in places),
-        ]
-    )
+    drawn = [
+        svg.text(MARGIN, y + 14, "step", class_="mv-faint"),
+        svg.line(LEFT, y, LEFT + axis.x(axis.num_steps), y, class_="mv-rule"),
+        *(svg.text(LEFT + axis.middle(n), y + 14, str(n), class_="mv-middle mv-faint") for n in places),
+    ]
+    return svg.joined(drawn)
 
 
 def in_words(history: RequestHistory) -> str:
@@ -111,7 +98,6 @@ def waiting(history: RequestHistory) -> int:
 
 
 def sentence_of(recording: Recording, histories: Mapping[str, RequestHistory]) -> str:
-    """Return the mean step of the first tokens, the longest wait, and the last step."""
     first = [history.first_token for history in histories.values() if history.first_token is not None]
     parts = [f"First token in step {fmean(first):.1f} on average."] if first else []
     longest = max(histories, key=lambda request_id: waiting(histories[request_id]))
@@ -121,7 +107,7 @@ def sentence_of(recording: Recording, histories: Mapping[str, RequestHistory]) -
 
 
 def run_strip(recording: Recording, name: str, step: int, width: float = WIDTH) -> Picture:
-    """Return the timeline of a run with one of its steps framed, and what happened in this step as the sentence."""
+    """Return the timeline of a run with one step framed; the sentence says what happened in that step."""
     num_steps, histories = len(recording.steps), Outlook.of(recording).histories
     state, last = recording.state(step), recording.state(num_steps - 1)
     timeline = Timeline(recording.info, histories, {"steps": StepAxis.even(num_steps, span_of(width))})
