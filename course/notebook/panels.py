@@ -10,7 +10,7 @@ from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.recorded_mark import marked_film, marked_picture
 from course.views.film import Film
-from course.views.knobs import Choice, Knob, Slide, Switch
+from course.views.knobs import Knob, Menu, Slide, Switch
 from course.views.picture import WIDTH, Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from course.views.time_machine import pictures, time_machine
@@ -35,7 +35,7 @@ def engine_knobs(config: EngineConfig) -> list[Knob]:
             config.long_prefill_token_threshold, 0, 32, 1, "tokens", "none",
         ),
         Slide("max_num_seqs", "max_num_seqs", config.max_num_seqs, 1, 8, 1, "requests"),
-        Choice("policy", "policy", config.policy, ("fcfs", "priority")),
+        Menu("policy", "policy", config.policy, ("fcfs", "priority")),
         Switch("enable_prefix_caching", "enable_prefix_caching", config.enable_prefix_caching),
         Switch("enable_chunked_prefill", "enable_chunked_prefill", config.enable_chunked_prefill),
     ]  # fmt: skip

@@ -6,7 +6,6 @@ from course.palette import color
 from course.views import svg
 from course.views.chart import LABEL
 from course.views.picture import Layer, Picture
-from course.views.svg import Markup
 from course.views.typeset import shorten, text_width, wrap
 
 SMALL_WIDTH = 260
@@ -57,14 +56,14 @@ def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
     return {name: f"{value:,.0f} {unit}".strip() for name, value in values.items()}
 
 
-def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> Markup:
+def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> svg.Markup:
     """Return a name, a bar from `start` on, its text, and a line at `mark` if that is not negative, nor both 0."""
     line = svg.line(start + mark, -2, start + mark, BAR + 2, class_="mv-line mv-reference", stroke_width=2)
     return svg.joined(
         [
             svg.text(start - GAP, BAR - 2, name, class_="mv-end"),
             svg.rect(start, 0, length, BAR, fill=fill, rx=1),
-            line if mark >= 0 and (mark or length) else Markup(""),
+            line if mark >= 0 and (mark or length) else svg.Markup(""),
             svg.text(start + max(length, mark) + GAP, BAR - 2, text, class_="mv-strong"),
         ]
     )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from course.views import svg
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.typeset import text_width, wrap
 
 Point = tuple[float, float]
@@ -76,7 +75,7 @@ class ChartFrame:
     bottom: float
 
 
-def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> Markup:
+def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> svg.Markup:
     """Return vertical rules at the ticks, with as many labels below as have room up to the end of the scale."""
     parts, taken = [], -math.inf
     for value in scale.ticks():
@@ -90,7 +89,7 @@ def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float]
     return svg.joined(parts)
 
 
-def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Markup:
+def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> svg.Markup:
     """Return horizontal rules at the (y, label) places, labelled on their left."""
     return svg.joined(
         svg.group(
@@ -101,25 +100,24 @@ def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> Ma
     )
 
 
-def curve(points: Sequence[Point], **attributes: svg.Value) -> Markup:
+def curve(points: Sequence[Point], **attributes: svg.Value) -> svg.Markup:
     data = "L".join(f"{svg.number(x)} {svg.number(y)}" for x, y in points)
     return svg.path(f"M{data}", **{"fill": "none", **attributes})
 
 
-def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> Markup:
-    """Return a dot at each point, all in one path."""
+def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> svg.Markup:
     data = "".join(f"M{svg.number(x)} {svg.number(y)}h0" for x, y in points)
     drawn: dict[str, svg.Value] = {"fill": "none", "stroke_width": 2 * radius, "stroke_linecap": "round"}
-    return svg.path(data, **drawn, **attributes) if data else Markup("")
+    return svg.path(data, **drawn, **attributes) if data else svg.Markup("")
 
 
-def dot(point: Point, color: str, radius: float = 4) -> Markup:
+def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
     """Return one point, with a rim that keeps it apart from the curve below."""
     x, y = point
     return svg.element("circle", cx=x, cy=y, r=radius, fill=color, class_="mv-cased")
 
 
-def beside(point: Point, other: float, content: str, left: float, right: float) -> Markup:
+def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
     """Return text at a point of a rising curve, clear of it and of a second curve that is at x = `other` there.
 
     Below and to the right of both curves, or above and to the left of both, nothing is in the way; of these two sides
@@ -135,19 +133,18 @@ def beside(point: Point, other: float, content: str, left: float, right: float) 
     return svg.text(max(above, left + width), y - 8, content, class_=f"{look} mv-end")
 
 
-def above_left(point: Point, content: str, left: float) -> Markup:
+def above_left(point: Point, content: str, left: float) -> svg.Markup:
     """Return text that ends above a point on a rising curve, clear of the curve, and begins right of `left`."""
     x, y = point
     width = text_width(content, LABEL, bold=True)
     return svg.text(max(x - 6, left + width), y - 8, content, class_="mv-strong mv-cased mv-end")
 
 
-def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> Markup:
-    """Return lines of text, one below the other."""
+def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> svg.Markup:
     return svg.joined(svg.text(x, y + LINE_HEIGHT * n, content, **attributes) for n, content in enumerate(lines))
 
 
-def head(title: str, lines: Iterable[str], width: float) -> tuple[Markup, float]:
+def head(title: str, lines: Iterable[str], width: float) -> tuple[svg.Markup, float]:
     """Return a title with faint lines below it, all wrapped to the width, and the y where the rest may begin."""
     titles = wrap(title, width - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MAX_LINES)]

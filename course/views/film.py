@@ -104,6 +104,5 @@ def view_of(pictures: Sequence[Picture], numbers: dict[str, int]) -> dict[str, A
 
 
 def shape(picture: Picture) -> tuple[object, ...]:
-    """Return the properties that all pictures of a film share."""
     places = [(layer.name, layer.x, layer.y, dict(layer.data)) for layer in picture.layers]
     return picture.width, picture.height, places

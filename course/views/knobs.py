@@ -2,24 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
-class Slide:
-    """A number between `low` and `high`. `unit` is shown after it; `at_zero`, if there is one, in place of a 0."""
+class Knob:
+    """Something to turn; `value` is where it begins."""
 
     name: str
     label: str
-    value: float
+    value: Any
+    kind: ClassVar[str]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"kind": self.kind}
+
+    def checked(self, value: Any) -> Any:
+        """Return a legal value. Raises `ValueError` with the legal ones."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Slide(Knob):
+    """A number between `low` and `high`. `unit` is shown after it; `at_zero`, if there is one, in place of a 0."""
+
     low: float
     high: float
     step: float = 1
     unit: str = ""
     at_zero: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"kind": "slide"}
+    kind = "slide"
 
     def checked(self, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not self.low <= value <= self.high:
@@ -28,18 +40,11 @@ class Slide:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Menu(Knob):
     """One of a few values, such as the powers of two."""
 
-    name: str
-    label: str
-    value: Any
     options: Sequence[Any]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "label": self.label, "value": self.value, "options": list(self.options)} | {
-            "kind": "choice"
-        }
+    kind = "choice"
 
     def checked(self, value: Any) -> Any:
         if value not in self.options:
@@ -48,23 +53,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(Knob):
     """On or off."""
 
-    name: str
-    label: str
-    value: bool
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"kind": "switch"}
+    kind = "switch"
 
     def checked(self, value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{self.name} is {value!r}, but it must be True or False")
         return value
-
-
-Knob = Slide | Choice | Switch
 
 
 def checked(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any]:

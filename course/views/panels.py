@@ -79,7 +79,6 @@ class Panel(PictureWidget):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The knobs' values, by name."""
         return dict(self.question["values"])
 
     def set(self, **values: Any) -> None:
@@ -143,7 +142,6 @@ class FilmPanel(Panel, Player):
 
 
 def about(run: Filmed) -> dict[str, Any]:
-    """Return what the answers say of a run."""
     return {"comparison": [list(row) for row in run.comparison], "sentence": run.sentence}
 
 

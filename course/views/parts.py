@@ -44,7 +44,6 @@ def stacked(parts: Iterable[Part], prefix: str = "") -> Part:
 
 
 def side_by_side(parts: Sequence[Part], width: float) -> Part:
-    """Return parts of one width beside each other."""
     layers = [replace(layer, x=layer.x + k * width) for k, part in enumerate(parts) for layer in part.layers]
     legend = {title: samples for part in parts for title, samples in part.legend.items()}
     return Part(layers, max(part.height for part in parts), legend)
@@ -85,7 +84,6 @@ def headline_part(title: str, figures: str, width: float) -> Part:
 
 
 def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
-    """Return the sentence under a rule."""
     rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
     lines = [
         svg.text(MARGIN, 20 + LINE_HEIGHT * place, line, font_size=SENTENCE_SIZE)
@@ -95,7 +93,6 @@ def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
 
 
 def sentence_lines(sentence: str, width: float) -> list[str]:
-    """Return a sentence as the lines it takes in a picture."""
     most = MAX_LINES if width >= NARROW else MAX_NARROW_LINES
     return wrap(sentence, width - 2 * MARGIN, SENTENCE_SIZE, most)
 

@@ -86,7 +86,6 @@ class Layer:
     data: Mapping[str, str] = field(default_factory=dict)
 
     def markup(self) -> Markup:
-        """Return the layer as a group."""
         data = {f"data_{key}": value for key, value in self.data.items()}
         place = f"translate({number(self.x)},{number(self.y)})" if self.x or self.y else None
         return group(self.content, data_layer=self.name, transform=place, **data)
@@ -153,7 +152,6 @@ class Picture:
         return f"<picture>{narrow}{image}</picture>"
 
     def data_url(self) -> str:
-        """Return the picture as the address of an image."""
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg().encode()).decode()}"
 
     def html(self) -> str:
@@ -161,7 +159,6 @@ class Picture:
         return f"{self.image()}{self.details()}"
 
     def details(self) -> str:
-        """Return the text alternative, folded."""
         return f"<details><summary>As text</summary><pre>{escape(self.text_alternative)}</pre></details>"
 
     def bundle(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from itertools import accumulate
 from typing import Self
 
 from course.views import svg
-from course.views.svg import Markup
 from course.views.typeset import text_width
 
 MAX_STEP_WIDTH = 44
@@ -39,7 +38,6 @@ class TimeScale:
         return scale
 
     def width(self, num_tokens: int) -> float:
-        """Return the width of a step."""
         return max(self.least, num_tokens * self.per_token)
 
 
@@ -56,7 +54,6 @@ class StepAxis:
 
     @classmethod
     def even(cls, num_steps: int, room: float, first: int = 0) -> Self:
-        """Return equally wide steps."""
         width = min(MAX_STEP_WIDTH, room / max(1, num_steps))
         return cls([width * step for step in range(num_steps + 1)], is_even=True, first=first)
 
@@ -75,20 +72,17 @@ class StepAxis:
         return self.edges[min(max(0, step - self.first), self.num_steps)]
 
     def width(self, step: int) -> float:
-        """Return the width of a step."""
         return self.x(step + 1) - self.x(step)
 
     def middle(self, step: int) -> float:
-        """Return the middle of a step."""
         return (self.x(step) + self.x(step + 1)) / 2
 
     def has(self, step: int) -> bool:
-        """Return whether a step is on the axis."""
         return 0 <= step - self.first < self.num_steps
 
-    def numbers(self) -> Markup:
+    def numbers(self) -> svg.Markup:
         """Return the numbers of the steps that have room: of equal steps, the multiples of a round number."""
-        every, drawn, end = 1, list[Markup](), 0.0
+        every, drawn, end = 1, list[svg.Markup](), 0.0
         if self.is_even and self.num_steps:
             widest = text_width(str(self.first + self.num_steps), NUMBER) + 4
             every = next(interval for interval in INTERVALS if interval * self.width(self.first) >= widest)
@@ -99,12 +93,12 @@ class StepAxis:
                 end = self.middle(step) + half
         return svg.joined(drawn)
 
-    def cursor(self, step: int, height: float, identity: str = "cursor") -> Markup:
+    def cursor(self, step: int, height: float, identity: str = "cursor") -> svg.Markup:
         """Return the frame around a step; `identity` is under what name it moves."""
         x, width = self.x(step) - 1, self.width(step) + 2
         return svg.rect(x, -3, width, height + 6, rx=2, class_="mv-changed", data_id=identity)
 
-    def columns(self, y: float, height: float) -> Markup:
+    def columns(self, y: float, height: float) -> svg.Markup:
         """Return an invisible column over each step; a click on it goes to the step."""
         steps = range(self.first, self.first + self.num_steps)
         columns = [svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in steps]

@@ -21,7 +21,6 @@ def number(value: float) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text without the characters that XML forbids."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -36,12 +35,10 @@ def element(name: str, *children: Markup, **attributes: Value) -> Markup:
 
 
 def group(*children: Markup, **attributes: Value) -> Markup:
-    """Return a `<g>`."""
     return element("g", *children, **attributes)
 
 
 def joined(parts: Iterable[Markup]) -> Markup:
-    """Return parts one after the other."""
     return Markup("".join(parts))
 
 
@@ -61,12 +58,10 @@ def text(x: float, y: float, content: str, **attributes: Value) -> Markup:
 
 
 def path(data: str, **attributes: Value) -> Markup:
-    """Return a path."""
     return element("path", d=data, **attributes)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Markup:
-    """Return a straight line."""
     return path(f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}", **attributes)
 
 

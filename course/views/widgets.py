@@ -1,4 +1,4 @@
-"""The widgets that need anywidget: one that is also a picture, and `Player`, which shows a film."""
+"""Widgets that a saved page shows too, and `Player`, which shows a film. They need anywidget."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,11 +14,10 @@ from course.views.film import Film
 from course.views.picture import Picture, read_asset
 
 
-class PictureWidget(anywidget.AnyWidget):
-    """A widget that is a picture wherever it cannot run: exported, untrusted, or saved and reopened.
+class SavedWidget(anywidget.AnyWidget):
+    """A widget with a second output, which stands in wherever the widget cannot run: exported, untrusted, or reopened.
 
-    A cell has two outputs: the widget, and the picture, which the running widget hides. A front end that cannot
-    restore the widget of a saved cell shows the picture alone. `place` identifies the picture.
+    The running widget hides the second output of its cell, which has the same `place`.
     """
 
     place = traitlets.Unicode().tag(sync=True)
@@ -27,27 +26,35 @@ class PictureWidget(anywidget.AnyWidget):
     def _new_place(self) -> str:
         return uuid4().hex
 
+    def second_output(self) -> dict[str, Any]:
+        """Return the second output by format."""
+        raise NotImplementedError
+
+    def _ipython_display_(self) -> None:
+        bundle = self._repr_mimebundle_()
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+        second = self.second_output()
+        first = {name: content for name, content in data.items() if name not in second} | {"text/plain": ""}
+        display(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+        display(second, raw=True)  # type: ignore[no-untyped-call]
+
+
+class PictureWidget(SavedWidget):
+    """A widget whose second output is a picture."""
+
     def picture(self) -> Picture:
-        """Return the picture to show in place of the widget."""
         raise NotImplementedError
 
     def still(self) -> str:
-        """Return the HTML to show in place of the widget."""
         return self.picture().html()
+
+    def second_output(self) -> dict[str, Any]:
+        return self.picture().bundle() | {"text/html": f'<div data-place="{self.place}">{self.still()}</div>'}
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         return {**data, **self.picture().bundle()}, metadata
-
-    def _ipython_display_(self) -> None:
-        """Show the widget and its picture as two outputs of the cell."""
-        data, metadata = self._repr_mimebundle_()
-        formats = self.picture().bundle()
-        widget = {name: content for name, content in data.items() if name not in formats} | {"text/plain": ""}
-        picture = formats | {"text/html": f'<div data-place="{self.place}">{self.still()}</div>'}
-        display(widget, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
-        display(picture, raw=True)  # type: ignore[no-untyped-call]
 
 
 class Player(PictureWidget):

@@ -15,7 +15,7 @@ from course.fresh.jobs import ChatRun
 from course.palette import OKABE_ITO, color, ink_on, label, lap
 from course.views import svg
 from course.views.film import Film
-from course.views.knobs import Choice, Slide, Switch
+from course.views.knobs import Menu, Slide, Switch
 from course.views.panels import Panel
 from course.views.picture import Layer, Picture
 from course.views.show import player
@@ -180,7 +180,7 @@ def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there()
 
 KNOBS = (
     Slide("budget", "token budget", 32, 8, 64, 8, "tokens"),
-    Choice("policy", "policy", "fcfs", ("fcfs", "priority")),
+    Menu("policy", "policy", "fcfs", ("fcfs", "priority")),
     Switch("caching", "prefix caching", True),
 )
 
@@ -213,6 +213,7 @@ def test_a_panel_answers_requests_and_explains_impossible_settings() -> None:
 def test_views_load_neither_torch_nor_widgets() -> None:
     program = (
         "import sys, course.views.show, course.traces.recording, course.traces.sentences\n"
+        "import course.views.paged_batch; course.views.paged_batch.paged_batch()\n"
         "heavy = {'torch', 'ipywidgets', 'anywidget', 'IPython', 'rich', 'typer', 'numpy'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )

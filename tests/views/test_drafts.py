@@ -9,7 +9,7 @@ from course.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
 from course.traces.recording import Recording
 from course.views.drafts import draft_film
 from course.views.show import player
-from tests.views.drawing import count, described, layers, texts, tooltips, tree
+from tests.views.drawing import count, described, texts, tree
 from tests.views.runs import ahead, small
 
 
@@ -80,18 +80,6 @@ def test_every_draft_is_drawn_as_what_became_of_it(asynchronous: bool) -> None:
         seen += accepted
     assert seen > 5
     assert described(film[len(film) - 1])["drafts accepted"].startswith(f"{seen} of ")
-
-
-def test_slots_of_rejected_drafts_are_taken_back_and_their_block_stays() -> None:
-    recording = ahead()
-    film = draft_film(recording)
-    step = film.first
-    judged = next(one for one in verdicts_of(recording.steps)[step] if one.num_accepted > 0 < one.num_rejected)
-    place = list(recording.info.titles).index(judged.request_id)
-    told = " ".join(tooltips(layers(film[step])[f"slots-{place}"]))
-    assert "slot taken back" in told or "slots taken back" in told
-    later = next(share for share in recording.steps[step + 1]["scheduled"] if share["id"] == judged.request_id)
-    assert list(later["blocks"])[: len(judged.blocks)] == list(judged.blocks)
 
 
 def in_vain() -> tuple[Recording, int]:

@@ -11,6 +11,7 @@ from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
 from tests.chromium import Pages
+from tests.views.drawing import described, numbers
 from tests.views.runs import observed, small
 from tests.views.test_base import counter
 
@@ -65,7 +66,7 @@ def whereabouts(page: Any, block: int) -> list[float]:
 @pytest.mark.parametrize("recording", [observed(), small(3, 40)], ids=["block tables are shown", "only the pool"])
 def test_blocks_travel_from_the_free_queue_to_their_owner_and_back(pages: Pages, recording: Recording) -> None:
     film = time_machine(recording)
-    free = [set(machine_blocks(film, step)) for step in range(len(film))]
+    free = [set(numbers(described(picture)["free queue, next first"])) for picture in film.pictures]
     step = next(step for step in range(1, len(film)) if free[step - 1] - free[step] and free[step] - free[step - 1])
     both = {min(free[step - 1] - free[step]), min(free[step] - free[step - 1])}
     page = open_widget(pages, player(film, step - 1))
@@ -74,16 +75,6 @@ def test_blocks_travel_from_the_free_queue_to_their_owner_and_back(pages: Pages,
     assert {block: whereabouts(page, block) for block in both} == before
     page.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
     assert not [block for block in both if whereabouts(page, block) == before[block]]
-
-
-def machine_blocks(film: Film, step: int) -> list[int]:
-    """Return the free queue of a step as the text says it."""
-    (line,) = (line for line in film[step].text_alternative.splitlines() if line.startswith("free queue"))
-    blocks = []
-    for part in line.partition(": ")[2].split():
-        first, _, last = part.strip(",").partition("-")
-        blocks += list(range(int(first), int(last or first) + 1)) if first.isdigit() else []
-    return blocks
 
 
 def test_motion_takes_a_quarter_of_a_second(machine: Any) -> None:

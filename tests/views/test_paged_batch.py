@@ -1,8 +1,6 @@
 """A step token by token: the handout's numbers, what each query reads, and wrong functions drawn as wrong."""
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,9 +172,3 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             paged_batch(*arguments)
-
-
-def test_the_picture_needs_no_torch() -> None:
-    program = "import sys, course.views.paged_batch as p; p.paged_batch(); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

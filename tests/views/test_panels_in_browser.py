@@ -15,14 +15,11 @@ from course.views.calculator import calculator
 from course.views.calculator.drawing import FRONT_END, draw, tables
 from course.views.chunking_dial import chunking_dial
 from course.views.film import Film
-from course.views.hash_chain import chain_panel
 from course.views.knobs import Slide
 from course.views.panels import FilmPanel, Panel, as_answer
 from course.views.picture import WIDTH, Picture
-from solutions.phase4_prefix_cache import hash_block
 from tests.chromium import Pages
 from tests.views.test_base import KNOBS, budget_picture, counter
-from tests.views.test_hash_chain import A
 from tests.views.test_layout_in_browser import readable
 
 ANSWER = """([ticket, words]) => model.set("answer",
@@ -163,16 +160,6 @@ def test_a_dragged_budget_leaves_a_ghost(pages: Pages) -> None:
     assert page.locator("svg .mv-title").text_content() == "Token budget 8,192, no limit for long prompts"
     assert page.locator("svg .mv-ghost").count() == 3, "in the legend and in both charts"
     assert "max_num_batched_tokens 2,048 → 8,192" in page.locator("svg desc").text_content(), "the setting at rest"
-
-
-def test_a_chain_asks_python_and_shows_the_answer(pages: Pages) -> None:
-    page = open_widget(pages, chain_panel(A, hash_block), is_answered=True)
-    page.locator('input[type="range"]').focus()
-    page.keyboard.press("Home")
-    page.wait_for_function("model.state.answer.ticket === model.state.question.ticket && model.state.answer.ticket > 1")
-    assert page.evaluate("model.state.question.values") == {"position": 0, "block_size": 4, "salted": False}
-    assert page.locator('[data-layer="chain-1"] [data-first]').first.get_attribute("data-first") == "1"
-    assert "token 0 is 11, not 10" in page.locator("details pre").text_content()
 
 
 WIDTHS = (460, 480, 600, 720, 1080)

@@ -134,22 +134,6 @@ def test_a_block_is_followed_through_the_steps(machine: Any) -> None:
     assert machine.locator(".mv-dim").count() == 0
 
 
-def test_a_request_is_followed_and_others_fade(machine: Any) -> None:
-    machine.evaluate("model.set('step', 6)")
-    machine.locator('[data-about="request:3"] [data-request]').click()
-    assert machine.evaluate("model.state.follow") == "request:3"
-    assert about(machine).startswith("r3: preempted, 0 of 22 tokens computed")
-    faded = machine.locator("[data-request].mv-dim").evaluate_all("(all) => all.map((part) => part.dataset.request)")
-    assert "3" not in faded
-    assert len(faded) > 10
-
-
-def test_a_click_on_the_timeline_jumps_there(machine: Any) -> None:
-    machine.locator('.mv-in-steps [data-go-to="17"]').click()
-    assert machine.evaluate("model.state.step") == 17
-    assert machine.locator(HEADLINE).first.text_content() == "step 17 of 27"
-
-
 def test_the_scale_is_switched_by_keyboard_and_remembered(machine: Any) -> None:
     switch = machine.get_by_role("button", name="a step as wide as its tokens")
     steps, time = (machine.locator(f'[data-layer="timeline-rows{end}"]').first for end in ("", "-time"))

@@ -12,7 +12,6 @@ import pytest
 from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice, Predictions, watch
 from course.notebook.predictions import Prediction, Revealed
-from course.notebook.run_facts import RunFacts
 from course.views.prediction import Question, checked_answer
 from course.views.prediction.question import in_words
 from course.views.prediction.widgets import Reveal
@@ -131,16 +130,3 @@ def test_no_page_shows_an_answer_that_is_not_behind_a_fold(asked: Prediction, ru
     assert state is not None
     packed = json.loads(gzip.decompress(base64.b64decode(state[1])))
     assert packed["state"]["truths"] == truths, "the script knows it"
-
-
-def test_the_facts_of_a_run(run: WorkloadRun) -> None:
-    facts = RunFacts(run)
-    assert [facts.tokens(step) for step in range(3)] == [8, 9, 10]
-    assert (facts.num_steps, facts.last_step, facts.largest_step, facts.most_at_once) == (6, 5, 10, 3)
-    assert (facts.tokens_of("A", 0), facts.tokens_of("B", 0)) == (8, 0)
-    assert (facts.admitted("C"), facts.first_token("C"), facts.finished("A")) == (2, 2, 3)
-    assert len(facts.blocks_of("A", 0)) == 11
-    with pytest.raises(LookupError, match="did not happen"):
-        facts.first_preemption()
-    with pytest.raises(LookupError):
-        facts.resumed("A")

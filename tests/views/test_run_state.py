@@ -1,17 +1,22 @@
-"""The state rebuilt from a trace alone equals the engine's, at every step of random workloads."""
+"""The state rebuilt from a trace alone equals the engine's, at every step of random workloads; its sentences."""
 
 import copy
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.traces.recording import Recording, likely_block_size
-from course.traces.run_state import RunState
-from course.views.time_machine import time_machine
+from course.traces.sentences import describe_step, is_in_front
+from course.views.parts import WIDTHS, sentence_lines
 from course.views.time_machine.machine import states
-from mini_vllm.config import SpeculativeConfig
+from course.workloads.small_workload import SMALL_POOL, run_workload
+from course.workloads.small_workload import make_workload as small_workload
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import Policy, SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from tests.engine.workloads import add, draft_half_right, make_engine, make_workload, small_config
@@ -49,10 +54,8 @@ def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[L
 
 def rebuilt(recording: Recording) -> list[dict[str, object]]:
     """Return the same from the records alone."""
-    state = RunState(recording.info)
     out: list[dict[str, object]] = []
-    for record in recording.steps:
-        state.advance(record)
+    for record, state in zip(recording.steps, states(recording), strict=True):
         running = [request_id for request_id, *_ in record["running_after"]]
         out.append(
             {
@@ -66,35 +69,44 @@ def rebuilt(recording: Recording) -> list[dict[str, object]]:
     return out
 
 
-def without_detail(steps: list[StepRecord]) -> list[StepRecord]:
-    bare = copy.deepcopy(steps)
-    for record in bare:
-        record["detail"] = {}
-    return bare
+def without_detail(steps: Sequence[StepRecord]) -> list[StepRecord]:
+    return [{**record, "detail": {}} for record in steps]
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "priority"])
-@pytest.mark.parametrize("caching", [True, False])
-@pytest.mark.parametrize("seed", range(12))
-def test_the_state_from_the_trace_is_the_engines(seed: int, caching: bool, policy: str) -> None:
-    engine, truth = play(seed, policy=policy, enable_prefix_caching=caching)
+DRAFTS = SpeculativeConfig("ngram", 4, adaptive=False)
+SETTINGS: dict[str, tuple[str, dict[str, object]]] = {
+    "fcfs": ("solution:1-5", {}),
+    "priority": ("solution:1-5", {"policy": "priority"}),
+    "without caching": ("solution:1-5", {"enable_prefix_caching": False}),
+    "priority without caching": ("solution:1-5", {"policy": "priority", "enable_prefix_caching": False}),
+    "drafts": ("solution:1-5,solution:7", {"speculative_config": DRAFTS}),
+    "ahead": ("solution:1-5,solution:8", {"async_scheduling": True}),
+    "drafts ahead": ("solution:1-5,solution:7-8", {"speculative_config": DRAFTS, "async_scheduling": True}),
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_state_from_the_trace_is_the_engines(seed: int, name: str) -> None:
+    lineup, settings = SETTINGS[name]
+    engine, truth = play(seed, lineup, **settings)
     recording = Recording.of(engine)
     assert rebuilt(recording) == truth
-    bare = Recording(recording.info, without_detail(list(recording.steps)))
-    if not caching:
-        bare = Recording.from_steps(bare.steps)
-    assert rebuilt(bare) == truth, "without the record's detail the rules give the same"
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_bare_records_give_the_pool_the_block_size_and_the_prompts(seed: int) -> None:
-    engine, _ = play(seed)
-    full = Recording.of(engine)
-    bare = Recording.from_steps(json.loads(json.dumps(full.steps)), full.info.token_budget)
-    ran = {share["id"] for record in full.steps for share in record["scheduled"]}
-    known = {name: length for name, length in full.info.num_prompt_tokens.items() if name in ran}
-    assert (bare.info.num_blocks, bare.info.block_size, bare.info.titles) == (12, 4, full.info.titles)
-    assert {name: length for name, length in bare.info.num_prompt_tokens.items() if name in ran} == known
+    for record, state in zip(recording.steps, states(recording), strict=True):
+        assert all(state.num_reached(i) <= state.num_tokens(i) for i, *_ in record["running_after"])
+        if lineup == "solution:1-5":
+            shared = {str(block): count for block, count in sorted(state.ref_counts().items()) if count > 1}
+            assert shared == record["detail"]["shared"]
+    filed = Recording.from_steps(json.loads(json.dumps(recording.steps)), recording.info.token_budget)
+    assert (filed.info.num_blocks, filed.info.block_size, filed.info.titles) == (12, 4, recording.info.titles)
+    if lineup == "solution:1-5":
+        ran = {share["id"] for record in recording.steps for share in record["scheduled"]}
+        for request_id in ran:
+            assert filed.info.num_prompt_tokens[request_id] == recording.info.num_prompt_tokens[request_id]
+        bare = Recording(recording.info, without_detail(recording.steps))
+        if not settings.get("enable_prefix_caching", True):
+            bare = Recording.from_steps(bare.steps)
+        assert rebuilt(bare) == truth, "without the record's detail the rules give the same"
 
 
 def test_the_block_of_rejected_drafts_does_not_make_blocks_look_smaller() -> None:
@@ -106,35 +118,11 @@ def test_the_block_of_rejected_drafts_does_not_make_blocks_look_smaller() -> Non
     assert likely_block_size(steps) == 4
 
 
-ELECTIVES: dict[str, dict[str, object]] = {
-    "solution:1-5,solution:7": {"speculative_config": SpeculativeConfig("ngram", 4, adaptive=False)},
-    "solution:1-5,solution:8": {"async_scheduling": True},
-    "solution:1-5,solution:7-8": {
-        "speculative_config": SpeculativeConfig("ngram", 3, adaptive=False),
-        "async_scheduling": True,
-    },
-}
-
-
-@pytest.mark.parametrize("lineup", ELECTIVES)
-@pytest.mark.parametrize("seed", range(8))
-def test_drafts_and_steps_in_flight_give_the_engines_state(seed: int, lineup: str) -> None:
-    engine, truth = play(seed, lineup, **ELECTIVES[lineup])
-    recording = Recording.of(engine)
-    assert rebuilt(recording) == truth
-    bare = Recording.from_steps(json.loads(json.dumps(recording.steps)))
-    assert (bare.info.num_blocks, bare.info.block_size) == (12, 4)
-    film = time_machine(recording)
-    assert len(film) == len(recording.steps)
-    for record, state in zip(recording.steps, states(recording), strict=True):
-        for request_id, *_ in record["running_after"]:
-            assert state.num_reached(request_id) <= state.num_tokens(request_id)
-
-
-@pytest.mark.parametrize("lineup", ELECTIVES)
-def test_drafts_do_not_count_as_computed_again_or_as_a_prompt(lineup: str) -> None:
-    settings = {"num_gpu_blocks": 101, "max_num_batched_tokens": 40, "long_prefill_token_threshold": 0}
-    engine, _ = play(1, lineup, enable_prefix_caching=False, **settings | ELECTIVES[lineup])
+@pytest.mark.parametrize("name", ["drafts", "ahead", "drafts ahead"])
+def test_drafts_do_not_count_as_computed_again_or_as_a_prompt(name: str) -> None:
+    lineup, settings = SETTINGS[name]
+    roomy = {"num_gpu_blocks": 101, "max_num_batched_tokens": 40, "long_prefill_token_threshold": 0}
+    engine, _ = play(1, lineup, enable_prefix_caching=False, **roomy | settings)
     recording, num_decodes = Recording.of(engine), 0
     for record, state in zip(recording.steps, states(recording), strict=True):
         assert state.num_recomputed_tokens == 0
@@ -144,28 +132,11 @@ def test_drafts_do_not_count_as_computed_again_or_as_a_prompt(lineup: str) -> No
     assert num_decodes > 10
 
 
-def test_ref_counts_are_those_of_the_recorded_steps() -> None:
-    engine, _ = play(0)
-    recording, state, seen = Recording.of(engine), None, 0
-    state = RunState(recording.info)
-    for record in recording.steps:
-        state.advance(record)
-        shared = {str(block): count for block, count in sorted(state.ref_counts().items()) if count > 1}
-        assert shared == record["detail"]["shared"]
-        seen += len(shared)
-    assert seen > 0
-
-
 def test_recorded_vllm_runs_without_detail_have_queues_of_the_right_length() -> None:
     scenarios = [s for s in read_scenarios(PUBLIC_TRACES / "random.jsonl.gz") if s.kind == "base"][:40]
-    for scenario in scenarios:
-        if scenario.defects:
-            continue
-        recording = Recording.of_scenario(scenario)
-        state = RunState(recording.info)
-        for record in recording.steps:
-            state.advance(record)
-            assert len(state.pool.free_queue) == record["free_after_update"], scenario.name
+    for recording in (Recording.of_scenario(scenario) for scenario in scenarios if not scenario.defects):
+        for record, state in zip(recording.steps, states(recording), strict=True):
+            assert len(state.pool.free_queue) == record["free_after_update"]
 
 
 def test_named_scenarios_reconstruct_their_own_detail() -> None:
@@ -173,7 +144,7 @@ def test_named_scenarios_reconstruct_their_own_detail() -> None:
         if scenario.electives or scenario.defects:
             continue
         recording = Recording.of_scenario(scenario)
-        bare = Recording(recording.info, without_detail(list(recording.steps)))
+        bare = Recording(recording.info, without_detail(recording.steps))
         for step, (record, state) in enumerate(zip(recording.steps, rebuilt(bare), strict=True)):
             assert state["free_queue"] == record["detail"]["free_queue"], (scenario.name, step)
             assert state["cached"] == set(record["detail"]["cached"]), (scenario.name, step)
@@ -193,3 +164,26 @@ def test_without_a_trace_the_error_explains_how_to_record_one() -> None:
         Recording.of(make_engine(small_config()))
     with pytest.raises(ValueError, match="at least one step"):
         Recording.from_steps([])
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_a_victim_waits_in_front_or_at_its_place(policy: Policy) -> None:
+    """FCFS puts a victim in front; by priority a more urgent request may wait before it."""
+    config, places = replace(SMALL_POOL, policy=policy), set()
+    for seed in range(40):
+        records = run_workload(small_workload(seed, 10), config, parse_lineup("solution:1-5"))
+        for record in records:
+            for victim in [victim for victim, cause, _ in record["preempted"] if victim != cause][:1]:
+                places.add(is_in_front(record, victim))
+                where = "at the front of the queue" if is_in_front(record, victim) else "at its place in the queue"
+                assert where in describe_step(Recording.from_steps(records).state(record["step"]))
+    assert places == ({True} if policy == "fcfs" else {True, False})
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_sentence_of_the_recordings_is_cut(width: float) -> None:
+    for scenario in read_scenarios(PUBLIC_TRACES / "named.jsonl"):
+        if not scenario.electives:
+            for state in states(Recording.of_scenario(scenario)):
+                sentence = describe_step(state)
+                assert " ".join(sentence_lines(sentence, width)) == sentence, scenario.name

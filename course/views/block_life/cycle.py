@@ -7,7 +7,6 @@ from course.views import svg
 from course.views.block_life.moves import Moves
 from course.views.parts import Part
 from course.views.picture import WIDTH, Layer
-from course.views.svg import Markup
 from course.views.text import counted
 
 HIGH, LOWER, UPPER, HEAD = 40, 94, 74, 4
@@ -105,7 +104,7 @@ def cycle_part(moves: Moves, width: float) -> Part:
     return Part([*layers, *[Layer(f"way-{k}", way, x, 16) for k, way in enumerate(drawn)]], places.height + 26)
 
 
-def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> Markup:
+def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> svg.Markup:
     """Return a state with its blocks in the step and after it: dashed if they lie in the free queue."""
     number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
@@ -119,15 +118,14 @@ def box(name: str, during: int, num_blocks: int, left: float, right: float, top:
     )
 
 
-def across(start: float, end: float, y: float, name: str, num_blocks: int) -> Markup:
-    """Return a horizontal arrow; the name is above an arrow to the right, below one to the left."""
+def across(start: float, end: float, y: float, name: str, num_blocks: int) -> svg.Markup:
     sign = 1 if end > start else -1
     tip = end - sign * 3
     shaft = f"M{start + sign * 3:g} {y}H{tip:g}m{-sign * HEAD} {-HEAD}l{sign * HEAD} {HEAD}l{-sign * HEAD} {HEAD}"
     return way(shaft, [((start + end) / 2, y - 7 if sign > 0 else y + 17, name)], num_blocks, "mv-middle")
 
 
-def down(start: float, end: float, x: float, names: Sequence[str], num_blocks: int, *, alert: bool) -> Markup:
+def down(start: float, end: float, x: float, names: Sequence[str], num_blocks: int, *, alert: bool) -> svg.Markup:
     """Return a vertical arrow with the lines of its name on the right."""
     sign = 1 if end > start else -1
     tip, middle = end - sign * 3, (start + end) / 2
@@ -138,7 +136,7 @@ def down(start: float, end: float, x: float, names: Sequence[str], num_blocks: i
 
 def way(
     shaft: str, lines: list[tuple[float, float, str]], num_blocks: int, anchor: str = "", *, alert: bool = False
-) -> Markup:
+) -> svg.Markup:
     """Return an arrow and its name, with the number of blocks that went this way in front."""
     stroke, ink = ("mv-line", "mv-strong") if num_blocks else ("mv-rule", "mv-faint")
     if alert and num_blocks:

@@ -71,12 +71,10 @@ def describe_moves(info: RunInfo, moves: Moves) -> str:
 
 
 def by_request(info: RunInfo, items: Iterable[tuple[str, Sequence[int]]], most: int | None = None) -> str:
-    """Return each request's label with its blocks."""
     return "; ".join(f"{info.label(i)} {spaced(blocks, most) if most else ranges(blocks)}" for i, blocks in items)
 
 
 def text_alternative(info: RunInfo, moves: Moves, lives: Iterable[Life], headline: str) -> str:
-    """Return every fact of the picture as lines of text."""
     holders = sorted(moves.holders.items())
     shared = [f"{block} ({spaced(map(info.label, users))})" for block, users in holders if len(users) > 1]
     kept = [f"{block} ({info.label(owner)})" for block, owner in moves.kept.items()]

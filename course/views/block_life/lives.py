@@ -9,7 +9,6 @@ from course.views import svg
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
 from course.views.step_axis import AXIS, StepAxis
-from course.views.svg import Markup
 from course.views.tiles import striped, tile
 from course.views.time_machine.queues import record_of
 
@@ -27,7 +26,6 @@ class LifeSpan:
     owner: str | None
 
     def text(self, info: RunInfo, until: int) -> str:
-        """Return the span as text, cut after step `until`."""
         last = min(self.last, until)
         steps = f"step {self.first}" if last == self.first else f"steps {self.first}-{last}"
         if len(self.holders) > 1:
@@ -46,7 +44,6 @@ class Life:
     forgotten: list[int] = field(default_factory=list)
 
     def add(self, step: int, holders: Sequence[str], owner: str | None) -> None:
-        """Extend the last span, or begin a new one."""
         last = self.spans[-1] if self.spans else None
         if last and (last.holders, last.owner) == (tuple(holders), owner):
             last.last = step
@@ -104,7 +101,6 @@ class Strips:
         self.rows = svg.joined([self._row(place, life) for place, life in enumerate(lives)])
 
     def part(self, step: int) -> Part:
-        """Return the lines with the cursor on `step`."""
         high, hidden = self.height, self.info.num_blocks - len(self.lives)
         layers = [
             heading("lives", "lives", 12, f"{len(self.lives)} of {self.info.num_blocks}" if hidden else "of blocks"),
@@ -126,14 +122,14 @@ class Strips:
         data = {"block": str(life.block), "about": f"block:{life.block}"}
         return Layer(f"life-{life.block}", drawn, 0, place * self.row, data)
 
-    def _row(self, place: int, life: Life) -> Markup:
+    def _row(self, place: int, life: Life) -> svg.Markup:
         parts = [svg.line(0, self.row / 2, self.steps.x(self.steps.num_steps), self.row / 2, class_="mv-rule")]
         parts += [self._span(span) for span in life.spans if span.holders or span.owner]
         for step in life.forgotten:
             parts.append(svg.path(f"M{self.steps.x(step):.1f} 1h6l-6 6z", class_="mv-alert mv-lost"))
         return svg.group(*parts, transform=svg.at(0, place * self.row), data_block=str(life.block), class_="mv-link")
 
-    def _span(self, span: LifeSpan) -> Markup:
+    def _span(self, span: LifeSpan) -> svg.Markup:
         x, high = self.steps.x(span.first), self.row - 2
         width = self.steps.x(span.last + 1) - x
         indices = [self.info.index(i) for i in span.holders or [span.owner] if i is not None]

@@ -46,7 +46,6 @@ class Moves:
 
     @property
     def shared(self) -> set[int]:
-        """The blocks with several holders after the step."""
         return {block for block, holders in self.holders.items() if len(holders) > 1}
 
     @property
@@ -105,7 +104,6 @@ def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) ->
 
 
 def all_moves(info: RunInfo, states: Iterable[RunState]) -> list[Moves]:
-    """Return the moves of every step of a run."""
     found: list[Moves] = []
     queue, shared = list(range(1, info.num_blocks + 1)), set[int]()
     for state in states:

@@ -8,7 +8,6 @@ from course.views import svg
 from course.views.block_life.moves import Moves
 from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.tiles import tile
 from course.views.time_machine.free_queue import CELL, HIGH, WIDE, both_ends, free_block, outline, places_in, queue_row
 from course.views.typeset import first_fitting
@@ -22,10 +21,10 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
     came = {block: giver for giver, blocks in moves.given_back for block in blocks}
     came_early = {block: giver for giver, blocks in moves.lost for block in blocks}
 
-    def planned(block: int) -> Markup:
+    def planned(block: int) -> svg.Markup:
         return leaving(info, moves, block, owners_before.get(block), came_early.get(block))
 
-    def after(block: int) -> Markup:
+    def after(block: int) -> svg.Markup:
         return free_block(info, block, moves.kept.get(block), came.get(block))
 
     end = max(MIN_QUEUE_WIDTH, min(len(moves.while_planned), places) * WIDE - 4)
@@ -45,7 +44,7 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
     return Part(layers, SECOND + HIGH + 28)
 
 
-def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> Markup:
+def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> svg.Markup:
     """Return a place of the first row: in the colour of the request that takes the block in this step."""
     taker = moves.taker.get(block)
     if taker is None:
@@ -63,7 +62,9 @@ def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: s
     return svg.group(svg.tooltip(f"block {block}: {', '.join(parts)}"), *drawn, **data, class_="mv-link")
 
 
-def brackets(info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int) -> Markup:
+def brackets(
+    info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int
+) -> svg.Markup:
     """Return a line under the blocks that each request gave back, with the request's name."""
     shown, parts = both_ends(queue, places), []
     for giver, blocks in given:

@@ -32,7 +32,6 @@ class Work:
 
     @property
     def intensity(self) -> float:
-        """Operations per byte."""
         return self.flops / self.num_bytes
 
     @property
@@ -73,17 +72,14 @@ class Capacity:
 
     @property
     def kv_bytes(self) -> int:
-        """The bytes of all blocks."""
         return self.num_blocks * self.kv_bytes_per_block
 
     @property
     def bandwidth(self) -> float:
-        """Bytes per second of all GPUs."""
         return self.gpu.bandwidth * self.setup.num_gpus
 
     @property
     def peak_flops(self) -> float:
-        """Operations per second of all GPUs."""
         return self.gpu.peak_flops * self.setup.num_gpus
 
     @property

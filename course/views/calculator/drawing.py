@@ -12,9 +12,8 @@ from course.views.calculator import figures
 from course.views.calculator.capacity import Capacity, Setup, Work, capacity_of, decode_work
 from course.views.chart import LABEL, MARGIN, ChartFrame, LogScale, Point
 from course.views.figures import memory
-from course.views.knobs import Choice, Slide
+from course.views.knobs import Menu, Slide
 from course.views.picture import WIDTH, Layer, Picture, read_asset
-from course.views.svg import Markup
 from course.views.typeset import text_width
 from mini_vllm.core.cdiv import cdiv
 
@@ -37,13 +36,13 @@ BATCHES = [2**k for k in range(10)]
 ROOM_BELOW, ROOM_ABOVE = 0.4, 1.8
 """Factors on the lowest and the highest speed that keep labels inside the chart."""
 KNOBS = (
-    Choice("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
-    Choice("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),
-    Choice("num_gpus", "number of GPUs", 1, (1, 2, 4, 8)),
-    Choice("bytes_per_number", "bytes per number", 2, (1, 2)),
+    Menu("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
+    Menu("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),
+    Menu("num_gpus", "number of GPUs", 1, (1, 2, 4, 8)),
+    Menu("bytes_per_number", "bytes per number", 2, (1, 2)),
     Slide("gpu_memory_utilization", "gpu_memory_utilization", 0.9, 0.3, 0.98, 0.02),
-    Choice("block_size", "block_size", 16, (8, 16, 32, 64, 128)),
-    Choice("context_len", "context length in tokens", 8192, tuple(2**k for k in range(9, 18))),
+    Menu("block_size", "block_size", 16, (8, 16, 32, 64, 128)),
+    Menu("context_len", "context length in tokens", 8192, tuple(2**k for k in range(9, 18))),
     Slide("max_num_seqs", "max_num_seqs", 64, 1, 512, 1, "requests"),
 )
 
@@ -59,7 +58,6 @@ def calculator() -> "Panel":
 
 
 def tables() -> dict[str, Any]:
-    """Return the GPUs, the models and the constants that the page needs."""
     derived = ("num_matrix_parameters", "num_embedding_parameters", "num_parameters", "num_parameters_read")
     shapes = {shape.name: asdict(shape) | {name: getattr(shape, name) for name in derived} for shape in MODEL_SHAPES}
     return {
@@ -78,7 +76,6 @@ def draw(*, width: float = WIDTH, before: Any = None, **values: Any) -> Picture:
 
 
 def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
-    """Return the use of the memory, and the speed limits of decode and prefill."""
     is_narrow, room = width < NARROW, width - 2 * MARGIN
     heading, y = chart.head(figures.title(capacity), [], width)
     bar_y, columns = y + 24, 2 if is_narrow else 4
@@ -100,7 +97,7 @@ def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
     return Picture(figures.title(capacity), height, layers, figures.sentence(capacity), text, width)
 
 
-def facts_table(capacity: Capacity, width: float, columns: int) -> tuple[Markup, float]:
+def facts_table(capacity: Capacity, width: float, columns: int) -> tuple[svg.Markup, float]:
     rows, parts = figures.table(capacity), []
     each, room = -(-len(rows) // columns), (width + GAP) / columns - GAP
     for n, (name, value) in enumerate(rows):
@@ -111,7 +108,7 @@ def facts_table(capacity: Capacity, width: float, columns: int) -> tuple[Markup,
     return svg.joined(parts), 14.0 + each * FACT_HEIGHT
 
 
-def memory_bar(capacity: Capacity, width: float, columns: int) -> Markup:
+def memory_bar(capacity: Capacity, width: float, columns: int) -> svg.Markup:
     """Return the bar with its top at 0, a line of text above it and a legend in columns below.
 
     A notch in the part of K and V separates two requests. Parts that do not fit run over the edge.
@@ -131,18 +128,18 @@ def memory_bar(capacity: Capacity, width: float, columns: int) -> Markup:
     return svg.joined(drawn)
 
 
-def notches(capacity: Capacity, left: float, scale: float) -> Markup:
+def notches(capacity: Capacity, left: float, scale: float) -> svg.Markup:
     """Return a line after each request that fits, unless the lines would be too close."""
     blocks_each = cdiv(capacity.setup.context_len, capacity.setup.block_size)
     step = blocks_each * capacity.kv_bytes_per_block * scale
     if step < MIN_NOTCH_DISTANCE:
-        return Markup("")
+        return svg.Markup("")
     ends = (left + n * step for n in range(1, capacity.concurrency + 1))
     data = "".join(f"M{svg.number(x)} 0v{BAR}" for x in ends)
     return svg.path(data, stroke="#000", stroke_opacity=0.45, class_="notches")
 
 
-def limits(capacity: Capacity, scale: float, width: float) -> Markup:
+def limits(capacity: Capacity, scale: float, width: float) -> svg.Markup:
     """Return the end of the share that may be used, and a frame around the memory if the parts do not fit."""
     x, share = capacity.usable_bytes * scale, figures.limit_text(capacity)
     end = min(max(x, text_width(share, 12)), width)
@@ -156,7 +153,7 @@ def limits(capacity: Capacity, scale: float, width: float) -> Markup:
     return svg.joined(parts)
 
 
-def legend(parts: list[tuple[str, int]], width: float, columns: int) -> Markup:
+def legend(parts: list[tuple[str, int]], width: float, columns: int) -> svg.Markup:
     drawn = []
     for n, (name, size) in enumerate(parts):
         x, y = n % columns * width / columns, BAR + 12 + 20 * (n // columns)
@@ -165,7 +162,7 @@ def legend(parts: list[tuple[str, int]], width: float, columns: int) -> Markup:
     return svg.joined(drawn)
 
 
-def roof(capacity: Capacity, at: ChartFrame) -> Markup:
+def roof(capacity: Capacity, at: ChartFrame) -> svg.Markup:
     """Return the chart: the roof, decode in batches from 1 up, the batch that runs, and a prompt."""
     decode, prefill, ridge = capacity.decode, capacity.prefill, capacity.ridge
     steps = [decode_work(capacity.setup, capacity.gpu, capacity.shape, batch) for batch in BATCHES]
@@ -200,7 +197,7 @@ def roof(capacity: Capacity, at: ChartFrame) -> Markup:
     )
 
 
-def text_below(point: Point, content: str, right: float) -> Markup:
+def text_below(point: Point, content: str, right: float) -> svg.Markup:
     """Return text under a point, to the right of it as far as there is room."""
     x, y = min(point[0] + 7, right - text_width(content, LABEL, bold=True)), point[1] + 20
     return svg.text(x, y, content, class_="mv-strong mv-cased")

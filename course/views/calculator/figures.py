@@ -36,7 +36,6 @@ def tokens_of_room(capacity: Capacity) -> int:
 
 
 def memory_parts(capacity: Capacity) -> list[tuple[str, int]]:
-    """Return the uses of the memory in bytes, in the order of the bar."""
     rest = capacity.memory_bytes - capacity.weight_bytes - capacity.workspace_bytes - capacity.kv_bytes
     return [
         ("weights", capacity.weight_bytes),
@@ -47,7 +46,6 @@ def memory_parts(capacity: Capacity) -> list[tuple[str, int]]:
 
 
 def table(capacity: Capacity) -> list[tuple[str, str]]:
-    """Return the figures beside the roofline, as (name, value)."""
     setup, decode, prefill = capacity.setup, capacity.decode, capacity.prefill
     return [
         ("K and V per token", memory(capacity.kv_bytes_per_token)),
@@ -70,19 +68,16 @@ def per_second(work: Work) -> str:
 
 
 def roof_text(capacity: Capacity) -> str:
-    """Return the speeds that the roofline is made of."""
     speeds = f"{digits(capacity.bandwidth / 1e12)} TB/s, {digits(capacity.peak_flops / 1e12)} TFLOP/s"
     return f"{speeds}, ridge at {digits(capacity.ridge)}"
 
 
 def limit_text(capacity: Capacity) -> str:
-    """Return the share of the memory that may be used."""
     share = capacity.setup.gpu_memory_utilization
     return f"gpu_memory_utilization {share:.2f} = {memory(capacity.usable_bytes)}"
 
 
 def text_alternative(capacity: Capacity) -> str:
-    """Return every figure of the picture as text."""
     points = [
         (name, f"{digits(work.intensity)} operations per byte, {digits(work.flop_rate / 1e12)} TFLOP/s")
         for name, work in (("decode", capacity.decode), ("prefill", capacity.prefill))

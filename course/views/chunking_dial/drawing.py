@@ -9,9 +9,8 @@ from course.views import chart, svg
 from course.views.chart import LABEL, MARGIN, ChartFrame, LogScale, PercentScale
 from course.views.chunking_dial.trial import MARKED, Deployment, Percentiles, Setting, Trial, try_setting
 from course.views.figures import digits, round_seconds, seconds
-from course.views.knobs import Choice, Slide
+from course.views.knobs import Menu, Slide
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.svg import Markup
 from course.views.text import facts
 from course.views.typeset import shorten
 
@@ -24,7 +23,7 @@ KNOBS = (
     Slide("long_prefill_token_threshold", "long_prefill_token_threshold", 0, 0, 4096, 128, "tokens", "none"),
     Slide("max_num_seqs", "max_num_seqs", 256, 8, 256, 8, "requests"),
     Slide("load", "load", 90, 50, 120, 5, "%"),
-    Choice("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
+    Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
 NARROW = 620
@@ -88,7 +87,7 @@ def frames(width: float, y: float) -> tuple[list[ChartFrame], float]:
     return both, second + high
 
 
-def which_is_which(now: Trial, before: Trial | None, width: float) -> Markup:
+def which_is_which(now: Trial, before: Trial | None, width: float) -> svg.Markup:
     parts = [svg.line(MARGIN, 8, MARGIN + 24, 8, stroke=COLOUR, stroke_width=2.5), svg.text(MARGIN + 30, 12, "now")]
     if before is not None:
         knobs = shorten(f"before: {previous(now, before)}", width - 2 * MARGIN - 100, LABEL)
@@ -97,7 +96,7 @@ def which_is_which(now: Trial, before: Trial | None, width: float) -> Markup:
     return svg.joined(parts)
 
 
-def waiting(unit: str, now: Percentiles, before: Percentiles | None, place: ChartFrame) -> Markup:
+def waiting(unit: str, now: Percentiles, before: Percentiles | None, place: ChartFrame) -> svg.Markup:
     """Return one chart: the latency of each percentile of the requests, or of the tokens."""
     left, right, earlier = place.left, place.right, before or now
     across = LogScale.around([*now.values(), *earlier.values()], left, right)
@@ -120,8 +119,7 @@ def waiting(unit: str, now: Percentiles, before: Percentiles | None, place: Char
     return svg.joined(parts)
 
 
-def totals_table(now: Trial, earlier: Trial, width: float) -> tuple[Markup, float]:
-    """Return the totals, each with its previous value, and their height."""
+def totals_table(now: Trial, earlier: Trial, width: float) -> tuple[svg.Markup, float]:
     columns = 4 if width >= NARROW else 2
     parts, room = [svg.line(MARGIN, -18, width - MARGIN, -18, class_="mv-rule")], (width - 2 * MARGIN) / columns
     for n, (figure, name) in enumerate(totals(now, earlier)):
@@ -159,7 +157,6 @@ def sentence(now: Trial, earlier: Trial) -> str:
 
 
 def turned(now: Trial, earlier: Trial) -> str:
-    """Return the knobs that were turned, with both values; empty if there are none."""
     differences = earlier.setting.differences(now.setting)
     if len(differences) > MAX_NAMED:
         return f"{len(differences)} knobs turned:"
@@ -167,7 +164,6 @@ def turned(now: Trial, earlier: Trial) -> str:
 
 
 def previous(now: Trial, before: Trial) -> str:
-    """Return the previous values of the knobs that were turned."""
     return ", ".join(f"{name} {was}" for name, was, _ in before.setting.differences(now.setting)) or "the same"
 
 
@@ -197,7 +193,6 @@ def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
 
 
 def text_alternative(now: Trial, before: Trial | None) -> str:
-    """Return every figure of the picture as text."""
     earlier = before or now
     latencies = {
         "time to first token": (now.times_to_first_token, earlier.times_to_first_token),

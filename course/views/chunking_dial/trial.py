@@ -35,7 +35,6 @@ class Setting:
 
 
 def as_text(name: str, value: object) -> str:
-    """Return a knob's value as text."""
     if name == "load":
         return f"{value} %"
     if name == "long_prefill_token_threshold" and value == 0:
@@ -80,7 +79,6 @@ class Trial:
 
     @property
     def tokens_per_step(self) -> float:
-        """The mean number of tokens computed per step."""
         return self.num_computed_tokens / self.num_steps
 
 

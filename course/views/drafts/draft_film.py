@@ -11,7 +11,6 @@ from course.views.drafts.scene import DraftScene, describe, scenes, text_alterna
 from course.views.film import Film
 from course.views.parts import LEFT, NARROW, WIDTHS, Part, heading, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import tile
 
@@ -56,7 +55,6 @@ def telling_step(all_scenes: Sequence[DraftScene]) -> int:
 
 
 def pictures(all_scenes: Sequence[DraftScene], width: float) -> list[Picture]:
-    """Return the pictures of all steps for pages of a width."""
     num_lines = most_lines(map(describe, all_scenes), width)
     num_rows = max((len(scene.rows) for scene in all_scenes), default=0)
     num_positions = max((len(scene.counts.proposed) for scene in all_scenes), default=0)
@@ -80,7 +78,7 @@ def pictures(all_scenes: Sequence[DraftScene], width: float) -> list[Picture]:
 def row_part(scene: DraftScene, place: int, width: float, scale: strips.StripScale) -> Part:
     """Return a request's tokens and slots; an empty row where a step has fewer requests."""
     request_id = scene.rows[place] if place < len(scene.rows) else None
-    head, tokens, slots = Markup(""), Markup(""), Markup("")
+    head, tokens, slots = svg.Markup(""), svg.Markup(""), svg.Markup("")
     if request_id is not None:
         info, verdict = scene.info, scene.verdicts[request_id]
         index = info.index(request_id)
@@ -89,7 +87,7 @@ def row_part(scene: DraftScene, place: int, width: float, scale: strips.StripSca
         named = svg.group(title, tile(index, info.label(request_id), 12, 0, 30, words.BOX_HEIGHT), class_="mv-link")
         head = svg.group(named, *names, data_request=str(index))
         tokens = words.words(scene, request_id, span_of(width))
-        slots = Markup("") if verdict is None else strips.strips(scene, verdict, scale)
+        slots = svg.Markup("") if verdict is None else strips.strips(scene, verdict, scale)
     layers = [
         Layer(f"head-{place}", head),
         Layer(f"words-{place}", tokens, LEFT),
@@ -120,10 +118,10 @@ def figures_part(scene: DraftScene, num_positions: int, width: float) -> Part:
     return Part(layers, top + BAR + 38, {"so far": SAMPLES})
 
 
-def bars(scene: DraftScene, num_positions: int, room: float) -> Markup:
+def bars(scene: DraftScene, num_positions: int, room: float) -> svg.Markup:
     """Return how many drafts of each position were proposed and accepted."""
     column = min(MAX_COLUMN, room / max(1, num_positions))
-    most, drawn = max(scene.counts.proposed, default=0) or 1, list[Markup]()
+    most, drawn = max(scene.counts.proposed, default=0) or 1, list[svg.Markup]()
     for place in range(num_positions):
         proposed, accepted = (
             counts[place] if place < len(counts) else 0 for counts in (scene.counts.proposed, scene.counts.accepted)

@@ -47,7 +47,6 @@ class DraftScene:
 
     @property
     def shown(self) -> list[Verdict]:
-        """The verdicts of the rows that have one."""
         return [verdict for name in self.rows if (verdict := self.verdicts[name]) is not None]
 
 
@@ -102,7 +101,6 @@ def describe(scene: DraftScene) -> str:
 
 
 def sentence(scene: DraftScene, verdict: Verdict) -> str:
-    """Return one request's verdict."""
     label, drafts = scene.info.label(verdict.request_id), len(verdict.drafts)
     got = f"{label} gets {counted(len(verdict.kept), 'token')}"
     if STAND_IN in verdict.drafts:
@@ -114,7 +112,6 @@ def sentence(scene: DraftScene, verdict: Verdict) -> str:
 
 
 def text_alternative(scene: DraftScene) -> str:
-    """Return every fact of the picture as lines of text."""
     counts = scene.counts
     pairs = zip(counts.accepted, counts.proposed, strict=True)
     lines: list[tuple[str, object]] = [

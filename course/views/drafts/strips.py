@@ -8,7 +8,6 @@ from course.palette import color
 from course.traces.drafts import Verdict
 from course.views import svg
 from course.views.drafts.scene import DraftScene
-from course.views.svg import Markup
 from course.views.text import counted
 from course.views.typeset import text_width
 
@@ -43,7 +42,6 @@ class StripScale:
         return cls(CELLS[-1], block_size, max(1, fit), left)
 
     def x(self, place: int) -> float:
-        """Return the left edge of a block."""
         return self.left + place * (self.cell * self.size + GAP)
 
 
@@ -58,7 +56,7 @@ def states_of(verdict: Verdict, num_slots: int, *, after: bool) -> list[str]:
     return [next(state for state, end in ends if slot < end) for slot in range(num_slots)]
 
 
-def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> Markup:
+def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> svg.Markup:
     """Return the newest blocks of a request twice, as planned and after the verdict, with their ids below."""
     index, size = scene.info.index(verdict.request_id), scale.size
     num_slots = len(verdict.blocks) * size
@@ -77,7 +75,7 @@ def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> Markup:
     return svg.group(*drawn, data_request=str(index))
 
 
-def block_strip(states: Sequence[str], scale: StripScale, index: int, block: int) -> Markup:
+def block_strip(states: Sequence[str], scale: StripScale, index: int, block: int) -> svg.Markup:
     drawn, x = [svg.rect(0, 0, scale.cell * scale.size, HIGH, class_="mv-panel")], 0.0
     told = []
     for state, group in groupby(states):
@@ -91,8 +89,7 @@ def block_strip(states: Sequence[str], scale: StripScale, index: int, block: int
     return svg.group(svg.tooltip(f"block {block}: {', '.join(told)}"), *drawn)
 
 
-def slots_of(state: str, x: float, width: float, high: float, index: int) -> Markup:
-    """Return some slots in one state, marked with it."""
+def slots_of(state: str, x: float, width: float, high: float, index: int) -> svg.Markup:
     style = f"stroke:{color(index)};stroke-opacity:1"
     if state in (COMPUTED, NOW):
         faint = EARLIER_OPACITY if state == COMPUTED else None
@@ -104,7 +101,7 @@ def slots_of(state: str, x: float, width: float, high: float, index: int) -> Mar
         red: dict[str, svg.Value] = {"class_": "mv-alert-line", "stroke_width": 1.5, "stroke_dasharray": "3 2"}
         drawn = svg.rect(x + 1, 1, width - 2, high - 2, **red)
     else:
-        return Markup("")
+        return svg.Markup("")
     return svg.group(drawn, data_slots=state)
 
 

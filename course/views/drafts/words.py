@@ -6,7 +6,6 @@ from course.palette import color
 from course.traces.drafts import STAND_IN, Verdict
 from course.views import svg
 from course.views.drafts.scene import DraftScene
-from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import on_tile, tile
 from course.views.typeset import shorten, text_width
@@ -38,11 +37,10 @@ def column_widths(scene: DraftScene, verdict: Verdict, room: float) -> list[floa
 
 
 def box_width(name: str) -> float:
-    """Return the width of a box around a token."""
     return max(MIN_TOKEN_WIDTH, text_width(name, SIZE, bold=True) + PAD)
 
 
-def words(scene: DraftScene, request_id: str, room: float) -> Markup:
+def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
     """Return the two lines of a request: its drafts, and its text with what this step adds."""
     verdict = scene.verdicts[request_id]
     if verdict is None:
@@ -74,7 +72,7 @@ def why_no_token(verdict: Verdict) -> str:
     return "ended before: in vain" if verdict.in_vain else f"computes up to token {verdict.num_planned}"
 
 
-def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[Markup, float]:
+def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Markup, float]:
     """Return the newest known tokens that fit, in their order, and the width they take."""
     tokens = scene.before[request_id]
     names = [shorten(scene.name(token_id), MAX_TOKEN_WIDTH - PAD, SIZE, bold=True) for token_id in tokens]
@@ -95,7 +93,7 @@ def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[Markup,
     return svg.joined(drawn), x
 
 
-def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
     """Return a draft: accepted, wrong, or after a wrong one."""
     token_id = verdict.drafts[place]
     is_accepted = place < verdict.num_accepted
@@ -119,7 +117,7 @@ def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, ind
     return svg.group(about, frame, lines, ground, label, class_="mv-unread", opacity=0.55)
 
 
-def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> Markup:
+def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
     """Return a token that becomes part of the text: an accepted draft, or the target's own."""
     name = shorten(scene.name(verdict.sampled[place]), width - 6, SIZE, bold=True)
     faded = None if place < len(verdict.kept) else 0.4

@@ -44,13 +44,11 @@ def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
 
 
 def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
-    """Return how many of a prompt's tokens are in the cache, and the blocks that hold them."""
     hit = f"hit {len(blocks) * block_size} of {len(chain.token_ids)} tokens"
     return f"{hit}, in block{'s' * (len(blocks) > 1)} {ranges(blocks)}" if blocks else hit
 
 
 def keys_text(chain: Chain) -> str:
-    """Return the extra keys that go into the first block."""
     named = zip(("salt", "adapter"), chain.extra_keys, strict=True)
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
@@ -73,7 +71,6 @@ def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], 
 
 
 def text_alternative(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
-    """Return every fact of the picture as lines of text."""
     hashed = any(link.block_hash is not None for chain in chains for link in chain.links)
     shown = "the first digits of each hash" if hashed else "no hashes: equal content"
     lines: list[tuple[str, object]] = [(f"blocks of {block_size} tokens", shown)]

@@ -116,7 +116,6 @@ def faults(chains: Sequence[Chain]) -> list[WrongHash]:
 
 
 def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the common prefix of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from course.palette import color
 from course.views import svg
 from course.views.hash_chain.chains import Chain, digest, kin
-from course.views.svg import Markup
 from course.views.text import counted, ordinal, spaced
 from course.views.tiles import marks, on_tile
 from course.views.typeset import first_fitting, text_width
@@ -33,11 +32,9 @@ class ChainLayout:
 
     @property
     def high(self) -> float:
-        """The height of a box."""
         return HASH + TOKENS * self.token_lines
 
     def x(self, place: int) -> float:
-        """Return the left edge of a block."""
         return LEFT + place * self.column
 
 
@@ -57,14 +54,13 @@ def layout_of(chains: Sequence[Chain], width: float) -> ChainLayout:
 
 
 def split(token_ids: Sequence[int], lines: int) -> list[str]:
-    """Return a block's tokens as lines of about the same length."""
     long = cdiv(len(token_ids), lines)
     return [" ".join(map(str, token_ids[start : start + long])) for start in range(0, len(token_ids), long)]
 
 
 def draw_link(
     chains: Sequence[Chain], number: int, place: int, layout: ChainLayout, looks_alike: bool, wrong: bool
-) -> Markup:
+) -> svg.Markup:
     """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
     link = chains[number].links[place]
     x, top = layout.x(place), TOKENS * layout.token_lines
@@ -93,20 +89,22 @@ def draw_link(
     return svg.group(*drawn, data_first=str(link.first), data_place=str(place))
 
 
-def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[Markup]:
+def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[svg.Markup]:
     """Return a block's tokens; the first one that differs from the nearest chain above is underlined."""
     token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
     differs = found.place - place * len(token_ids) if found and found.differs else -1
     look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
-    words = [svg.element("tspan", Markup(str(t)), **(look if k == differs else {})) for k, t in enumerate(token_ids)]
+    words = [
+        svg.element("tspan", svg.Markup(str(t)), **(look if k == differs else {})) for k, t in enumerate(token_ids)
+    ]
     long = cdiv(len(words), lines)
     return [
-        svg.element("text", Markup(" ".join(words[at : at + long])), x=x, y=12 + TOKENS * line, class_="mv-middle")
+        svg.element("text", svg.Markup(" ".join(words[at : at + long])), x=x, y=12 + TOKENS * line, class_="mv-middle")
         for line, at in enumerate(range(0, len(words), long))
     ]
 
 
-def link_arrow(layout: ChainLayout, place: int) -> Markup:
+def link_arrow(layout: ChainLayout, place: int) -> svg.Markup:
     """Return the arrow from the previous hash, for the first block from the root."""
     y = layout.high - HASH / 2
     start = layout.x(place) - (layout.column - layout.box) + 1 if place else LEFT - 24
@@ -121,7 +119,7 @@ def link_arrow(layout: ChainLayout, place: int) -> Markup:
     return svg.group(about, root, drawn)
 
 
-def draw_rest(layout: ChainLayout, place: int, num_hidden: int, rest: Sequence[int]) -> Markup:
+def draw_rest(layout: ChainLayout, place: int, num_hidden: int, rest: Sequence[int]) -> svg.Markup:
     """Return the tokens that have no hash yet, or the number of blocks that are not shown."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
     names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")

@@ -9,10 +9,9 @@ from course.views import svg
 from course.views.hash_chain import chain_text
 from course.views.hash_chain.chains import Chain, chains_of, faults
 from course.views.hash_chain.links import MARGIN, SIZE, ChainLayout, draw_link, draw_rest, layout_of, link_arrow
-from course.views.knobs import Choice, Slide, Switch
+from course.views.knobs import Menu, Slide, Switch
 from course.views.parts import WIDTHS, Part, headline_part, page
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.svg import Markup
 from course.views.text import counted, ordinal
 from course.views.tiles import tile
 from course.views.typeset import shorten, wrap
@@ -112,9 +111,9 @@ def row(
 
 def note(
     chains: Sequence[Chain], number: int, layout: ChainLayout, found: Sequence[int] | None, block_size: int
-) -> tuple[Markup, int]:
+) -> tuple[svg.Markup, int]:
     """Return what is below a chain and its number of lines: a bracket under its hit, and its first difference."""
-    y, parts, text = layout.high + 12, list[Markup](), chain_text.kinship(chains, number)
+    y, parts, text = layout.high + 12, list[svg.Markup](), chain_text.kinship(chains, number)
     if found is not None:
         text = " · ".join(filter(None, [chain_text.hit_text(chains[number], found, block_size), text]))
     if found:
@@ -144,7 +143,7 @@ def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -
 
     knobs = (
         Slide("position", "the token of B that differs", min(5, len(token_ids) - 1), 0, len(token_ids) - 1, 1),
-        Choice("block_size", "block size", 4, (2, 4, 8, 16)),
+        Menu("block_size", "block size", 4, (2, 4, 8, 16)),
         Switch("salted", f"cache_salt '{SALT}' for B", False),
     )
     return Panel(knobs, draw, reflows=True)

@@ -8,7 +8,6 @@ from course.views.lanes.schedule import APPLY, COMPUTE, PLAN, TEXT, Schedule, Ta
 from course.views.parts import LEFT, MARGIN, Part, heading
 from course.views.picture import Layer
 from course.views.step_axis import INTERVALS
-from course.views.svg import Markup
 from course.views.typeset import text_width
 
 HIGH, BETWEEN, FLIGHT, TOP = 24, 16, 17, 26
@@ -19,12 +18,10 @@ LANES = (("engine", TOP), ("runner", RUNNER), ("in flight", FLIGHTS - 4))
 
 
 def ms(time: float) -> str:
-    """Return a time in ms with one decimal at most."""
     return f"{round(time, 1):,g} ms"
 
 
-def box(kind: str, x: float, y: float, width: float, high: float) -> Markup:
-    """Return the look of a task."""
+def box(kind: str, x: float, y: float, width: float, high: float) -> svg.Markup:
     if kind == PLAN:
         return svg.rect(x, y, width, high, class_="mv-ink", opacity=0.8)
     if kind == COMPUTE:
@@ -36,7 +33,7 @@ def box(kind: str, x: float, y: float, width: float, high: float) -> Markup:
     return svg.joined([ground, frame])
 
 
-def idle_box(x: float, y: float, width: float, high: float) -> Markup:
+def idle_box(x: float, y: float, width: float, high: float) -> svg.Markup:
     lines = svg.hatch(x, y, width, high, 6, style="stroke:var(--mv-faint)")
     return svg.joined([lines, svg.rect(x, y, width, high, class_="mv-rule")])
 
@@ -61,7 +58,6 @@ class Scale:
     end: float
 
     def x(self, time: float) -> float:
-        """Return the place of a time; later ones are at the end."""
         return min(time, self.end) * self.per_ms
 
 
@@ -79,13 +75,13 @@ def lanes_part(name: str, schedule: Schedule, scale: Scale, most_in_flight: int)
         Layer(f"{name}-arrows", svg.joined(arrows(schedule, scale)), LEFT),
         Layer(f"{name}-tasks", svg.joined(draw_task(task, scale) for task in shown), LEFT),
         Layer(f"{name}-flights", svg.joined(flights(schedule, scale, most_in_flight)), LEFT, FLIGHTS),
-        Layer(f"{name}-end", end_mark if schedule.total <= scale.end + 1e-9 else Markup(""), LEFT),
+        Layer(f"{name}-end", end_mark if schedule.total <= scale.end + 1e-9 else svg.Markup(""), LEFT),
     ]
     legend = [*SAMPLES, *([SAMPLE_IN_VAIN] if any(task.in_vain for task in schedule.runner) else [])]
     return Part(layers, FLIGHTS + FLIGHT * most_in_flight + 14, {"time": legend})
 
 
-def draw_task(task: Task, scale: Scale) -> Markup:
+def draw_task(task: Task, scale: Scale) -> svg.Markup:
     """Return a task, with the number of its step if that fits."""
     y = RUNNER if task.kind == COMPUTE else TOP
     x, width = scale.x(task.start), scale.x(task.end) - scale.x(task.start)
@@ -101,7 +97,7 @@ def draw_task(task: Task, scale: Scale) -> Markup:
     return svg.group(svg.tooltip(about), *drawn, data_task=f"{task.kind}:{task.step}")
 
 
-def idle_times(schedule: Schedule, scale: Scale) -> list[Markup]:
+def idle_times(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
     return [
         svg.group(
             svg.tooltip(f"the runner is idle for {ms(end - start)}"),
@@ -113,7 +109,7 @@ def idle_times(schedule: Schedule, scale: Scale) -> list[Markup]:
     ]
 
 
-def arrows(schedule: Schedule, scale: Scale) -> list[Markup]:
+def arrows(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
     """Return lines from each plan down to its computation, and from there up to the update."""
     applied = {task.step: task.start for task in schedule.engine if task.kind == APPLY}
     planned = {task.step: task.end for task in schedule.engine if task.kind == PLAN}
@@ -126,7 +122,7 @@ def arrows(schedule: Schedule, scale: Scale) -> list[Markup]:
     return drawn
 
 
-def flights(schedule: Schedule, scale: Scale, most_in_flight: int) -> list[Markup]:
+def flights(schedule: Schedule, scale: Scale, most_in_flight: int) -> list[svg.Markup]:
     """Return a bracket for each step from its plan to its update."""
     drawn = []
     for place, (step, start, end) in enumerate(schedule.in_flight):
@@ -145,7 +141,6 @@ def flights(schedule: Schedule, scale: Scale, most_in_flight: int) -> list[Marku
 
 
 def axis_part(scale: Scale, room: float) -> Part:
-    """Return the times below the lanes, in ms."""
     widest = text_width(f"{scale.end:.0f} ms", SIZE) + 16
     every = next(interval for interval in INTERVALS if interval * scale.per_ms >= widest)
     drawn = [svg.line(0, 0, room, 0, class_="mv-rule")]

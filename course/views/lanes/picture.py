@@ -59,7 +59,6 @@ def lanes_panel(
 
 
 def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float, width: float) -> Picture:
-    """Return the picture for a page of a width."""
     room = span_of(width) - END_ROOM
     longest = max(schedules.values(), key=lambda schedule: schedule.total)
     end = min(longest.total, room / MIN_STEP * (plan_ms + compute_ms))
@@ -89,7 +88,6 @@ def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: floa
 
 
 def text_alternative(schedules: Mapping[str, Schedule], told: str) -> str:
-    """Return every fact of the picture as lines of text."""
     lines: list[tuple[str, object]] = [("what happens", told)]
     for name, schedule in schedules.items():
         total = f"{ms(schedule.total)} for {counted(schedule.num_steps, 'step')}"

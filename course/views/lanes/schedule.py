@@ -24,7 +24,6 @@ class Task:
 
     @property
     def text(self) -> str:
-        """The task with its times in ms."""
         return f"{self.kind} {self.step} {self.start:g}-{self.end:g}{' in vain' if self.in_vain else ''}"
 
 
@@ -38,7 +37,6 @@ class Schedule:
 
     @property
     def total(self) -> float:
-        """The end of the last task, in ms."""
         return max((task.end for task in (*self.engine, *self.runner)), default=0.0)
 
     @property

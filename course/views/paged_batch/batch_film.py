@@ -112,7 +112,6 @@ def describe_query(scene: BatchScene, query: Query) -> str:
 
 
 def slot_text(slot: int | None, block_size: int) -> str:
-    """Return a slot with its block and its offset there."""
     return "no slot" if slot is None else f"slot {slot} (block {slot // block_size}, offset {slot % block_size})"
 
 

@@ -7,7 +7,6 @@ from course.views import svg
 from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.tiles import on_stripes, striped
 from course.views.time_machine.memory import line_numbers
 from course.views.time_machine.shelf import NAME, Shelf
@@ -31,10 +30,9 @@ class CacheMap:
         self.scene, num_slots = scene, scene.num_blocks * scene.block_size
         self.shelf = Shelf.holding(scene.block_size, num_slots, num_slots, span_of(width), MAX_LINES, MAX_CELL)
         self.num_shown = self.shelf.num_slots // scene.block_size
-        self._drawn: dict[tuple[int, frozenset[int], frozenset[int]], Markup] = {}
+        self._drawn: dict[tuple[int, frozenset[int], frozenset[int]], svg.Markup] = {}
 
     def part(self, query: Query) -> Part:
-        """Return the map with the slots that `query` reads and writes."""
         scene, shelf = self.scene, self.shelf
         reads, strangers = by_block(query.reads, scene.block_size), by_block(scene.strangers(query), scene.block_size)
         layers = [heading("cache", "5 the cache", 12, "slots by block")]
@@ -58,8 +56,9 @@ def by_block(slots: Iterable[int], block_size: int) -> dict[int, frozenset[int]]
     return found
 
 
-def draw_block(scene: BatchScene, shelf: Shelf, block: int, reads: frozenset[int], strangers: frozenset[int]) -> Markup:
-    """Return a block: its number and its slots."""
+def draw_block(
+    scene: BatchScene, shelf: Shelf, block: int, reads: frozenset[int], strangers: frozenset[int]
+) -> svg.Markup:
     size, cells = scene.block_size, []
     first = block * size
     slots = range(first, first + size)
@@ -98,9 +97,9 @@ def draw_block(scene: BatchScene, shelf: Shelf, block: int, reads: frozenset[int
     return svg.group(*parts, *cells, data_request=data, data_read=" ".join(map(str, read)) or None, class_="mv-link")
 
 
-def written(shelf: Shelf, query: Query) -> Markup:
+def written(shelf: Shelf, query: Query) -> svg.Markup:
     """Return an outline around the slot that the query's own K and V go to."""
     if query.writes is None or not 0 <= query.writes < shelf.num_slots:
-        return Markup("")
+        return svg.Markup("")
     x, y = shelf.place(query.writes)
     return svg.rect(x - 1, y - 2, shelf.cell + 2, shelf.high + 4, rx=2, class_="mv-changed mv-written")

@@ -98,7 +98,6 @@ class WrongEntry:
 
     @property
     def text(self) -> str:
-        """The fault as a sentence."""
         where = self.name + "".join(f"[{index}]" for index in self.place)
         if self.got is None:
             return f"{where} is missing, the rules give {self.expected}."
@@ -106,7 +105,6 @@ class WrongEntry:
 
 
 def faults(got: FlatStep, expected: FlatStep) -> list[WrongEntry]:
-    """Return all entries that differ."""
     names = ("input_ids", "positions", "slot_mapping", "query_start_loc", "logits_rows")
     lists = [(name, (), getattr(got, name), getattr(expected, name)) for name in names]
     tables = zip_longest(got.block_tables, expected.block_tables, fillvalue=())
@@ -120,5 +118,4 @@ def faults(got: FlatStep, expected: FlatStep) -> list[WrongEntry]:
 
 
 def at(numbers: Sequence[int], index: int) -> int | None:
-    """Return an entry, None if the list is too short."""
     return numbers[index] if index < len(numbers) else None

@@ -7,7 +7,6 @@ from course.views import svg
 from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.typeset import first_fitting
 
 MAX_CELL_WIDTH, MAX_CELL_HEIGHT, MAX_HEIGHT = 26, 13, 104
@@ -44,7 +43,7 @@ def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_wid
     return Part(layers, TOP + max(height, 26) + 14)
 
 
-def whole_mask(scene: BatchScene, scale: MaskScale, step_of: dict[int, int]) -> Markup:
+def whole_mask(scene: BatchScene, scale: MaskScale, step_of: dict[int, int]) -> svg.Markup:
     """Return every request's staircase, with lines between the cells if they are large enough."""
     wide, high = scale.wide, scale.high
     ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")

@@ -5,7 +5,6 @@ from course.views.paged_batch.flat_step import at
 from course.views.paged_batch.scene import BatchScene
 from course.views.parts import LEFT, Part, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.tiles import tile
 
 MAX_COLUMNS, MIN_WIDTH, MAX_WIDTH = 14, 40, 44
@@ -44,7 +43,7 @@ def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float)
     return Part(layers, high + (54 if scene.num_rows > columns else 42))
 
 
-def whole_page(scene: BatchScene, page: range, wide: float, step_of: dict[int, int], room: float) -> Markup:
+def whole_page(scene: BatchScene, page: range, wide: float, step_of: dict[int, int], room: float) -> svg.Markup:
     high, parts = TOP + LINE_HEIGHT * len(ARRAYS), []
     for number in dict.fromkeys(scene.owners[row] for row in page):
         rows = [row for row in page if scene.owners[row] == number]
@@ -72,7 +71,7 @@ def whole_page(scene: BatchScene, page: range, wide: float, step_of: dict[int, i
     return svg.joined(parts)
 
 
-def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> Markup:
+def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> svg.Markup:
     """Return one number, red if it is wrong."""
     got, expected = at(getattr(scene.step, name), row), at(getattr(scene.rules, name), row)
     shown = "?" if got is None else str(got)
@@ -82,7 +81,7 @@ def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> Markup:
     return svg.group(about, svg.text(x, y, shown, class_="mv-middle mv-strong mv-alert mv-wrong"))
 
 
-def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[Markup]:
+def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[svg.Markup]:
     """Return `query_start_loc`: where each request begins, and the end."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):

@@ -9,7 +9,6 @@ from course.views.paged_batch.flat_step import at
 from course.views.paged_batch.scene import BatchScene, Query
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.tiles import on_stripes, striped, tile
 from course.views.time_machine.free_queue import both_ends
 from mini_vllm.core.cdiv import cdiv
@@ -52,7 +51,7 @@ def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
     return Part(layers, TOP + ROW * len(scene.batch) + 10)
 
 
-def all_lines(scene: BatchScene, columns: TableColumns) -> Markup:
+def all_lines(scene: BatchScene, columns: TableColumns) -> svg.Markup:
     parts = []
     for number, row in enumerate(scene.batch):
         y, used = number * ROW, cdiv(scene.seq_lens[number], scene.block_size)
@@ -72,7 +71,7 @@ def all_lines(scene: BatchScene, columns: TableColumns) -> Markup:
     return svg.joined(parts)
 
 
-def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: TableColumns) -> list[Markup]:
+def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: TableColumns) -> list[svg.Markup]:
     """Return a table as the step passes it, wrong entries framed in red."""
     expected = scene.rules.block_tables[number]
     num_entries, cells = max(len(got), len(expected)), []
@@ -92,7 +91,7 @@ def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: Tab
     return cells
 
 
-def block_cell(scene: BatchScene, number: int, block: int, cell: int, *, cut: bool = False) -> Markup:
+def block_cell(scene: BatchScene, number: int, block: int, cell: int, *, cut: bool = False) -> svg.Markup:
     """Return one entry: in the request's colour, pale and dashed if this step does not need it, grey if padding."""
     x, width = cell * WIDE, WIDE - 3
     if block == 0:
@@ -118,14 +117,13 @@ def block_cell(scene: BatchScene, number: int, block: int, cell: int, *, cut: bo
     return svg.group(*drawn, data_block=str(block), class_="mv-link")
 
 
-def hidden(cell: int, num_more: int) -> Markup:
-    """Return what stands for entries that are not shown."""
+def hidden(cell: int, num_more: int) -> svg.Markup:
     words = f"+{num_more + 1}" if num_more < 99 else "…"
     shown = svg.text(cell * WIDE + WIDE / 2 - 1.5, 13, words, class_="mv-middle mv-faint")
     return svg.group(svg.tooltip(f"{num_more + 1} more"), shown)
 
 
-def cursor(scene: BatchScene, query: Query, columns: TableColumns) -> Markup:
+def cursor(scene: BatchScene, query: Query, columns: TableColumns) -> svg.Markup:
     """Return outlines around the entry for the query's own position, in both tables."""
     place, parts = query.position // scene.block_size, []
     sizes = (len(scene.batch[query.number].block_ids), len(scene.rules.block_tables[query.number]))

@@ -32,13 +32,11 @@ class PolicyComparison:
 
     @property
     def experiment(self) -> Experiment:
-        """The GPU, the model and the engine's settings."""
         experiment = Experiment(self.workload, self.num_requests, gpu=self.gpu, model=self.model)
         return replace(experiment, engine=replace(experiment.engine, num_gpu_blocks=self.num_gpu_blocks))
 
     @cached_property
     def rate(self) -> float:
-        """Requests per second."""
         sample = make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0)
         return self.load / 100 * sustainable_rate(sample, self.experiment.resolved_engine(), self.experiment.cost)
 

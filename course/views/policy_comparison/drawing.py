@@ -11,11 +11,10 @@ from course.views import chart, svg
 from course.views.bars import COLOUR
 from course.views.chart import MARGIN, LogScale
 from course.views.figures import round_seconds
-from course.views.knobs import Choice, Slide
+from course.views.knobs import Menu, Slide
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.policy_comparison import figures
 from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies, groups
-from course.views.svg import Markup
 from mini_vllm.assembly.lineup import lineup_from_env
 from mini_vllm.engine.errors import StalledError
 
@@ -28,7 +27,7 @@ LABELS, GAP, ROW, BAR, NUMBERS = 146, 16, 18, 11, 58
 TOP, CHART, NARROW = 32, 122, 620
 KEY = "Dots: requests, outlined: urgent. ↓ less is better, ↑ more; full colour: the best; red: starved"
 KNOBS = (
-    Choice("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
+    Menu("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
     Slide("load", "load", 150, 50, 200, 10, "%"),
     Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
     Slide("prediction_sigma", "error of predicted lengths", PREDICTION_SIGMA, 0, 2, 0.1, at_zero="perfect"),
@@ -61,7 +60,7 @@ def policy_picture(
     return Picture(figures.title(comparison), height, tuple(layers), figures.sentence(results, slo), text, width)
 
 
-def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> Markup:
+def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> svg.Markup:
     """Return a small chart for each policy: how long a request waited, over the length of its output."""
     urgent = sorted(groups(results)["urgent requests"])
     waits = [time for result in results for time in result.times_to_first_token]
@@ -92,7 +91,7 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
 
 def group_table(
     by_group: list[figures.Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
-) -> Markup:
+) -> svg.Markup:
     """Return the bars of the groups; the group that a policy starves most is red."""
     victims = figures.starved(results)
     heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
@@ -101,7 +100,7 @@ def group_table(
     return svg.joined([heading, engine, table(by_group, marked, columns)])
 
 
-def table(lines: list[figures.Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> Markup:
+def table(lines: list[figures.Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
     """Return a row of bars for each figure, with the direction that is better; the best ones are in full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):

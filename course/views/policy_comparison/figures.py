@@ -28,7 +28,6 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        """All policies in a line."""
         return ", ".join(f"{name} {text}" for name, text in zip(NAMES.values(), self.texts, strict=True))
 
 
@@ -37,7 +36,6 @@ def title(comparison: PolicyComparison) -> str:
 
 
 def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
-    """Return the deployment and the objective, a line each."""
     return [
         f"{comparison.num_requests} requests, {digits(comparison.rate)} per second, "
         f"{comparison.num_gpu_blocks:,} blocks, {comparison.model} on {comparison.gpu}, simulated time",
@@ -103,7 +101,6 @@ def sentence(results: list[PolicyResult], slo: Slo) -> str:
 
 
 def text_alternative(comparison: PolicyComparison, results: list[PolicyResult], slo: Slo) -> str:
-    """Return every figure of the picture as text."""
     lines: list[tuple[str, object]] = [
         ("error of predicted lengths", f"{comparison.prediction_sigma:.2f}"),
         ("engine", results[0].lineup),

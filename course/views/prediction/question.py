@@ -37,7 +37,6 @@ class Question:
 
 
 def is_answer(question: Question, value: object) -> bool:
-    """Return whether the value can be an answer to the question."""
     if question.kind == "number":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if question.kind == "choice":
@@ -55,7 +54,6 @@ def checked_answer(question: Question, value: object) -> Answer:
 
 
 def in_words(question: Question, answer: Answer) -> str:
-    """Return an answer as it is shown."""
     if isinstance(answer, list):
         return ", ".join(answer)
     if isinstance(answer, str):
@@ -81,7 +79,6 @@ class Card:
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the card as its front end expects it."""
         return {
             "title": self.title,
             "claim": self.claim,

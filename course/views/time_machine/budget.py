@@ -11,7 +11,6 @@ from course.traces.sentences import is_stuck
 from course.views import svg
 from course.views.parts import LEFT, MARGIN, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.text import counted
 from course.views.tiles import tile
 from course.views.time_machine.queues import record_of
@@ -75,7 +74,7 @@ def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
     return [least + (width - least) * (1 - excess / wide) for width in widths] if wide else widths
 
 
-def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -> Markup:
+def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -> svg.Markup:
     index, label = state.info.index(share["id"]), state.info.label(share["id"])
     decode, num_tokens = state.is_decode(share), share["n"]
     kind = "decode" if decode else "prefill"
@@ -97,7 +96,7 @@ def of_drafts(share: ScheduledRecord) -> str:
     return f", {counted(len(drafts), kind)}{where} among them" if drafts else ""
 
 
-def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> Markup:
+def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> svg.Markup:
     """Return the crossed-out share of a victim whose tokens went back to the budget."""
     label = state.info.label(victim)
     about = f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"
@@ -107,12 +106,12 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
     return outlined(state.info.index(victim), "undone", about, names, x, width, HIGH, None, cross)
 
 
-def hit_shares(state: RunState, bar: float) -> Markup:
+def hit_shares(state: RunState, bar: float) -> svg.Markup:
     """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
     found = [(share["id"], share["hit"]) for share in record_of(state)["scheduled"] if share.get("hit")]
     if not found:
         return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
-    parts, x = list[Markup](), 0.0
+    parts, x = list[svg.Markup](), 0.0
     widths = fitted([n for _, n in found], state.info.token_budget, bar)
     for (request_id, num_tokens), width in zip(found, widths, strict=True):
         label = state.info.label(request_id)
@@ -132,8 +131,8 @@ def outlined(
     width: float,
     high: float,
     dashes: str | None,
-    *more: Markup,
-) -> Markup:
+    *more: svg.Markup,
+) -> svg.Markup:
     """Return a share that is not computed: a frame in the request's colour, around the first name that fits."""
     style = f"stroke:{color(index)};stroke-width:2"
     return svg.group(

@@ -11,7 +11,6 @@ from course.views import svg
 from course.views.film import Film
 from course.views.parts import WIDTHS, Part, headline_part, most_lines, page, side_by_side, span_of, stacked
 from course.views.picture import WIDTH, Layer, Picture
-from course.views.svg import Markup
 from course.views.time_machine.budget import budget_part, with_hits
 from course.views.time_machine.machine import Outlook, axes_of, choices, figures, headline, states, text_alternative
 from course.views.time_machine.memory import memory_part
@@ -176,5 +175,5 @@ def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
 
 def with_bar(part: Part, marked: bool) -> Part:
     """Return a part with a red bar at its left edge if it is marked."""
-    bar = svg.rect(2, 0, 4, part.height - 8, rx=2, class_="mv-alert mv-differs") if marked else Markup("")
+    bar = svg.rect(2, 0, 4, part.height - 8, rx=2, class_="mv-alert mv-differs") if marked else svg.Markup("")
     return replace(part, layers=[*part.layers, Layer(f"{part.layers[0].name}-differs", bar)])

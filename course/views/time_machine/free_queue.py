@@ -8,7 +8,6 @@ from course.traces.run_state import RunInfo, RunState
 from course.views import svg
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.text import spaced
 from course.views.tiles import on_stripes, striped, tile
 from course.views.typeset import shorten
@@ -25,7 +24,7 @@ def free_queue_part(state: RunState, width: float) -> Part:
     wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
 
-    def draw(block: int) -> Markup:
+    def draw(block: int) -> svg.Markup:
         owner = state.remembered.get(block) if block in cached else None
         return free_block(info, block, owner, givers.get(block), wide)
 
@@ -48,7 +47,7 @@ def places_in(width: float, wide: int = WIDE) -> int:
 
 
 def queue_row(
-    name: str, queue: Sequence[int], places: int, draw: Callable[[int], Markup], y: float = 0, wide: int = WIDE
+    name: str, queue: Sequence[int], places: int, draw: Callable[[int], svg.Markup], y: float = 0, wide: int = WIDE
 ) -> list[Layer]:
     """Return a layer for each place of a row: a block, how many of the middle are left out, or nothing."""
     hidden = svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
@@ -56,7 +55,7 @@ def queue_row(
         number = f"+{len(queue) - places + 1}"
         hidden = svg.text((wide - APART) / 2, HIGH / 2 + 4, number, class_="mv-middle mv-faint")
     cells = [hidden if block is None else draw(block) for block in both_ends(queue, places)]
-    cells += [Markup("")] * (places - len(cells))
+    cells += [svg.Markup("")] * (places - len(cells))
     return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(cells)]
 
 
@@ -67,7 +66,7 @@ def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
     return [*queue[: places // 2], None, *queue[1 + places // 2 - places :]]
 
 
-def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, wide: int = WIDE) -> Markup:
+def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, wide: int = WIDE) -> svg.Markup:
     """Return a free block: dashed in the colour of the `owner` of its content, outlined if just given back."""
     kept = f", still holds content of {info.label(owner)}" if owner is not None else ""
     new = f", given back by {info.label(giver)} in this step" if giver is not None else ""
@@ -85,8 +84,7 @@ def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, 
     )
 
 
-def outline(wide: int = WIDE) -> Markup:
-    """Return the frame of a block that was just given back."""
+def outline(wide: int = WIDE) -> svg.Markup:
     return svg.rect(-1, -1, wide - APART + 2, HIGH + 2, rx=4, class_="mv-changed")
 
 
@@ -102,12 +100,12 @@ def tables_part(state: RunState, width: float, rows: int) -> Part:
     tables = [(i, state.tables[i]) for i in state.info.titles if state.tables.get(i)]
     layers = [heading("tables", "block tables", 13, "during the step" if rows > 1 else "")]
     for place in range(rows):
-        drawn = table_row(state, *tables[place], most) if place < len(tables) else Markup("")
+        drawn = table_row(state, *tables[place], most) if place < len(tables) else svg.Markup("")
         layers.append(Layer(f"table-{place}", drawn, LEFT, place * TABLE_ROW))
     return Part(layers, max(rows * TABLE_ROW, 32) + 6)
 
 
-def table_row(state: RunState, request_id: str, table: Sequence[int], most: int) -> Markup:
+def table_row(state: RunState, request_id: str, table: Sequence[int], most: int) -> svg.Markup:
     """Return a request's tile and its blocks; of a long table the middle is left out."""
     info, index, holders = state.info, state.info.index(request_id), state.holders()
     name = tile(index, info.label(request_id), 0, 0, 28, TABLE_HIGH)

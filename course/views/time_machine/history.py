@@ -50,7 +50,6 @@ class RequestHistory:
         return self.tokens[0] if self.tokens else None
 
     def add(self, kind: str, step: int) -> None:
-        """Extend the last span, or begin a new one."""
         if self.spans and self.spans[-1].kind == kind and self.spans[-1].last == step - 1:
             self.spans[-1].last = step
         else:
@@ -88,7 +87,6 @@ class Histories:
         self._arrived: set[str] = set()
 
     def arrived(self, step: int) -> list[str]:
-        """Return the requests that have arrived by `step`."""
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:

@@ -47,7 +47,7 @@ def drawings(
 ) -> dict[float, list[Picture]]:
     """Return the pictures of some steps for pages of each width. The run is replayed twice, whatever the widths."""
     outlook = Outlook.of(recording)
-    frames = [MachineFrame.of(recording, outlook, width, brief=brief) for width in widths]
+    frames = [MachineFrame(recording, outlook, width, brief=brief) for width in widths]
     drawn: dict[float, list[Picture]] = {width: [] for width in widths}
     for step, state in enumerate(states(recording)):
         if step in steps:
@@ -79,7 +79,6 @@ class Outlook:
 
     @classmethod
     def of(cls, recording: Recording) -> "Outlook":
-        """Replay the run once."""
         histories, sentences = Histories(list(recording.info.titles)), list[str]()
         for state in states(recording):
             histories.add(state)
@@ -91,44 +90,25 @@ class Outlook:
 
 
 def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
-    """Return what can be followed: the requests, then the blocks."""
     requests = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     blocks = shelf.blocks(info.block_size, info.num_blocks)
     return requests + [(f"block:{block}", f"{info.unit} {block}") for block in blocks]
 
 
-@dataclass(frozen=True)
 class MachineFrame:
     """What all pictures of a width share: the timeline, the places of the memory, and which parts there are."""
 
-    width: float
-    timeline: Timeline
-    shelf: Shelf
-    has_hits: bool
-    num_table_rows: int
-    num_steps: int
-    num_lines: int
-    brief: bool
-
-    @classmethod
-    def of(cls, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> "MachineFrame":
-        """Return the frame of a run for pages of a width, with room for its longest sentence."""
-        histories, num_steps, room = outlook.histories, len(recording.steps), span_of(width)
-        axes = axes_of([histories.num_tokens], num_steps, room)[0]
-        high = MAX_BRIEF_HEIGHT if brief else MAX_HEIGHT
-        return cls(
-            width,
-            Timeline(recording.info, histories, axes, most_high=high),
-            Shelf.fitting([recording], room, most_lines=1 if brief else MAX_LINES),
-            with_hits([recording]),
-            0 if brief else num_rows(recording),
-            num_steps,
-            most_lines(outlook.sentences, width),
-            brief,
-        )
+    def __init__(self, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> None:
+        self.width, self.brief, self.num_steps = width, brief, len(recording.steps)
+        room, high = span_of(width), MAX_BRIEF_HEIGHT if brief else MAX_HEIGHT
+        (axes,) = axes_of([outlook.histories.num_tokens], self.num_steps, room)
+        self.timeline = Timeline(recording.info, outlook.histories, axes, most_high=high)
+        self.shelf = Shelf.fitting([recording], room, most_lines=1 if brief else MAX_LINES)
+        self.has_hits = with_hits([recording])
+        self.num_table_rows = 0 if brief else num_rows(recording)
+        self.num_lines = most_lines(outlook.sentences, width)
 
     def picture(self, state: RunState, sentence: str) -> Picture:
-        """Return the picture of the state's current step."""
         title, width = headline(state, self.num_steps), self.width
         parts = [headline_part(title, figures(state), width), budget_part(state, width, hits=self.has_hits)]
         parts += [queues_part(state, width), memory_part(state, self.shelf)]
@@ -158,7 +138,6 @@ def figures(state: RunState) -> str:
 
 
 def text_alternative(state: RunState, histories: Histories, num_steps: int) -> str:
-    """Return every fact of the picture as lines of text."""
     info, step = state.info, record_of(state)["step"]
     return facts(
         [
@@ -174,7 +153,6 @@ def text_alternative(state: RunState, histories: Histories, num_steps: int) -> s
 
 
 def of_tokens(state: RunState) -> Iterator[tuple[str, str]]:
-    """Yield the facts of the token budget and of the queues."""
     info, record = state.info, record_of(state)
     shares = [
         f"{info.label(share['id'])} {share['n']} {'decode' if state.is_decode(share) else 'prefill'}{of_drafts(share)}"
@@ -195,7 +173,6 @@ def of_tokens(state: RunState) -> Iterator[tuple[str, str]]:
 
 
 def of_memory(state: RunState) -> Iterator[tuple[str, str]]:
-    """Yield the facts of the pool, of the block tables and of the free queue."""
     info, holders, used, pool = state.info, state.holders(), state.num_used_slots(), state.pool
     unit, size, tables = info.unit, info.block_size, state.tables
     unused = {i: len(table) * size - sum(used[block] for block in table) for i, table in tables.items()}

@@ -10,7 +10,6 @@ from course.traces.run_state import RunState
 from course.views import svg
 from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.text import counted
 from course.views.tiles import marks, on_tile
 from course.views.time_machine.queues import record_of
@@ -40,7 +39,6 @@ class Block:
 
     @property
     def text(self) -> str:
-        """The state of the block as text."""
         name = f"{'block' if self.size > 1 else 'slot'} {self.block_id}"
         whose = self.labels[0] if self.owner is not None else "an earlier request"
         state = f"still holds content of {whose}" if self.owner is not None or self.is_kept else ""
@@ -54,7 +52,6 @@ class Block:
 
 
 def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
-    """Return the state of some blocks."""
     holders, cached, info = state.holders(), state.cached(), state.info
     taken, evicted, used = set(state.pool.taken), set(record_of(state)["evicted"]), state.num_used_slots()
     first = {table[0] for table in state.tables.values() if table}
@@ -83,7 +80,7 @@ def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
 
 # A block rarely changes from one step to the next, and a film draws every step.
 @lru_cache(maxsize=4096)
-def draw_block(block: Block, shelf: Shelf) -> Markup:
+def draw_block(block: Block, shelf: Shelf) -> svg.Markup:
     """Return one block with its tooltip and what a click follows."""
     names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
     drawn = strip(block, shelf.cell, shelf.high)
@@ -93,7 +90,7 @@ def draw_block(block: Block, shelf: Shelf) -> Markup:
     return svg.group(svg.tooltip(block.text), *drawn, data_request=names or None)
 
 
-def strip(block: Block, cell: float, high: float) -> list[Markup]:
+def strip(block: Block, cell: float, high: float) -> list[svg.Markup]:
     """Return the slots of a block: used ones full, reserved ones hatched, with the holders' colours and letters."""
     wide = cell * block.size
     ground = svg.rect(0.25, 0.5, wide - 0.5, high - 1, class_="mv-panel")
@@ -116,10 +113,9 @@ def strip(block: Block, cell: float, high: float) -> list[Markup]:
     return drawn
 
 
-def held(block: Block, cell: float, high: float) -> list[Markup]:
-    """Return the used and the reserved slots, in a band for each holder."""
+def held(block: Block, cell: float, high: float) -> list[svg.Markup]:
     wide, used = cell * block.size, cell * block.num_used
-    band, drawn = high / len(block.holders), list[Markup]()
+    band, drawn = high / len(block.holders), list[svg.Markup]()
     for place, index in enumerate(block.holders):
         y, stroke = place * band, f"stroke:{color(index)}"
         if used:
@@ -133,7 +129,7 @@ def held(block: Block, cell: float, high: float) -> list[Markup]:
     return [*drawn, marks(block.holders[0], 0, 0, wide, high)]
 
 
-def letters(block: Block, wide: float, high: float) -> list[Markup]:
+def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
     """Return who holds the block, as far as it fits; of single slots only the first one of a request is named."""
     if high < HIGHS[0] or not block.labels or (block.size == 1 and not block.is_first):
         return []
@@ -151,7 +147,7 @@ def letters(block: Block, wide: float, high: float) -> list[Markup]:
     return [ground, on_tile(block.holders[0], used / 2, y, name, LETTER)]
 
 
-def sample(**changed: Any) -> Markup:
+def sample(**changed: Any) -> svg.Markup:
     """Return a full block with some changes, 14 x 10 px large."""
     block = replace(Block(9, 4, 4, (0,), ("",)), **changed)
     return svg.joined(strip(block, 14 / block.size, 10))
@@ -173,7 +169,6 @@ COMMON = [
 
 
 def memory_part(state: RunState, shelf: Shelf) -> Part:
-    """Return the strips in order of their ids."""
     info = state.info
     shown = shelf.blocks(info.block_size, info.num_blocks)
     captions = [f"of {info.block_size} slots"] * (info.block_size > 1)
@@ -189,10 +184,10 @@ def memory_part(state: RunState, shelf: Shelf) -> Part:
     return Part(layers, height + 8, {"memory": [*SAMPLES[info.block_size > 1], *COMMON]})
 
 
-def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> Markup:
+def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Markup:
     """Return the first id of each line, where the blocks themselves are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
-        return Markup("")
+        return svg.Markup("")
     every = 1 if shelf.line >= 13 else 2
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []

@@ -7,7 +7,6 @@ from course.traces.sentences import is_stuck
 from course.views import svg
 from course.views.parts import LEFT, Part, heading, span_of
 from course.views.picture import Layer
-from course.views.svg import Markup
 from course.views.tiles import tile
 from course.views.typeset import text_width
 from mini_vllm.core.step_record import StepRecord
@@ -42,11 +41,11 @@ def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part
     return Part(layers, ROW + 10)
 
 
-def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float) -> Markup:
+def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float) -> svg.Markup:
     """Return requests as labels on their colours, as many as fit, and the number of the others."""
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
-    x, parts, stuck = 0.0, list[Markup](), is_stuck(record_of(state))
+    x, parts, stuck = 0.0, list[svg.Markup](), is_stuck(record_of(state))
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)
         priority = state.info.priorities.get(request_id)

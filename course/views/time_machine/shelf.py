@@ -63,13 +63,11 @@ class Shelf:
         return replace(self, per_line=per_line)
 
     def cut_to(self, lines: int) -> Self:
-        """Return the shelf with so many lines at most."""
         strips = min(max(1, lines) * self.per_line, max(self.per_line, MAX_STRIPS))
         return replace(self, num_slots=min(self.num_slots, strips * self.size))
 
     @property
     def named(self) -> bool:
-        """Whether every block has its id below it."""
         return self.size > 1 and self.cell * self.size >= MIN_NAMED
 
     @property

@@ -8,7 +8,6 @@ from course.views import svg
 from course.views.parts import LEFT, Part, heading
 from course.views.picture import Layer
 from course.views.step_axis import AXIS, StepAxis
-from course.views.svg import Markup
 from course.views.text import counted, ranges
 from course.views.tiles import on_tile, tile
 from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
@@ -59,11 +58,10 @@ class Timeline:
         self.caption = f"{num_hidden} more requests" if num_hidden else ""
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
-        """Return the timeline with its cursor on `step`, over the numbers of the steps."""
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
         for place in range(len(self.shown), self.num_rows):
-            layers.append(Layer(f"head-{place}", Markup(""), x=12, y=TOP + place * self.row))
+            layers.append(Layer(f"head-{place}", svg.Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
             end = "" if scale == "steps" else f"-{scale}"
             rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
@@ -101,7 +99,7 @@ class Timeline:
         )
         return Layer(f"head-{place}", drawn, x=12, y=y, data={"about": f"request:{index}"})
 
-    def _rows(self, scale: str) -> Markup:
+    def _rows(self, scale: str) -> svg.Markup:
         rows = [self._row(place, request_id, scale) for place, request_id in enumerate(self.shown)]
         axis, stuck = self.axes[scale], self.histories.stuck
         if stuck is not None:
@@ -110,7 +108,7 @@ class Timeline:
             rows.append(svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased"))
         return svg.joined(rows)
 
-    def _row(self, place: int, request_id: str, scale: str) -> Markup:
+    def _row(self, place: int, request_id: str, scale: str) -> svg.Markup:
         index, history, axis = self.info.index(request_id), self.histories.of[request_id], self.axes[scale]
         first, end = axis.first, axis.first + axis.num_steps
         parts = [self._span(axis, span, index) for span in history.spans if span.last >= first and span.first < end]
@@ -119,7 +117,7 @@ class Timeline:
         parts += self._events(axis, history)
         return svg.group(*parts, transform=f"translate(0,{svg.number(place * self.row)})", data_request=str(index))
 
-    def _span(self, axis: StepAxis, span: Span, index: int) -> Markup:
+    def _span(self, axis: StepAxis, span: Span, index: int) -> svg.Markup:
         high, x, end = self.row, axis.x(span.first), axis.x(span.last + 1)
         if not span.computes:
             dashes = "2 3" if span.kind == "skipped" else None
@@ -128,11 +126,11 @@ class Timeline:
         hatched = svg.hatch(x, 3, end - x, high - 6, 5, stroke=ink_on(index))
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
-    def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> Markup:
+    def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> svg.Markup:
         """Return a tick at the end of a wait, with its tokens if they fit: between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         if end - x < MIN_TICK_DISTANCE:
-            return Markup("")
+            return svg.Markup("")
         tick = svg.line(end, 3, end, self.row - 3, class_="mv-token", style="stroke:var(--mv-paper)", stroke_width=1.5)
         tokens = counted(wait.num_tokens, "token")
         names = (f"first after {tokens}", tokens) if wait.is_first else (f"{tokens} to the next", tokens)
@@ -155,7 +153,7 @@ class Timeline:
         about = svg.tooltip(f"steps {wait.first} to {wait.last} computed {tokens}")
         return svg.group(about, tick, *named, class_="mv-wait")
 
-    def _events(self, axis: StepAxis, history: RequestHistory) -> list[Markup]:
+    def _events(self, axis: StepAxis, history: RequestHistory) -> list[svg.Markup]:
         half = self.row / 2
         hits = [step for step, _ in history.hits if axis.has(step)]
         parts = [svg.path(f"M{axis.x(step):.1f} 1.5l5 0l-5 7z", class_="mv-ink mv-hit") for step in hits]
@@ -171,10 +169,10 @@ class Timeline:
             parts.append(svg.line(x, 1, x, self.row - 2, class_=f"mv-{kind} mv-end-of-request", stroke_width=2))
         return parts
 
-    def _mark(self, axis: StepAxis) -> Markup:
+    def _mark(self, axis: StepAxis) -> svg.Markup:
         """Return a red line in front of the marked step, and a flag above it that stays clear of the cursor."""
         if self.mark is None:
-            return Markup("")
+            return svg.Markup("")
         x = axis.x(self.mark)
         line = svg.line(x, -4, x, self.height + 4, class_="mv-alert-line mv-difference", stroke_width=2)
         return svg.joined([line, svg.path(f"M{x - 5:.1f} -9h10l-5 8z", class_="mv-alert")])

@@ -12,7 +12,6 @@ from course.views.bars import SMALL_WIDTH
 from course.views.parts import WIDTHS, headline_part, page, span_of
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.step_axis import INTERVALS, StepAxis
-from course.views.svg import Markup
 from course.views.text import counted, facts
 from course.views.tiles import tile
 from course.views.time_machine.history import RequestHistory
@@ -51,7 +50,7 @@ def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> P
     return Picture(name, height, layers, sentence, text, width)
 
 
-def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: float) -> Markup:
+def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: float) -> svg.Markup:
     parts = [svg.tooltip(f"{label}: {in_words(history)}"), tile(index, label, MARGIN, 0, 32, BAR)]
     for span in history.spans:
         x, long = LEFT + axis.x(span.first), axis.x(span.last + 1) - axis.x(span.first)
@@ -69,7 +68,7 @@ def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: 
     return svg.joined(parts)
 
 
-def numbers(axis: StepAxis, y: float) -> Markup:
+def numbers(axis: StepAxis, y: float) -> svg.Markup:
     widest = text_width(str(axis.num_steps), LABEL) + 4
     every = next(interval for interval in INTERVALS if interval * axis.width(0) >= widest)
     places = range(0, axis.num_steps, every)
@@ -82,7 +81,6 @@ def numbers(axis: StepAxis, y: float) -> Markup:
 
 
 def in_words(history: RequestHistory) -> str:
-    """Return when a request arrives, waits, gets its first token and ends."""
     parts = [f"arrives in step {history.spans[0].first}" if history.spans else "does not arrive"]
     parts.append(f"waits {counted(waiting(history), 'step')}")
     if history.first_token is not None:
