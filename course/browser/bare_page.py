@@ -35,7 +35,7 @@ def open_widget(
     sharpness: float = 1,
     is_answered: bool = False,
 ) -> Any:
-    """Return a page with the widget's front end in it, on a light or a dark system and declared as such.
+    """Return a page with the widget's front end, on a light or a dark system and declared to be so.
 
     If `is_answered`, the panel in Python answers the page's questions.
     """

@@ -1,4 +1,4 @@
-"""Find and start the system's Chromium. One per process: a second one would not start."""
+"""Find and start the system's Chromium, once per process: a second one would not start."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """The part that is missing to start a browser."""
+    """Names what is missing to start a browser."""
 
 
 def find_chromium() -> str | None:

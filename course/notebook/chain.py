@@ -33,7 +33,7 @@ def hash_blocks(
     theirs = hash_block_for(lineup.prefix_cache)
     if theirs is None:
         return HashBlocks(None, hits)
-    chains = chains_of(prompts, block_size, theirs, salts, {})
+    chains = chains_of(prompts, block_size, theirs, salts)
     return HashBlocks([link.block_hash or b"" for chain in chains for link in chain.links], hits)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from course.views.picture import read_asset
 
 PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "player.js")))
-# When the still comes into view, the widget takes its place. In a notebook that is open it gives the live widget,
-# which hides the still, two seconds to appear.
+# When the still comes into view, the widget takes its place. In an open notebook it first gives the live widget, which
+# hides the still, two seconds to appear.
 START = (
     "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
     "watch.disconnect();setTimeout(async()=>{if(!still.offsetParent)return;"
@@ -25,7 +25,7 @@ START = (
 
 
 def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "controls.css") -> str:
-    """Return a script that puts a widget in place of the still that it stands beside.
+    """Return a script that replaces the still next to it with a widget.
 
     `state` has the widget's traits, `front_end` is its JavaScript, by default the player's, and `css` names its files.
     All of it is compressed: a film and the player are a script of 20 to 60 kB.

@@ -57,7 +57,7 @@ def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
 
 
 def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> svg.Markup:
-    """Return a name, a bar from `start` on, its text, and a line at `mark` if that is not negative, nor both 0."""
+    """Return a name, a bar from `start` on, its text, and a line at `mark` unless that is negative or both are 0."""
     line = svg.line(start + mark, -2, start + mark, BAR + 2, class_="mv-line mv-reference", stroke_width=2)
     return svg.joined(
         [

@@ -149,10 +149,7 @@ def head(title: str, lines: Iterable[str], width: float) -> tuple[svg.Markup, fl
     titles = wrap(title, width - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MAX_LINES)]
     below = 22 + LINE_HEIGHT * len(titles)
-    drawn = [
-        paragraph(MARGIN, 22, titles, class_="mv-title"),
-        paragraph(MARGIN, below + 2, faint, class_="mv-faint"),
-    ]
+    drawn = [paragraph(MARGIN, 22, titles, class_="mv-title"), paragraph(MARGIN, below + 2, faint, class_="mv-faint")]
     return svg.joined(drawn), below + LINE_HEIGHT * len(faint)
 
 

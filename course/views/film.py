@@ -10,15 +10,13 @@ from course.views.svg import Markup
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same places, one per step; `also` are those for pages of other widths,
-    which need no text of their own.
+    """Pictures with the same layers in the same places, one per step; `also` has those for pages of other widths.
 
     `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
-    such as `("preemption",)`, at which play can stop; without it there are none. Raises `ValueError` if the pictures
-    differ in shape, or if there are events for another number of pictures. `has_time`: the pictures can be shown on
-    the scale `time` too. `word` is what a picture is: a step, or a row of a batch. `first` is the
-    one that a player shows first.
+    such as `("preemption",)`, at which play can stop. With `has_time` the pictures can be shown on the scale `time`
+    too. `word` is what a picture is: a step, or a row of a batch. `first` is the one that a player shows first.
+    Raises `ValueError` if the pictures differ in shape, or if there is not one list of events for each.
     """
 
     pictures: Sequence[Picture]
@@ -38,7 +36,7 @@ class Film:
                 if shape(picture) != first:
                     raise ValueError(f"picture {number} differs from picture 0 in its size, its layers or their places")
         if self.events and len(self.events) != len(self.pictures):
-            raise ValueError(f"there are {len(self.pictures)} pictures, but events of {len(self.events)}")
+            raise ValueError(f"there are {len(self.pictures)} pictures, but {len(self.events)} lists of events")
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -63,9 +61,9 @@ class Film:
     def encode(self) -> dict[str, Any]:
         """Return the film for the player.
 
-        `fragments` are the distinct contents of layers and text alternatives. A frame has `stop`, the events at which
-        play can stop. For each width there is a view: `svg` has its empty layers, and `changes` for each step a
-        flat list of the layer number and fragment number of each layer that changed.
+        `fragments` are the distinct contents of layers and text alternatives. The `stop` of a frame names the events at
+        which play can stop. For each width there is a view: `svg` has its empty layers, and `changes` has for each step
+        a flat list of the layer number and fragment number of each layer that changed.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}

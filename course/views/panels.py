@@ -1,4 +1,4 @@
-"""Knobs over a picture: drawn by Python, drawn by the page itself, or a film of which the shown step comes first."""
+"""Knobs over a picture that Python or the page draws, or over a film, whose shown step is drawn first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,11 +37,11 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 class Panel(PictureWidget):
     """Knobs over a picture that Python draws: `draw` gets the knobs' values by name and returns a `Picture`.
 
-    It is called while a knob moves. While it runs, a newer question replaces an older one, so that the next answer
-    is to the last question. The text of a `ValueError` is shown and the picture stays. With `reflows`, `draw` also
+    It is called while a knob moves; while it runs, newer questions replace older ones, so the next answer is to the
+    last question. The text of a `ValueError` is shown and the picture stays. With `reflows`, `draw` also
     gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. Where `draw`
-    is slow, `first_look` is called in its place while a knob moves, and `draw` when it rests; it returns None if `draw`
-    is as fast this time. With `in_browser` the page draws, and Python hears of a value when its knob is released.
+    is slow, `first_look` is called in its place while a knob moves, and `draw` when it rests; it returns None where
+    `draw` is just as fast. With `in_browser` the page draws, and Python gets a value when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")

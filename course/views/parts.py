@@ -50,17 +50,15 @@ def side_by_side(parts: Sequence[Part], width: float) -> Part:
 
 
 def page(
-    title: str,
-    parts: Iterable[Part],
-    sentence: str,
-    text_alternative: str,
-    width: float = WIDTH,
-    num_lines: int | None = None,
+    title: str, parts: Iterable[Part], sentence: str, text: str, width: float = WIDTH, num_lines: int | None = None
 ) -> Picture:
     """Return the picture of the stacked parts with the sentence below them, in room for `num_lines` lines."""
-    foot = sentence_part(sentence, num_lines or len(sentence_lines(sentence, width)), width)
-    whole = stacked([*parts, foot])
-    return Picture(title, whole.height, tuple(whole.layers), sentence, text_alternative, width, legend=whole.legend)
+    lines = sentence_lines(sentence, width)
+    rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
+    drawn = [svg.text(MARGIN, 20 + LINE_HEIGHT * n, line, font_size=SENTENCE_SIZE) for n, line in enumerate(lines)]
+    layers = [Layer("sentence-rule", rule), Layer("sentence", svg.joined(drawn))]
+    whole = stacked([*parts, Part(layers, LINE_HEIGHT * (num_lines or len(lines)) + 10)])
+    return Picture(title, whole.height, tuple(whole.layers), sentence, text, width, legend=whole.legend)
 
 
 def heading(name: str, title: str, y: float, *captions: str) -> Layer:
@@ -81,15 +79,6 @@ def headline_part(title: str, figures: str, width: float) -> Part:
     lines = enumerate(wrap(figures, width - 2 * MARGIN, 12, FIGURE_LINES))
     drawn = [named, *(svg.text(MARGIN, 37 + 15 * place, line, class_="mv-faint") for place, line in lines)]
     return Part([Layer("headline", svg.joined(drawn))], 32 + 15 * FIGURE_LINES)
-
-
-def sentence_part(sentence: str, num_lines: int, width: float) -> Part:
-    rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
-    lines = [
-        svg.text(MARGIN, 20 + LINE_HEIGHT * place, line, font_size=SENTENCE_SIZE)
-        for place, line in enumerate(sentence_lines(sentence, width))
-    ]
-    return Part([Layer("sentence-rule", rule), Layer("sentence", svg.joined(lines))], LINE_HEIGHT * num_lines + 10)
 
 
 def sentence_lines(sentence: str, width: float) -> list[str]:

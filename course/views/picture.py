@@ -96,7 +96,7 @@ class Picture:
     """What a view returns: at most 1,100 px wide; `text_alternative` has every fact of it as plain text.
 
     `title` names the picture, `sentence` is its most interesting fact. On the scale `time` the parts with the class
-    `mv-in-time` are shown in place of those with `mv-in-steps`. `narrow` is the same for a page that is less wide.
+    `mv-in-time` are shown in place of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
     """
 
     title: str
@@ -140,8 +140,8 @@ class Picture:
     def image(self) -> str:
         """Return the picture as an HTML `<img>` with its data, shown even where scripts and SVG are not trusted.
 
-        Its paper is white in a page that says nothing of colours, also on a dark system. JupyterLab drops the style
-        of what is not trusted, and the picture follows its theme.
+        In a page that declares no colour scheme its paper is white, even on a dark system. JupyterLab drops the style
+        of untrusted output, and the picture follows its theme.
         """
         alt = escape(f"{self.title}. {self.sentence}")
         image = f'<img src="{self.data_url()}" alt="{alt}" data-width="{number(self.width)}"{LIGHT}>'

@@ -12,6 +12,7 @@ MAX_STEP_WIDTH = 44
 MIN_STEP_WIDTH = 1.5
 AXIS = 18
 NUMBER = 12
+# The last one always has room.
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
 
@@ -45,7 +46,7 @@ class TimeScale:
 class StepAxis:
     """The places of the steps from `first` on, in px: step `first + k` lies between `edges[k]` and `edges[k + 1]`.
 
-    Steps before the first one, and behind the last one, have their places at the ends of the axis, without a width.
+    Steps before the first one and after the last one lie at the ends of the axis and have no width.
     """
 
     edges: Sequence[float]
@@ -81,7 +82,7 @@ class StepAxis:
         return 0 <= step - self.first < self.num_steps
 
     def numbers(self) -> svg.Markup:
-        """Return the numbers of the steps that have room: of equal steps, the multiples of a round number."""
+        """Return the step numbers that have room: of equally wide steps the multiples of a round number."""
         every, drawn, end = 1, list[svg.Markup](), 0.0
         if self.is_even and self.num_steps:
             widest = text_width(str(self.first + self.num_steps), NUMBER) + 4
@@ -94,7 +95,7 @@ class StepAxis:
         return svg.joined(drawn)
 
     def cursor(self, step: int, height: float, identity: str = "cursor") -> svg.Markup:
-        """Return the frame around a step; `identity` is under what name it moves."""
+        """Return the frame around a step; `identity` is the name under which it moves."""
         x, width = self.x(step) - 1, self.width(step) + 2
         return svg.rect(x, -3, width, height + 6, rx=2, class_="mv-changed", data_id=identity)
 

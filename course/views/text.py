@@ -1,6 +1,6 @@
 """The text alternative of a picture: its facts as `key: value` lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
@@ -35,8 +35,4 @@ def ranges(numbers: Iterable[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return " ".join(_run(run) for run in runs)
-
-
-def _run(run: Sequence[int]) -> str:
-    return f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run))
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else spaced(run) for run in runs)

@@ -22,11 +22,7 @@ THREE = [
 ]
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 LARGE = EngineConfig(
-    max_num_seqs=8,
-    max_num_batched_tokens=256,
-    long_prefill_token_threshold=128,
-    max_model_len=1024,
-    num_gpu_blocks=201,
+    max_num_seqs=8, max_num_batched_tokens=256, long_prefill_token_threshold=128, max_model_len=1024, num_gpu_blocks=201
 )
 
 

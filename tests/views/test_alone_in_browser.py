@@ -95,17 +95,11 @@ def test_without_scripts_it_is_the_still(opened: Opened) -> None:
 @pytest.mark.parametrize("system", ["light", "dark"])
 @pytest.mark.parametrize("head", ["", "<style>:root{color-scheme:light}</style>"])
 def test_paper_is_white_in_a_page_that_is(opened: Opened, pages: Pages, scripts: bool, system: str, head: str) -> None:
-    """A dark system does not make a white page dark, so nor a picture in it."""
+    """A dark system does not make a white page dark, nor a picture in it."""
     page = opened(saved(counting(2)), scripts=scripts, system=system, head=head)
     shown = page.locator(".mvw svg" if scripts else "img")
     shown.wait_for()
     assert paper_of(pages, shown) == 255
-
-
-def test_paper_is_dark_in_a_page_that_declares_it(opened: Opened, pages: Pages) -> None:
-    page = opened(saved(counting(2)), head="<style>:root{color-scheme:dark}</style>")
-    page.locator(".mvw svg").wait_for()
-    assert paper_of(pages, page.locator(".mvw svg")) < 50
 
 
 def paper_of(pages: Pages, shown: Any) -> int:

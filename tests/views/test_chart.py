@@ -2,10 +2,8 @@
 
 import pytest
 
-from course.views.bars import SMALL_WIDTH, bars
 from course.views.chart import LogScale, PercentScale, beside, cloud
 from course.views.figures import digits, memory, round_seconds, seconds
-from tests.views.drawing import SVG, layers
 
 
 @pytest.mark.parametrize("low", [3e-4, 0.0102, 1.0, 7.5, 2e5])
@@ -49,19 +47,3 @@ def test_figures_have_three_digits_and_a_unit() -> None:
     assert [seconds(value) for value in (2.5e-6, 0.0123, 0.9996, 75.25)] == ["2.50 µs", "12.3 ms", "1.00 s", "75.2 s"]
     assert [memory(value) for value in (0, 1023, 128 * 2**10, 2**31)] == ["0 B", "1,023 B", "128 KiB", "2.00 GiB"]
     assert [round_seconds(value) for value in (0.0005, 0.02, 1, 2000)] == ["0.5 ms", "20 ms", "1 s", "2,000 s"]
-
-
-def test_a_bar_is_as_long_as_its_value_and_a_mark_is_at_the_reference() -> None:
-    values = {"a": 20.0, "b": 5.0, "c": 0.0}
-    picture = bars("steps", values, {name: str(value) for name, value in values.items()}, marks={"a": 16.0})
-    drawn = list(layers(picture)["bars"].iter(f"{SVG}rect"))
-    lengths = [float(str(bar.get("width"))) for bar in drawn]
-    assert lengths == pytest.approx([lengths[0], lengths[0] / 4, 0], abs=0.01)
-    assert lengths[0] > SMALL_WIDTH / 3
-    (mark,) = [part for part in layers(picture)["bars"].iter() if "mv-reference" in str(part.get("class"))]
-    place = float(str(mark.get("d")).split()[0].removeprefix("M"))
-    assert place == pytest.approx(float(str(drawn[0].get("x"))) + 0.8 * lengths[0], abs=0.02)
-    half = bars("steps", values, {name: str(value) for name, value in values.items()}, most=40)
-    assert float(str(next(layers(half)["bars"].iter(f"{SVG}rect")).get("width"))) == pytest.approx(
-        lengths[0] / 2, abs=0.01
-    )

@@ -12,7 +12,7 @@ from course.views.film import Film
 from course.views.hash_chain import hash_chain
 from course.views.show import player
 from tests.chromium import Pages
-from tests.views import gallery
+from tests.views import test_gallery as gallery
 from tests.views.runs import ahead
 
 WIDTHS = (460, 600, 720, 1000, 1100)

@@ -18,12 +18,7 @@ from course.views.calculator.figures import memory_parts
 from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
 from course.views.chunking_dial.trial import arrivals
 from course.views.figures import seconds
-from course.views.policy_comparison import (
-    PolicyComparison,
-    PolicyResult,
-    compare_policies,
-    policy_panel,
-)
+from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from course.views.policy_comparison.drawing import compare_with_this_lineup
 from mini_vllm import parse_lineup
 from mini_vllm.assembly.lineup import Lineup

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.block_life import block_life
 from course.views.paged_batch import paged_batch
 from course.views.show import player
 from course.views.time_machine import time_machine
@@ -169,22 +168,6 @@ def test_dark_pages_get_dark_paper_and_readable_ink(pages: Pages) -> None:
     assert page.locator(HEADLINE).first.evaluate(fill) == "rgb(230, 237, 243)"
     page.add_style_tag(content=":root { --jp-layout-color0: rgb(1, 2, 3); }")
     assert paper.evaluate(fill) == "rgb(1, 2, 3)"
-
-
-def test_a_block_and_a_request_are_followed_through_the_lives_of_blocks(pages: Pages) -> None:
-    page = open_widget(pages, player(block_life(observed()), step=6))
-    page.locator('[data-about="block:17"] text').click()
-    assert page.evaluate("model.state.follow") == "block:17"
-    assert about(page).endswith("step 6 free, content of r3 kept")
-    assert page.locator('[data-layer="life-rows"] [data-block].mv-dim').count() == 11
-    press(page, "next step")
-    assert about(page).endswith("steps 6-7 free, content of r3 kept")
-    page.locator('[data-go-to="18"]').click()
-    assert page.locator(HEADLINE).first.text_content() == "step 18 of 27"
-    page.evaluate("model.set('step', 6); model.set('follow', 'request:3')")
-    bright = page.locator('[data-layer="life-rows"] [data-state]:not(.mv-dim)')
-    assert set(bright.evaluate_all("(parts) => parts.map((part) => part.dataset.request)")) == {"3"}
-    assert page.locator('[data-layer="life-rows"] [data-state].mv-dim').count() > 20
 
 
 def test_a_click_on_a_token_shows_what_it_reads(pages: Pages) -> None:

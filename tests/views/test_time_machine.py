@@ -1,6 +1,7 @@
 """The time machine: drawing and text hold exactly the facts of the trace, at every step."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -8,6 +9,8 @@ from course.palette import color
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.traces.recording import Recording
 from course.views.alone import alone
+from course.views.block_life import block_life
+from course.views.film import Film
 from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
 from course.views.time_machine.compare import RunDifference, first_difference
@@ -18,61 +21,47 @@ from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, obser
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed(), observed("phase_1_alone")], ids=str)
-def test_the_drawing_of_every_step_equals_its_record(recording: Recording) -> None:
-    film, info = time_machine(recording), recording.info
-    for record, picture in zip(recording.steps, film.pictures, strict=True):
-        parts = layers(picture)
-        shares = [share.get("data-request") for share in parts["budget"].findall(f"{SVG}g")]
-        assert shares == [str(info.index(share["id"])) for share in record["scheduled"]]
-        waiting = [label for label in texts(parts["waiting"]) if label != "none"]
-        assert waiting == [info.label(request_id) for request_id in record["waiting_after"]]
-        shown = [int(name.removeprefix("block-")) for name in parts if name.startswith("block-")]
-        drawn = {block: tooltips(parts[f"block-{block}"])[0] for block in shown}
-        held = {block for share in record["scheduled"] for block in share["blocks"]}
-        assert {block for block in held if "held by" in drawn[block] or "shared by" in drawn[block]} == held
-        num_hidden = info.num_blocks - len(shown)
-        assert sum(": free" in words for words in drawn.values()) + num_hidden == record["free_after_schedule"]
-        taken = {block for share in record["scheduled"] for block in share["new_blocks"]}
-        assert {block for block, words in drawn.items() if "taken in this step" in words} == taken
-        assert {block for block, words in drawn.items() if "old content lost" in words} == set(record["evicted"])
-        assert shown[0] == 1, "the null block is never handed out"
-
-
-@pytest.mark.parametrize("recording", [small(), large(), observed()], ids=str)
-def test_the_text_holds_the_facts_of_the_record(recording: Recording) -> None:
+def test_every_step_in_drawing_and_text_equals_its_record(recording: Recording) -> None:
     info = recording.info
     for state, picture in zip(states(recording), time_machine(recording).pictures, strict=True):
-        record, facts = state.record, described(picture)
+        record, parts, facts = state.record, layers(picture), described(picture)
         assert record is not None
         assert facts["token budget"].startswith(f"{record['total']} of {info.token_budget}")
-        for share in record["scheduled"]:
+        for share, drawn in zip(record["scheduled"], parts["budget"].findall(f"{SVG}g"), strict=True):
+            index, label = info.index(share["id"]), info.label(share["id"])
             kind = "decode" if state.is_decode(share) else "prefill"
-            assert f"{info.label(share['id'])} {share['n']} {kind}" in facts["token budget"]
-            assert numbers(facts[f"{info.unit}s of {info.label(share['id'])}"]) == share["blocks"]
+            assert (drawn.get("data-request"), drawn.get("data-kind")) == (str(index), kind)
+            assert next(drawn.iter(f"{SVG}rect")).get("fill") == color(index)
+            assert any(part.get("class") == "mv-hatch" for part in drawn.iter(f"{SVG}path")) == (kind == "prefill")
+            assert f"{label} {share['n']} {kind}" in facts["token budget"]
+            assert numbers(facts[f"{info.unit}s of {label}"]) == share["blocks"]
+        waiting = [info.label(request_id) for request_id in record["waiting_after"]] or ["none"]
+        assert texts(parts["waiting"]) == facts["waiting"].split() == waiting
+        shown = [int(name.removeprefix("block-")) for name in parts if name.startswith("block-")]
+        assert shown[0] == 1, "the null block is never handed out"
+        tips = {block: tooltips(parts[f"block-{block}"])[0] for block in shown}
+        held = {block for share in record["scheduled"] for block in share["blocks"]}
+        assert {block for block in held if "held by" in tips[block] or "shared by" in tips[block]} == held
+        num_hidden = info.num_blocks - len(shown)
+        assert sum(": free" in words for words in tips.values()) + num_hidden == record["free_after_schedule"]
+        taken = {block for share in record["scheduled"] for block in share["new_blocks"]}
+        assert {block for block, words in tips.items() if "taken in this step" in words} == taken
+        assert {block for block, words in tips.items() if "old content lost" in words} == set(record["evicted"])
         assert numbers(facts["free queue, next first"]) == state.pool.free_queue
         assert numbers(facts["just taken"]) == state.pool.taken
         assert numbers(facts["old content lost"]) == record["evicted"]
         for victim, *_ in record["preempted"]:
             assert f"preempted in step {record['step']}" in facts[info.label(victim)]
-        assert facts["waiting"].split() == ([info.label(i) for i in record["waiting_after"]] or ["none"])
 
 
-def test_prefill_is_hatched_and_decode_is_solid_in_the_requests_colour() -> None:
-    recording = observed()
-    for state, picture in zip(states(recording), time_machine(recording).pictures, strict=True):
-        assert state.record is not None
-        for share, drawn in zip(state.record["scheduled"], layers(picture)["budget"], strict=True):
-            hatched = any(part.get("class") == "mv-hatch" for part in drawn.iter(f"{SVG}path"))
-            assert hatched != state.is_decode(share)
-            assert next(drawn.iter(f"{SVG}rect")).get("fill") == color(recording.info.index(share["id"]))
-
-
-def test_everything_that_can_be_followed_is_drawn_with_a_tooltip() -> None:
-    film = time_machine(small())
-    assert len(film.follow) == 4 + 20
+@pytest.mark.parametrize("view", [time_machine, block_life])
+def test_everything_that_can_be_followed_is_drawn_with_a_tooltip(view: Callable[[Recording], Film]) -> None:
+    film = view(small())
+    assert len(film.follow) == 4 + (20 if view is time_machine else 12)
     for picture in film.pictures:
         named = {part.get("data-about"): tooltips(part)[0] for part in tree(picture).iter() if part.get("data-about")}
-        assert all(named[key] for key, _ in film.follow)
+        followed = [key for key, _ in film.follow if view is time_machine or key.startswith("block:")]
+        assert all(named[key] for key in followed)
 
 
 def test_sixty_steps_of_a_large_pool_are_saved_in_a_tenth_of_a_megabyte_for_each_width() -> None:

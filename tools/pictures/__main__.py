@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Callable
 
+from course.views.block_life import block_life
 from course.views.picture import Picture
+from course.views.time_machine import time_machine
 from mini_vllm.assembly.lineup import CHECKOUT
 from tools.pictures import views
 from tools.pictures.moving import moving_pictures
@@ -13,8 +15,8 @@ from tools.pictures.terminal import demo
 
 PICTURES = CHECKOUT / "docs" / "pictures"
 VIEWS: dict[str, Callable[[], Picture]] = {
-    "time_machine": views.time_machine_step,
-    "block_life": views.life_of_blocks,
+    "time_machine": lambda: views.at_preemption(time_machine),
+    "block_life": lambda: views.at_preemption(block_life),
     "hash_chain": views.three_chains,
     "paged_batch": views.paged_decode,
     "chunking_dial": views.smaller_budget,
@@ -30,10 +32,8 @@ def files(name: str) -> dict[str, bytes]:
     """Return the files of a picture, by their names."""
     if name == "demo":
         return {"demo.svg": demo().encode()}
-    if name == "screens":
-        return {f"{screen}.png": png for screen, png in screens().items()}
-    if name == "serving":
-        return {f"{screen}.png": png for screen, png in serving_screens().items()}
+    if name in ("screens", "serving"):
+        return {f"{screen}.png": png for screen, png in (screens if name == "screens" else serving_screens)().items()}
     if name == "film":
         return moving_pictures()
     return {f"{name}.svg": f"{VIEWS[name]().svg()}\n".encode()}

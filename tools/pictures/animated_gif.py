@@ -46,7 +46,7 @@ CHANGED = """async (screenshot) => { const image = new Image();
 
 
 @dataclass
-class Frame:
+class GifFrame:
     """A part of the picture at (x, y): colours of three bytes each, and the number of the colour of each pixel."""
 
     x: int
@@ -58,7 +58,7 @@ class Frame:
     milliseconds: int
 
     def blocks(self) -> bytes:
-        """Return the frame as it stands in the file: laid over the last one, and left there."""
+        """Return the frame as stored in the file: laid over the last one, and left there."""
         control = struct.pack("<BBBBHBB", 0x21, 0xF9, 4, 0x05, round(self.milliseconds / 10), TRANSPARENT, 0)
         place = struct.pack("<BHHHHB", 0x2C, self.x, self.y, self.width, self.height, 0x87)
         data = compressed(self.pixels)
@@ -74,7 +74,7 @@ def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> byte
     return head + for_ever + b"".join(frame.blocks() for frame in frames) + b"\x3b"
 
 
-def frames_of(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> Iterator[Frame]:
+def frames_of(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> Iterator[GifFrame]:
     """Yield what changes from one screenshot to the next; one without a change prolongs the frame before it."""
     page, frame = browser.new_page(), None
     for png, milliseconds in screenshots:
@@ -85,7 +85,7 @@ def frames_of(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> Iterato
         if frame:
             yield frame
         colours, pixels = (base64.b64decode(changed.pop(name)) for name in ("colours", "pixels"))
-        frame = Frame(**changed, colours=colours, pixels=pixels, milliseconds=milliseconds)
+        frame = GifFrame(**changed, colours=colours, pixels=pixels, milliseconds=milliseconds)
     page.close()
     if frame:
         yield frame

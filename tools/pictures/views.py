@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from course.simulator.served import Slo
 from course.traces.recording import Recording
-from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
@@ -14,7 +13,6 @@ from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
-from course.views.time_machine import time_machine
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
@@ -28,16 +26,6 @@ def at_preemption(view: Callable[[Recording], Film]) -> Picture:
     recording = Recording.read(RECORDED)
     step = next(record["step"] for record in recording.steps if record["preempted"])
     return view(recording)[step]
-
-
-def time_machine_step() -> Picture:
-    """Return that step in the time machine."""
-    return at_preemption(time_machine)
-
-
-def life_of_blocks() -> Picture:
-    """Return the lives of the blocks in that step."""
-    return at_preemption(block_life)
 
 
 def three_chains() -> Picture:
@@ -55,14 +43,12 @@ def paged_decode() -> Picture:
 
 
 def smaller_budget() -> Picture:
-    """Return the effect of a quarter of the token budget on latency."""
     deployment = Deployment()
     before, now = (try_setting(Setting(max_num_batched_tokens=budget), deployment) for budget in (2048, 512))
     return chunking_picture(now, before)
 
 
 def capacity() -> Picture:
-    """Return the limits of the calculator's default model and GPU."""
     return calculator_picture(capacity_of(Setup()))
 
 
@@ -75,7 +61,6 @@ def two_chats(lineup: str, config: EngineConfig) -> LLM:
 
 
 def kept_and_rejected_drafts() -> Picture:
-    """Return a step in which some of the drafts are right."""
     drafts = SpeculativeConfig("ngram", num_speculative_tokens=4, adaptive=False)
     llm = two_chats("solution:1-7", EngineConfig(num_gpu_blocks=24, block_size=8, speculative_config=drafts))
     recording = Recording.of(llm)
@@ -86,7 +71,6 @@ def kept_and_rejected_drafts() -> Picture:
 
 
 def in_turn_and_ahead() -> Picture:
-    """Return the same run with a step in flight and without."""
     in_turn, ahead = (
         two_chats("solution:1-6,solution:8", EngineConfig(num_gpu_blocks=24, async_scheduling=is_ahead))
         for is_ahead in (False, True)
@@ -95,6 +79,5 @@ def in_turn_and_ahead() -> Picture:
 
 
 def policies() -> Picture:
-    """Return the comparison that the panel opens with."""
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())

@@ -41,12 +41,7 @@ WIDE = Places(
     LOWER + HIGH,
 )
 NARROW = Places(
-    {
-        FREE: (12, 86, UPPER),
-        HELD: (172, 448, UPPER),
-        SHARED: (172, 448, 0),
-        KEPT: (172, 448, UPPER + LOWER),
-    },
+    {FREE: (12, 86, UPPER), HELD: (172, 448, UPPER), SHARED: (172, 448, 0), KEPT: (172, 448, UPPER + LOWER)},
     {"handed out": (86, 172, UPPER + 12), "given back, empty": (172, 86, UPPER + 28)},
     {
         "hit while held": (UPPER, HIGH, 228),
@@ -78,7 +73,7 @@ def arrows(moves: Moves) -> dict[str, int]:
     return {
         "handed out": sum(block not in forgotten for _, blocks in moves.handed_out for block in blocks),
         "given back, empty": sum(block not in kept for block in moves.all_given_back),
-        "hit while held": len(moves.found_held),
+        "hit while held": sum(len(blocks) for _, blocks in moves.found) - len(moves.found_free),
         "holders left": len(moves.parted),
         "given back, content kept": sum(block in kept for block in moves.all_given_back),
         "found by a hit": len(moves.found_free),
@@ -105,7 +100,7 @@ def cycle_part(moves: Moves, width: float) -> Part:
 
 
 def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> svg.Markup:
-    """Return a state with its blocks in the step and after it: dashed if they lie in the free queue."""
+    """Return a state with its blocks in the step and after it: dashed if these are in the free queue."""
     number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2

@@ -36,7 +36,7 @@ class Moves:
 
     @property
     def while_planned(self) -> list[int]:
-        """The free queue that the step takes from: as it was, then the blocks of victims."""
+        """The free queue that the step takes from: that of the last step, then the blocks of victims."""
         return [*self.before, *(block for _, blocks in self.lost for block in blocks)]
 
     @property
@@ -58,12 +58,6 @@ class Moves:
         """The found blocks without a holder: the hit takes them out of the free queue, wherever they are."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block in waiting]
-
-    @property
-    def found_held(self) -> list[int]:
-        """The found blocks that already had a holder: they are shared now."""
-        waiting = set(self.while_planned)
-        return [block for _, blocks in self.found for block in blocks if block not in waiting]
 
     @property
     def all_given_back(self) -> list[int]:

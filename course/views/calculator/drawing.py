@@ -143,10 +143,7 @@ def limits(capacity: Capacity, scale: float, width: float) -> svg.Markup:
     """Return the end of the share that may be used, and a frame around the memory if the parts do not fit."""
     x, share = capacity.usable_bytes * scale, figures.limit_text(capacity)
     end = min(max(x, text_width(share, 12)), width)
-    parts = [
-        svg.line(x, -5, x, BAR + 5, class_="mv-line", stroke_width=2),
-        svg.text(end, -10, share, class_="mv-end"),
-    ]
+    parts = [svg.line(x, -5, x, BAR + 5, class_="mv-line", stroke_width=2), svg.text(end, -10, share, class_="mv-end")]
     if capacity.problem:
         edge = capacity.memory_bytes * scale
         parts.append(svg.rect(0, 0, edge, BAR, class_="mv-alert-line", stroke_width=2))

@@ -18,10 +18,7 @@ SLOTS = 2 * words.LINE_HEIGHT + 3
 ROW = SLOTS + strips.APART + strips.HIGH + strips.IDS + 5
 NAMES = ((15, "drafts"), (words.TEXT_Y, "text"), (SLOTS + 11, "slots"), (SLOTS + strips.APART + 11, "after"))
 BAR, MAX_COLUMN, TEXT_WIDTH = 36, 64, 268
-SAMPLES = [
-    (svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"),
-    (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted"),
-]
+SAMPLES = [(svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"), (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted")]
 
 
 def draft_film(recording: Recording, request_id: str | None = None, texts: Mapping[int, str] | None = None) -> Film:

@@ -46,7 +46,10 @@ def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
     if verdict is None:
         absent = "not in this step" if scene.before[request_id] else "not in this step, no token yet"
         return svg.text(0, TEXT_Y, absent, class_="mv-faint")
-    widths, missing = column_widths(scene, verdict, room), why_no_token(verdict)
+    missing = ""
+    if not verdict.sampled:
+        missing = "ended before: in vain" if verdict.in_vain else f"computes up to token {verdict.num_planned}"
+    widths = column_widths(scene, verdict, room)
     columns = sum(widths) + GAP * len(widths)
     new = max(columns, text_width(missing, SIZE), 0 if verdict.drafts else text_width(NO_DRAFTS, SIZE))
     known, x = known_text(scene, request_id, room - new - BEFORE_DRAFTS)
@@ -63,13 +66,6 @@ def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
             drawn.append(svg.group(sampled_box(scene, verdict, place, width, index), transform=svg.at(x, LINE_HEIGHT)))
         x += width + GAP
     return svg.group(*drawn, data_request=str(index))
-
-
-def why_no_token(verdict: Verdict) -> str:
-    """Return why a share samples nothing: it computes a chunk, or in vain; empty if it samples."""
-    if verdict.sampled:
-        return ""
-    return "ended before: in vain" if verdict.in_vain else f"computes up to token {verdict.num_planned}"
 
 
 def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Markup, float]:

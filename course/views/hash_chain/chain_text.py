@@ -19,7 +19,7 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
     other, place = found.chain, found.place
     shared = f"{counted(found.num_common, 'block')} shared with {other.name}, then" if found.num_common else ""
     shared = shared or "no shared block:"
-    if not found.num_common and here.extra_keys != other.extra_keys and place >= len(here.links[0].token_ids):
+    if not found.num_common and here.salt != other.salt and place >= len(here.links[0].token_ids):
         return f"{shared} same tokens as {other.name}, other keys"
     if found.differs:
         return f"{shared} token {place} is {here.token_ids[place]}, not {other.token_ids[place]}"
@@ -48,13 +48,8 @@ def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
     return f"{hit}, in block{'s' * (len(blocks) > 1)} {ranges(blocks)}" if blocks else hit
 
 
-def keys_text(chain: Chain) -> str:
-    named = zip(("salt", "adapter"), chain.extra_keys, strict=True)
-    return ", ".join(f"{name} {value}" for name, value in named if value is not None)
-
-
 def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
-    """Return the most interesting facts: wrong hashes first, then shared blocks, then hits."""
+    """Return the most interesting facts: wrong hashes first, then what is shared, and the longest hit."""
     parts = [f"{fault.text[0].upper()}{fault.text[1:]}." for fault in faults(chains)]
     for number, chain in enumerate(chains[1:], start=1):
         parts.append(f"{chain.name}: {kinship(chains, number)}.")
@@ -75,8 +70,8 @@ def text_alternative(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]],
     shown = "the first digits of each hash" if hashed else "no hashes: equal content"
     lines: list[tuple[str, object]] = [(f"blocks of {block_size} tokens", shown)]
     for number, chain in enumerate(chains):
-        sizes = [counted(len(chain.token_ids), "token"), counted(len(chain.links), "full block")]
-        lines.append((chain.name, ", ".join(filter(None, [*sizes, keys_text(chain)]))))
+        facts_of = [counted(len(chain.token_ids), "token"), counted(len(chain.links), "full block"), *chain.keys]
+        lines.append((chain.name, ", ".join(facts_of)))
         alike = lookalikes(chains, number)
         for place, link in enumerate(chain.links):
             same = ""

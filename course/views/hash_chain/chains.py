@@ -16,7 +16,7 @@ ROOT_HASH = bytes(32)
 class Link:
     """A full block of a prompt.
 
-    `content` is what the hash should identify: the extra keys and every token up to the end of the block.
+    `content` is what the hash should identify: the salt and every token up to the end of the block.
     `first` is the number of the first prompt with this hash in any block; without hashes, with this content.
     """
 
@@ -32,50 +32,48 @@ class Chain:
     """A prompt's full blocks in order, and the tokens of its last block if that is not full."""
 
     name: str
-    extra_keys: tuple[str | None, str | None]
+    salt: str | None
     links: Sequence[Link]
     rest: Sequence[int]
     token_ids: Sequence[int]
 
+    @property
+    def keys(self) -> list[str]:
+        """The extra keys that go into the first block, in words."""
+        return [f"salt {self.salt}"] if self.salt is not None else []
+
 
 def chains_of(
-    prompts: Mapping[str, Sequence[int]],
-    block_size: int,
-    hash_block: HashBlock | None,
-    salts: Mapping[str, str],
-    adapters: Mapping[str, str],
+    prompts: Mapping[str, Sequence[int]], block_size: int, hash_block: HashBlock | None, salts: Mapping[str, str]
 ) -> list[Chain]:
     """Return the chains in order. Without `hash_block` links have no hash and are distinguished by their content.
 
-    Raises `ValueError` for a block size below 1, no prompts, a key for an unknown prompt, or a hash that is not
-    bytes.
+    Raises `ValueError` for a block size below 1, no prompts, a salt for an unknown prompt, or a hash that is not bytes.
     """
     if block_size < 1:
         raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
     if not prompts:
         raise ValueError("prompts is empty, but a chain needs at least one prompt")
-    if unknown := (set(salts) | set(adapters)) - set(prompts):
-        raise ValueError(
-            f"salts or adapters name {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}"
-        )
+    if unknown := set(salts) - set(prompts):
+        raise ValueError(f"salts name {', '.join(sorted(unknown))}, but the prompts are {', '.join(prompts)}")
     seen: dict[object, tuple[int, int]] = {}
     chains = []
     for number, (name, token_ids) in enumerate(prompts.items()):
-        extra_keys = (salts.get(name), adapters.get(name))
+        salt = salts.get(name)
         links: list[Link] = []
         parent = ROOT_HASH
         for start in range(0, len(token_ids) - block_size + 1, block_size):
             tokens = tuple(token_ids[start : start + block_size])
-            content = (extra_keys, *token_ids[: start + block_size])
+            content = (salt, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = hash_block(parent, tokens, () if links else extra_keys)
+                found = hash_block(parent, tokens, () if links else (salt, None))
                 if not isinstance(found, bytes):
                     raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
                 parent = found
             same_as = seen.setdefault(content if found is None else found, (number, len(links)))
             links.append(Link(tokens, content, found, same_as[0], same_as))
-        chains.append(Chain(name, extra_keys, links, token_ids[len(links) * block_size :], token_ids))
+        chains.append(Chain(name, salt, links, token_ids[len(links) * block_size :], token_ids))
     return chains
 
 
@@ -146,11 +144,7 @@ def kin(chains: Sequence[Chain], number: int) -> Kin | None:
 
 
 def hits_of(
-    prompts: Mapping[str, Sequence[int]],
-    cache: PrefixCache,
-    block_size: int,
-    salts: Mapping[str, str] | None = None,
-    adapters: Mapping[str, str] | None = None,
+    prompts: Mapping[str, Sequence[int]], cache: PrefixCache, block_size: int, salts: Mapping[str, str] | None = None
 ) -> dict[str, list[int]]:
     """Look up each prompt's hit in a phase-4 cache, then enter its blocks as if it had been served.
 
@@ -159,8 +153,7 @@ def hits_of(
     found: dict[str, list[int]] = {}
     new_blocks = count(1)
     for name, token_ids in prompts.items():
-        salt, adapter = (salts or {}).get(name), (adapters or {}).get(name)
-        request = Request(name, list(token_ids), cache_salt=salt, adapter_id=adapter)
+        request = Request(name, list(token_ids), cache_salt=(salts or {}).get(name))
         hit = found[name] = cache.find_longest_cache_hit(request)
         num_full = len(token_ids) // block_size
         table = [*hit, *islice(new_blocks, max(0, num_full - len(hit)))]

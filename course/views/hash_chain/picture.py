@@ -39,19 +39,18 @@ def hash_chain(
     hash_block: HashBlock | None = None,
     *,
     salts: Mapping[str, str] | None = None,
-    adapters: Mapping[str, str] | None = None,
     hits: Mapping[str, Sequence[int]] | None = None,
     width: float = WIDTH,
 ) -> Picture:
     """Return the chains of some prompts (name to token ids), at most twelve of them, for a page of some `width`.
 
-    `hash_block` is phase 4's; without it blocks are named after the content that they share. `salts` and
-    `adapters` give some prompts extra keys, `hits` the blocks that a cache found for them (see `hits_of`).
-    Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
+    `hash_block` is phase 4's; without it blocks are named after the content that they share. `salts` give some prompts
+    an extra key, `hits` the blocks that a cache found for them (see `hits_of`). Raises `ValueError` for prompts that
+    cannot be drawn and for hashes that are not bytes.
     """
     if len(prompts) > MAX_ROWS:
         raise ValueError(f"there are {len(prompts)} prompts, but a picture holds at most {MAX_ROWS}")
-    chains = chains_of(prompts, block_size, hash_block, salts or {}, adapters or {})
+    chains = chains_of(prompts, block_size, hash_block, salts or {})
     layout, hits = layout_of(chains, width), hits or {}
     formula = "hash of a block = hash_block(hash of the block before it, its tokens)"
     if hash_block is None:
@@ -65,8 +64,8 @@ def hash_chain(
     drawn = page(f"Hash chain of {', '.join(prompts)}", parts, sentence, text, width)
     if width <= WIDTHS[0]:
         return drawn
-    keys = {"salts": salts, "adapters": adapters}
-    return replace(drawn, narrow=hash_chain(prompts, block_size, hash_block, **keys, hits=hits, width=WIDTHS[0]))
+    narrow = hash_chain(prompts, block_size, hash_block, salts=salts, hits=hits, width=WIDTHS[0])
+    return replace(drawn, narrow=narrow)
 
 
 def heads(layout: ChainLayout, formula: str, block_size: int) -> Part:
@@ -90,11 +89,10 @@ def row(
 ) -> Part:
     """Return one prompt: its name and keys, its full blocks, the rest, and a note below."""
     chain, alike = chains[number], chain_text.lookalikes(chains, number)
-    keys = chain_text.keys_text(chain)
     label = shorten(chain.name, layout.name - 6, 12, bold=True)
     drawn = [tile(number, label, 12, layout.high / 2 - 10, layout.name, 20)]
-    if keys:
-        drawn.append(svg.text(12, layout.high + 12, shorten(keys, layout.name + 24, SIZE), class_="mv-faint"))
+    for key in chain.keys:
+        drawn.append(svg.text(12, layout.high + 12, shorten(key, layout.name + 24, SIZE), class_="mv-faint"))
     wrong = {fault.place for fault in faults(chains) if fault.number == number}
     for place in range(len(chain.links[: layout.num_shown])):
         drawn.append(link_arrow(layout, place))
@@ -104,7 +102,7 @@ def row(
         drawn.append(draw_rest(layout, min(len(chain.links), layout.num_shown), num_hidden, chain.rest))
     below, num_lines = note(chains, number, layout, found, block_size)
     drawn.append(below)
-    about = ", ".join(filter(None, [f"{chain.name}: {counted(len(chain.token_ids), 'token')}", keys]))
+    about = ", ".join([f"{chain.name}: {counted(len(chain.token_ids), 'token')}", *chain.keys])
     content = svg.group(svg.tooltip(about), *drawn, data_request=str(number))
     return Part([Layer(f"chain-{number}", content)], layout.high + NOTE * num_lines + layout.gap)
 

@@ -17,7 +17,9 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 
 BLOCK_SIZE = 4
-MAX_REQUESTS, MAX_STEPS, MAX_NUMBERS = 16, 240, 6
+MAX_REQUESTS, MAX_NUMBERS = 16, 6
+# A film of every row of a long prompt would be too large for a notebook.
+MAX_STEPS = 240
 
 
 def example_batch() -> list[ScheduledRequest]:
@@ -45,21 +47,18 @@ def share(
 
 
 def paged_batch(
-    batch: Sequence[ScheduledRequest] | None = None,
-    block_size: int = BLOCK_SIZE,
-    functions: RowFunctions | None = None,
-    num_blocks: int | None = None,
+    batch: Sequence[ScheduledRequest] | None = None, block_size: int = BLOCK_SIZE, functions: RowFunctions | None = None
 ) -> Film:
     """Return a picture of each token of a step: the row, slots, tables, cache and mask, and what the token reads.
 
     Without `batch` it is the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
     those that differ from the handout's rules are red. Of more than 240 tokens some are left out, but never a
-    request's last one. `num_blocks` counts the null block. Raises `ValueError` for a batch that cannot be drawn.
+    request's last one. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
     if len(batch) > MAX_REQUESTS:
         raise ValueError(f"the batch has {len(batch)} requests, but a picture holds at most {MAX_REQUESTS}")
-    scene = BatchScene.of(batch, block_size, functions, num_blocks)
+    scene = BatchScene.of(batch, block_size, functions)
     rows = chosen_rows(scene)
     step_of = {row: step for step, row in enumerate(rows)}
     drawn = {width: pictures(scene, step_of, width) for width in WIDTHS}
@@ -107,7 +106,7 @@ def describe_query(scene: BatchScene, query: Query) -> str:
     parts += [f"Reads {counted(len(query.reads), 'token')} of {name}, blocks {spaced(blocks, MAX_NUMBERS) or 'none'}."]
     parts += [f"The table has no block for {missing} of them."] * (missing > 0)
     if strangers := [slot for slot in scene.strangers(query) if slot >= 0]:
-        parts.append(f"Slots with another token than expected: {spaced(strangers, MAX_NUMBERS)}.")
+        parts.append(f"Slots with an unexpected token: {spaced(strangers, MAX_NUMBERS)}.")
     return " ".join([*parts, "Logits needed." if query.needs_logits else "No logits needed."])
 
 

@@ -106,6 +106,7 @@ class WrongEntry:
 
 def faults(got: FlatStep, expected: FlatStep) -> list[WrongEntry]:
     names = ("input_ids", "positions", "slot_mapping", "query_start_loc", "logits_rows")
+    lists: list[tuple[str, tuple[int, ...], Sequence[int], Sequence[int]]]
     lists = [(name, (), getattr(got, name), getattr(expected, name)) for name in names]
     tables = zip_longest(got.block_tables, expected.block_tables, fillvalue=())
     lists += [("block_tables", (number,), one, other) for number, (one, other) in enumerate(tables)]

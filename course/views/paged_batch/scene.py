@@ -34,17 +34,13 @@ class BatchScene:
     faults: Sequence[WrongEntry] = field(default=())
 
     @classmethod
-    def of(
-        cls, batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions | None, num_blocks: int | None
-    ) -> "BatchScene":
+    def of(cls, batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions | None) -> "BatchScene":
         """Return the scene. Raises `ValueError` for a batch that cannot be drawn."""
         require_sound(batch, block_size)
-        most = max(block for row in batch for block in row.block_ids) + 1
-        if num_blocks is not None and num_blocks < most:
-            raise ValueError(f"num_blocks is {num_blocks}, but a table has block {most - 1}")
+        num_blocks = max(block for row in batch for block in row.block_ids) + 1
         rules = by_rules(batch, block_size)
         step = by_functions(batch, block_size, functions) if functions is not None else rules
-        return cls(batch, block_size, num_blocks or most, step, rules, faults(step, rules))
+        return cls(batch, block_size, num_blocks, step, rules, faults(step, rules))
 
     def name(self, number: int) -> str:
         """Return the label of a request: its id if that is short, else its letter."""

@@ -86,7 +86,7 @@ def compare_policies(comparison: PolicyComparison, lineup: Lineup) -> list[Polic
 
 
 def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
-    """Return the requests that a policy may favour or delay: by urgency, and both ends of the output lengths."""
+    """Return the requests that a policy may favour or delay: by urgency, and at both ends of the output lengths."""
     requests = next(result for result in results if result.policy == "priority").served.requests
     lengths = [request.num_output_tokens for request in requests]
     shortest, _, longest = quantiles(lengths, n=4, method="inclusive")
@@ -98,17 +98,3 @@ def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
         "shortest quarter": frozenset(i for i in everyone if lengths[i] <= shortest),
         "longest quarter": frozenset(i for i in everyone if lengths[i] >= longest),
     }
-
-
-def worst_off(result: PolicyResult, baseline: PolicyResult, members: dict[str, frozenset[int]]) -> tuple[str, float]:
-    """Return the group whose p95 time to first token grew most against the baseline, and by which factor.
-
-    Of several groups with the same growth it is the smallest.
-    """
-    growth = {
-        name: result.time_to_first_token(P95, group) / baseline.time_to_first_token(P95, group)
-        for name, group in members.items()
-        if group
-    }
-    worst = max(growth, key=lambda name: (growth[name], -len(members[name])))
-    return worst, growth[worst]

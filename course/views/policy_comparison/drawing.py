@@ -125,7 +125,7 @@ def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]
 
 
 def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup) -> "Panel":
-    """Return knobs over three policies. `compare` serves the requests; another objective does not call it again.
+    """Return knobs over three policies. `compare` serves the requests; a different objective does not call it again.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
     A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 16 requests.

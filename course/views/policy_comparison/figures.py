@@ -6,7 +6,7 @@ from typing import NamedTuple
 from course.simulator.policies import POLICIES
 from course.simulator.served import Slo
 from course.views.figures import digits, seconds
-from course.views.policy_comparison.comparison import P95, PolicyComparison, PolicyResult, groups, worst_off
+from course.views.policy_comparison.comparison import P95, PolicyComparison, PolicyResult, groups
 from course.views.text import facts
 
 NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
@@ -78,10 +78,21 @@ def row(
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return for each policy the group that waits longest against FCFS, if it is at least `STARVED` times as long."""
-    members, baseline = groups(results), fcfs(results)
-    worst = {result.policy: worst_off(result, baseline, members) for result in results}
-    return {policy: name for policy, (name, growth) in worst.items() if growth >= STARVED}
+    """Return for each policy the group whose p95 time to first token grew most against FCFS, if it grew by `STARVED`.
+
+    Of several groups with the same growth it is the smallest.
+    """
+    members, baseline, victims = groups(results), fcfs(results), dict[str, str]()
+    for result in results:
+        growth = {
+            name: result.time_to_first_token(P95, group) / baseline.time_to_first_token(P95, group)
+            for name, group in members.items()
+            if group
+        }
+        worst = max(growth, key=lambda name: (growth[name], -len(members[name])))
+        if growth[worst] >= STARVED:
+            victims[result.policy] = worst
+    return victims
 
 
 def fcfs(results: list[PolicyResult]) -> PolicyResult:

@@ -1,4 +1,4 @@
-"""Questions that are answered before a run is seen, the run behind them, the score, and a deck of cards."""
+"""Questions that are answered before a run is seen, the run that answers them, the score, and a deck of cards."""
 
 from course.views.prediction.question import Answer, Card, Question, checked_answer
 

@@ -1,4 +1,4 @@
-"""A question with one right answer, the check of what is said to it, and the card that asks it."""
+"""A question with one right answer, the check of an answer, and the card that asks it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,21 +36,19 @@ class Question:
         return asdict(self) | {"options": list(self.options)}
 
 
-def is_answer(question: Question, value: object) -> bool:
-    if question.kind == "number":
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if question.kind == "choice":
-        return value in question.options
-    return isinstance(value, list) and bool(value) and all(each in question.options for each in value)
-
-
-def checked_answer(question: Question, value: object) -> Answer:
+def checked_answer(question: Question, value: Any) -> Answer:
     """Return the value if it can be an answer to the question. Raises `ValueError` with what can be one."""
-    if is_answer(question, value):
-        return value  # type: ignore[return-value]
-    wanted = "a number" if question.kind == "number" else f"one of {', '.join(question.options)}"
-    wanted = wanted.replace("one of", "a list with some of") if question.kind == "several" else wanted
-    raise ValueError(f"the answer to {question.text!r} is {value!r}, but it must be {wanted}")
+    if question.kind == "number":
+        fits, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
+    elif question.kind == "choice":
+        fits, wanted = value in question.options, f"one of {', '.join(question.options)}"
+    else:
+        fits = isinstance(value, list) and bool(value) and all(each in question.options for each in value)
+        wanted = f"a list with some of {', '.join(question.options)}"
+    if not fits:
+        raise ValueError(f"the answer to {question.text!r} is {value!r}, but it must be {wanted}")
+    answer: Answer = value
+    return answer
 
 
 def in_words(question: Question, answer: Answer) -> str:
@@ -64,9 +62,9 @@ def in_words(question: Question, answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class Card:
-    """A claim, the run that it is tested by in words, and a question about them.
+    """A claim, in words the run that tests it (`setup`), and a question about them.
 
-    Behind the answer: `truth` (None if the run did not show it), `pictures`, `text` (the same as lines), and `why`.
+    Shown after the answer: `truth` (None if the run did not show it), `why`, `pictures`, and the same as `text`.
     """
 
     title: str

@@ -77,7 +77,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
         for step in range(num_steps)
     ]
     sentences = [frames[0].sentence(step, told) for step, told in enumerate(events)]
-    num_lines = {width: most_lines(sentences, width) for width in WIDTHS}
+    num_lines: dict[float, int] = {width: most_lines(sentences, width) for width in WIDTHS}
     drawn: dict[float, list[Picture]] = {width: [] for width in WIDTHS}
     for step, *pair in zip(range(num_steps), *(states_until(run, num_steps) for run in runs), strict=True):
         for frame in frames:

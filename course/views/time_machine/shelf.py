@@ -33,7 +33,7 @@ class Shelf:
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
         """Return the largest strips with which all the memory that a run ever uses fits, at least one line of them.
 
-        In a room wider than usual they do not grow: a film then has them once for both widths.
+        In a wider room than usual they do not grow, so that a film stores them once for both widths.
         """
         if room > USUAL_ROOM:
             return cls.fitting(runs, USUAL_ROOM, most_lines).widened(room)

@@ -13,12 +13,9 @@ from course.views.tiles import on_tile, tile
 from course.views.time_machine.history import Histories, RequestHistory, Span, Wait
 from course.views.typeset import first_fitting, text_width
 
-MAX_ROWS, MAX_HEIGHT = 32, 160
-TOP = 6
-MAX_ROW_HEIGHT, MIN_ROW_HEIGHT = 22, 14
-MIN_ROW_HEIGHT_FOR_TEXT = 16
-MIN_TICK_DISTANCE = 3
-MIN_STUCK_WIDTH = 4
+MAX_ROWS, MAX_HEIGHT, TOP = 32, 160, 6
+MAX_ROW_HEIGHT, MIN_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT = 22, 14, 16
+MIN_TICK_DISTANCE, MIN_STUCK_WIDTH = 3, 4
 SAMPLES = [
     (svg.line(0, 5, 14, 5, class_="mv-line", opacity=0.55), "waiting"),
     (svg.line(0, 5, 14, 5, class_="mv-line", stroke_dasharray="2 3", opacity=0.55), "skipped"),
