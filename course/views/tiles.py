@@ -7,13 +7,10 @@ from course.views import svg
 from course.views.svg import Markup, Value
 from course.views.typeset import text_width
 
-MARK = 2
-MAX_MARKS = 4
+MARK, MAX_MARKS, SIZE = 2, 4, 12
 
 
-def tile(
-    index: int, label: str, x: float, y: float, width: float, height: float, *, hatched: bool = False, size: float = 12
-) -> Markup:
+def tile(index: int, label: str, x: float, y: float, width: float, height: float, *, hatched: bool = False) -> Markup:
     """Return a box in the colour of request `index`: hatched for prefill, solid for decode and for all else.
 
     The label is omitted where it would not fit.
@@ -22,16 +19,16 @@ def tile(
     if hatched:
         parts.append(svg.hatch(x, y, width, height, stroke=ink_on(index)))
     parts.append(marks(index, x, y, width, height))
-    if label and text_width(label, size, bold=True) <= width:
-        parts.append(on_tile(index, x + width / 2, y + height / 2 + size * 0.36, label, size, halo=hatched))
+    if label and text_width(label, SIZE, bold=True) <= width:
+        parts.append(on_tile(index, x + width / 2, y + height / 2 + SIZE * 0.36, label, halo=hatched))
     return svg.joined(parts)
 
 
-def on_tile(index: int, x: float, y: float, content: str, size: float, *, halo: bool = False) -> Markup:
+def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False) -> Markup:
     """Return text, centred at x, legible on the colour of request `index`; a halo keeps hatching away from it."""
     around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
     style = f"fill:{ink_on(index)}"
-    return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=size, style=style, **around)
+    return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE, style=style, **around)
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
@@ -47,24 +44,19 @@ def marks(index: int, x: float, y: float, width: float, height: float) -> Markup
 
 def striped(indices: Sequence[int], x: float, y: float, width: float, height: float) -> Markup:
     """Return a box with a band in the colour of each request that holds it, framed if they are several."""
+    if len(indices) == 1:
+        return tile(indices[0], "", x, y, width, height)
     shown = indices[:MAX_MARKS]
     band = height / len(shown)
     bands = [svg.rect(x, y + place * band, width, band, fill=color(index)) for place, index in enumerate(shown)]
-    if len(shown) > 1:
-        frame = svg.rect(x + 0.75, y + 0.75, width - 1.5, height - 1.5, class_="mv-line mv-shared", stroke_width=1.5)
-        return svg.joined([*bands, frame])
-    return svg.joined(
-        [
-            svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(shown[0])),
-            marks(shown[0], x, y, width, height),
-        ]
-    )
+    frame = svg.rect(x + 0.75, y + 0.75, width - 1.5, height - 1.5, class_="mv-line mv-shared", stroke_width=1.5)
+    return svg.joined([*bands, frame])
 
 
-def on_stripes(indices: Sequence[int], x: float, y: float, content: str, size: float = 12) -> Markup:
+def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
     """Return text on a box of `striped`, centred at x: on paper where the box has several colours."""
     if len(indices) == 1:
-        return on_tile(indices[0], x, y, content, size)
-    half = text_width(content, size) / 2 + 1
-    ground = svg.rect(x - half, y - 0.9 * size, 2 * half, 1.1 * size, rx=2, class_="mv-paper")
-    return svg.joined([ground, svg.text(x, y, content, class_="mv-middle mv-strong", font_size=size)])
+        return on_tile(indices[0], x, y, content)
+    half = text_width(content, SIZE) / 2 + 1
+    ground = svg.rect(x - half, y - 0.9 * SIZE, 2 * half, 1.1 * SIZE, rx=2, class_="mv-paper")
+    return svg.joined([ground, svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE)])

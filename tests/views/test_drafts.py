@@ -96,14 +96,3 @@ def test_a_share_in_vain_says_so() -> None:
     assert verdicts_of(recording.steps)[late][0].in_vain
     usual = verdicts_of(ahead(0, asynchronous=True).steps)
     assert not any(one.in_vain for verdicts in usual for one in verdicts), "no stop token"
-
-
-def test_a_chosen_request_is_alone_and_an_unknown_one_is_refused() -> None:
-    recording = ahead(num_requests=7)
-    chosen = list(recording.info.titles)[1]
-    film = draft_film(recording, chosen)
-    label = recording.info.label(chosen)
-    rows = {key.split(",")[0] for key in described(film[film.first]) if "," in key}
-    assert rows <= {label}
-    with pytest.raises(ValueError, match="no request 'nobody'"):
-        draft_film(recording, "nobody")

@@ -21,18 +21,15 @@ BAR, MAX_COLUMN, TEXT_WIDTH = 36, 64, 268
 SAMPLES = [(svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"), (svg.rect(3, 3, 8, 7, class_="mv-ink"), "accepted")]
 
 
-def draft_film(recording: Recording, request_id: str | None = None, texts: Mapping[int, str] | None = None) -> Film:
+def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> Film:
     """Return a picture of each step: the drafts, what the target sampled, and the slots of each request.
 
-    Of more than four requests the first four of a step are shown; `request_id` chooses one. `texts` has the text of
-    each token; without it tokens are numbers. The film begins at a step with both accepted and rejected drafts, if
-    there is one. Raises `ValueError` if there is no such request.
+    Of more than four requests the first four of a step are shown. `texts` has the text of each token; without it tokens
+    are numbers. The film begins at a step with both accepted and rejected drafts, if there is one.
     """
-    all_scenes = list(scenes(recording, request_id, texts or {}))
+    info, all_scenes = recording.info, list(scenes(recording, texts or {}))
     drawn = {width: pictures(all_scenes, width) for width in WIDTHS}
-    info = recording.info
-    shown = info.titles if request_id is None else [request_id]
-    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in shown]
+    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     events = [
         [*happened, *["rejected draft"] * any(verdict.sampled and verdict.num_rejected for verdict in scene.shown)]
         for happened, scene in zip(events_in(recording), all_scenes, strict=True)

@@ -50,23 +50,16 @@ class DraftScene:
         return [verdict for name in self.rows if (verdict := self.verdicts[name]) is not None]
 
 
-def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str]) -> Iterator[DraftScene]:
-    """Yield the scene of each step, of all requests or of one.
-
-    Raises `ValueError` if there is no such request.
-    """
+def scenes(recording: Recording, texts: Mapping[int, str]) -> Iterator[DraftScene]:
+    """Yield the scene of each step."""
     info, steps = recording.info, recording.steps
-    if request_id is not None and request_id not in info.titles:
-        raise ValueError(f"there is no request {request_id!r}; there are {', '.join(info.titles)}")
-    chosen = list(info.titles) if request_id is None else [request_id]
     before: dict[str, tuple[int, ...]] = dict.fromkeys(info.titles, ())
     has_stand_ins = any(STAND_IN in share.get("drafts", []) for record in steps for share in record["scheduled"])
     counts = DraftCounts()
     for step, verdicts in enumerate(verdicts_of(steps)):
-        found = {verdict.request_id: verdict for verdict in verdicts if verdict.request_id in chosen}
-        counts = counts.plus(found.values())
-        rows = tuple(chosen if len(chosen) <= MAX_ROWS else list(found)[:MAX_ROWS])
-        hidden = len(found.keys() - set(rows))
+        found = {verdict.request_id: verdict for verdict in verdicts}
+        counts = counts.plus(verdicts)
+        rows = tuple(info.titles if len(info.titles) <= MAX_ROWS else list(found)[:MAX_ROWS])
         yield DraftScene(
             step=step,
             num_steps=len(steps),
@@ -75,11 +68,11 @@ def scenes(recording: Recording, request_id: str | None, texts: Mapping[int, str
             verdicts={i: found.get(i) for i in rows},
             before=dict(before),
             counts=counts,
-            num_hidden=hidden,
+            num_hidden=len(found.keys() - set(rows)),
             texts=texts,
             has_stand_ins=has_stand_ins,
         )
-        for verdict in found.values():
+        for verdict in verdicts:
             before[verdict.request_id] += tuple(verdict.kept)
 
 

@@ -120,7 +120,7 @@ def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, i
     late = "" if faded is None else ", after the end of the answer: not kept"
     if place < verdict.num_accepted:
         ground = svg.rect(0, 0, width, BOX_HEIGHT, rx=3, fill=color(index))
-        box = svg.joined([ground, on_tile(index, width / 2, 15, name, SIZE)])
+        box = svg.joined([ground, on_tile(index, width / 2, 15, name)])
         about = f"accepted draft{late}"
     else:
         frame = svg.rect(1.25, 1.25, width - 2.5, BOX_HEIGHT - 2.5, rx=3, class_="mv-changed")

@@ -78,7 +78,7 @@ def draw_link(
     drawn += [
         svg.rect(x, top, layout.box, HASH, rx=3, fill=color(link.first)),
         marks(link.first, x, top, layout.box, HASH),
-        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + SIZE * 0.36, named, SIZE),
+        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + SIZE * 0.36, named),
     ]
     if looks_alike:
         dotted: dict[str, svg.Value] = {"class_": "mv-line mv-alike", "stroke_width": 2, "stroke_dasharray": "2 2"}

@@ -144,7 +144,7 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
         return [svg.text(wide / 2, y, name, class_="mv-middle mv-faint")]
     used = max(width, wide * block.num_used / block.size)
     ground = svg.rect((used - width) / 2, 1, width, high - 2, fill=color(block.holders[0]))
-    return [ground, on_tile(block.holders[0], used / 2, y, name, LETTER)]
+    return [ground, on_tile(block.holders[0], used / 2, y, name)]
 
 
 def sample(**changed: Any) -> svg.Markup:

@@ -146,7 +146,7 @@ class Timeline:
             arrow += f"M{centre + half:.1f} {middle:g}H{right - 3:.1f}m-4 -4l4 4l-4 4"
             drawn = svg.path(arrow, fill="none", stroke=ink_on(index), stroke_width=1.5)
             ground = svg.rect(centre - half, 3, 2 * half, self.row - 6, fill=color(index))
-            named = [ground, *([drawn] if start == x else []), on_tile(index, centre, y, name, 12)]
+            named = [ground, *([drawn] if start == x else []), on_tile(index, centre, y, name)]
         about = svg.tooltip(f"steps {wait.first} to {wait.last} computed {tokens}")
         return svg.group(about, tick, *named, class_="mv-wait")
 
