@@ -28,6 +28,7 @@ LARGE = EngineConfig(
 
 def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "solution:1-5") -> Recording:
     run = Run(arrivals, config, parse_lineup(lineup))
+    draft_half_right(run.engine)
     while not run.finished:
         run.step()
     return Recording.of(run.engine)
@@ -83,8 +84,4 @@ def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) ->
     speculative = SpeculativeConfig("ngram", drafts, adaptive=False) if drafts else None
     lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"
     config = replace(SMALL_POOL, speculative_config=speculative, async_scheduling=asynchronous)
-    run = Run(make_workload(0, num_requests), config, parse_lineup(lineup))
-    draft_half_right(run.engine)
-    while not run.finished:
-        run.step()
-    return Recording.of(run.engine)
+    return played(make_workload(0, num_requests), config, lineup)
