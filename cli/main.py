@@ -25,7 +25,6 @@ FOR_TEACHERS = [
     ("collect", "classroom.cli.collect:collect", "For teachers: give each learner of a bulk download a folder."),
     ("judge", "classroom.cli.judge:judge", "For teachers: grade submissions on secret situations."),
     ("gradescope", "classroom.cli.gradescope:gradescope", "For teachers: write a Gradescope autograder."),
-    ("nbgrader", "classroom.cli.nbgrader:nbgrader", "For teachers: write a course folder for nbgrader."),
 ]
 """A student edition has none of these."""
 HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()

@@ -7,15 +7,14 @@ from typing import Annotated, get_args
 import typer
 
 from classroom.cli.options import JudgeOptions, Seconds
-from classroom.export.autograder import compose, write_zip
-from classroom.export.gradescope import Visibility
+from classroom.export.gradescope import Visibility, compose, write_zip
 from classroom.judge.report import require_writable
 from course.terminal.console import friendly, make_console
 from course.terminal.option_groups import with_option_groups
 
 
 @dataclass(frozen=True)
-class Options(JudgeOptions):
+class GradescopeOptions(JudgeOptions):
     """What is graded, within limits that its slower machines need."""
 
     seconds: Seconds = 20.0
@@ -27,7 +26,7 @@ class Options(JudgeOptions):
 def gradescope(
     target: Annotated[Path, typer.Argument(metavar="ZIP", help="The file to write.", show_default=False)],
     *,
-    options: Options,
+    options: GradescopeOptions,
     shown: Annotated[
         str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
     ] = "visible",

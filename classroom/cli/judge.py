@@ -12,15 +12,14 @@ from classroom.cli.class_progress import ClassProgress, class_progress
 from classroom.cli.options import JudgeOptions
 from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
-from classroom.judge.class_run import ClassRun
-from classroom.judge.grading_process import GradingProcess
+from classroom.judge.class_run import ClassRun, GradingProcess
 from classroom.judge.jail import find_jail
+from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
-from classroom.judge.record import Record, Result, recorded_settings
+from classroom.judge.record import Record, RecordedResult, recorded_settings
 from classroom.judge.report import class_table, require_writable, write_feedback, write_tables, write_whole
-from classroom.judge.settings import Settings
+from classroom.judge.results import ClassResults
 from classroom.judge.submission import HandedIn, name_submissions
-from classroom.judge.summary import Report
 from course.terminal.console import friendly, make_console
 from course.terminal.option_groups import with_option_groups
 
@@ -45,7 +44,7 @@ class ResultFiles:
         """Raise `ValueError` if one of them cannot be written, before the class is graded."""
         require_writable([self.json_file, self.csv_file, self.html, self.canvas, self.moodle], self.feedback)
 
-    def write(self, report: Report) -> None:
+    def write(self, report: ClassResults) -> None:
         """Write the tables and the page that were asked for."""
         write_tables(report, json_file=self.json_file, csv_file=self.csv_file)
         if self.html is not None:
@@ -101,7 +100,7 @@ def judge(
         class_run = ClassRun(settings, record, graders)
         results = run(class_run, handed_in, progress, files.feedback, seed_note(settings) if files.reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
-    report = Report(settings.seed, settings.situations, settings.jailed, summaries)
+    report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
     files.write(report)
     show(make_console(), report)
     if gradebooks is not None:
@@ -113,9 +112,9 @@ def judge(
 
 def run(
     class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
-) -> dict[str, Result]:
+) -> dict[str, RecordedResult]:
     """Grade all; write the feedback of each as it is done, with `note`. Return the results by name."""
-    results: dict[str, Result] = {}
+    results: dict[str, RecordedResult] = {}
     for name, result in class_run.results(handed_in):
         results[name] = result
         progress.finished(name, result["seconds"])
@@ -125,12 +124,12 @@ def run(
     return results
 
 
-def seed_note(settings: Settings) -> str:
+def seed_note(settings: JudgeSettings) -> str:
     """Return the line of a feedback that lets a learner's situations be played again."""
     return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
 
 
-def show(console: Console, report: Report) -> None:
+def show(console: Console, report: ClassResults) -> None:
     """Print the class table, how to repeat the run, and what could not be read."""
     console.print(class_table(report))
     isolation = "isolated" if report.jailed else "NOT isolated"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from classroom.judge.settings import Settings
+from classroom.judge.judge import JudgeSettings
 from course.terminal.options import chosen_phases
 from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
@@ -30,7 +30,7 @@ class JudgeOptions:
     minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; the rest is not played.")] = 10.0
     no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False
 
-    def settings(self) -> Settings:
+    def settings(self) -> JudgeSettings:
         """Return the settings of a run. Raises `ValueError` in a student edition, and for phases that there are not."""
         if not solutions_exist():
             raise ValueError("the judge needs solutions/: this is a student edition")
@@ -40,4 +40,4 @@ class JudgeOptions:
                 f"--phase {self.phase}: grade the electives, 7 and 8, in a run of their own; their points are apart"
             )
         seed = self.seed or secrets.token_hex(16)
-        return Settings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)
+        return JudgeSettings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)

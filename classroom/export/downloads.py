@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from classroom.export.roster import FIRST_COLUMN
+from classroom.export.gradebooks import FIRST_COLUMN
 from classroom.judge.archives import METHODS, require_short_directory
 from classroom.judge.report import file_name
 from classroom.judge.starters import SubmissionError, require_inside

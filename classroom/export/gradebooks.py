@@ -1,7 +1,7 @@
 """CSV files for the gradebooks of Canvas and Moodle: a line per submission with a student id, a column per phase.
 
 No name from a submission is in them: Canvas looks for a student of that name where it does not know the id, and takes
-a line called "Points Possible" for the maxima.
+a line called "Points Possible" for the maxima. A teacher's CSV file, the roster, says which id belongs to whom.
 """
 
 import csv
@@ -9,13 +9,47 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from classroom.export.roster import Roster, read_roster
-from classroom.judge.report import write_whole
-from classroom.judge.summary import Report, SubmissionSummary
+from classroom.judge.report import FORMULA, write_whole
+from classroom.judge.results import ClassResults
 from mini_vllm.assembly.lineup import ALL_NAMES
 
+FIRST_COLUMN = "submission"
 CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
 CANVAS = ["Student", *CANVAS_IDS, "Section"]
+HOW = f"two columns: {FIRST_COLUMN!r}, and the id under its name in the gradebook, such as 'SIS User ID' or 'ID number'"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Ids by the name of the submission; `id_name` heads their column."""
+
+    id_name: str
+    ids: dict[str, str]
+
+
+def read_roster(path: Path) -> Roster:
+    """Read a roster. Raises `ValueError` if it is none, if a name or an id is there twice, or an id is a formula."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"--roster {path} cannot be read as UTF-8 text: {error}") from None
+    separator = ";" if lines and ";" in lines[0] and "," not in lines[0] else ","
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator) if any(row)]
+    if not rows or len(rows[0]) != 2 or rows[0][0].lower() != FIRST_COLUMN or not rows[0][1]:
+        raise ValueError(
+            f"--roster {path} must have {HOW}; its first line is {', '.join(rows[0]) if rows else 'empty'!r}"
+        )
+    ids: dict[str, str] = {}
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != 2 or not all(row):
+            raise ValueError(f"--roster {path}, entry {number}: it must be a name and an id")
+        name, student = row
+        if name in ids or student in ids.values():
+            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} is there twice")
+        if student.startswith(FORMULA) or not student.isprintable():
+            raise ValueError(f"--roster {path}, entry {number}: a spreadsheet takes the id {student!r} for a formula")
+        ids[name] = student
+    return Roster(rows[0][1], ids)
 
 
 @dataclass(frozen=True)
@@ -36,67 +70,57 @@ class Gradebooks:
         if canvas is None and moodle is None:
             raise ValueError("--roster alone writes nothing: add --canvas FILE or --moodle FILE")
         found = read_roster(roster)
-        if canvas is not None:
-            require_canvas_ids(found)
+        if canvas is not None and found.id_name not in CANVAS_IDS:
+            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas knows {', '.join(CANVAS_IDS)}")
         return cls(found, canvas, moodle)
 
-    def write(self, report: Report) -> list[str]:
+    def write(self, results: ClassResults) -> list[str]:
         """Write the files; return a sentence for each submission that is not in them."""
         if self.canvas is not None:
-            write_whole(self.canvas, as_canvas(report, self.roster))
+            write_whole(self.canvas, as_canvas(results, self.roster))
         if self.moodle is not None:
-            write_whole(self.moodle, as_moodle(report, self.roster))
+            write_whole(self.moodle, as_moodle(results, self.roster))
         return [
             f"{one['name']}: {'not in the roster' if one['name'] not in self.roster.ids else 'not read'}"
-            for one in report.submissions
+            for one in results.submissions
             if one["error"] or one["name"] not in self.roster.ids
         ]
 
 
-def require_canvas_ids(roster: Roster) -> None:
-    """Raise `ValueError` if the ids are not of a kind that Canvas finds students by."""
-    if roster.id_name not in CANVAS_IDS:
-        raise ValueError(f"the roster's second column is {roster.id_name!r}; Canvas knows {', '.join(CANVAS_IDS)}")
-
-
-def as_canvas(report: Report, roster: Roster) -> str:
-    """Return the columns of Canvas's gradebook. Raises `ValueError` if the ids are not of Canvas's kinds."""
-    require_canvas_ids(roster)
-    phases = report.submissions[0]["phases"] if report.submissions else []
+def as_canvas(results: ClassResults, roster: Roster) -> str:
+    """Return the columns of Canvas's gradebook."""
+    phases = results.submissions[0]["phases"] if results.submissions else []
     place = CANVAS.index(roster.id_name)
     rows = [
-        [*CANVAS, *assignments(report)],
+        [*CANVAS, *assignments(results)],
         ["    Points Possible", *[""] * (len(CANVAS) - 1), *[str(phase["max"]) for phase in phases]],
     ]
-    for student, summary in graded(report, roster):
+    for student, points in graded(results, roster):
         head = [student, *[""] * (len(CANVAS) - 1)]
         head[place] = student
-        rows.append([*head, *points(summary)])
+        rows.append([*head, *points])
     return as_text(rows)
 
 
-def as_moodle(report: Report, roster: Roster) -> str:
+def as_moodle(results: ClassResults, roster: Roster) -> str:
     """Return columns for Moodle's grade import, where the teacher says which one names the user."""
-    rows = [[roster.id_name, *assignments(report)]]
-    rows += [[student, *points(summary)] for student, summary in graded(report, roster)]
-    return as_text(rows)
+    students = [[student, *points] for student, points in graded(results, roster)]
+    return as_text([[roster.id_name, *assignments(results)], *students])
 
 
-def assignments(report: Report) -> list[str]:
+def assignments(results: ClassResults) -> list[str]:
     """Return the heading of each phase: the name of the assignment."""
-    phases = report.submissions[0]["phases"] if report.submissions else []
+    phases = results.submissions[0]["phases"] if results.submissions else []
     return [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
 
 
-def graded(report: Report, roster: Roster) -> list[tuple[str, SubmissionSummary]]:
-    """Return the submissions of the roster, each with its student's id; those that could not be read have no points."""
+def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
+    """Return id and points by phase for the submissions in the roster; those that could not be read have no points."""
     return [
-        (roster.ids[one["name"]], one) for one in report.submissions if one["name"] in roster.ids and not one["error"]
+        (roster.ids[one["name"]], [f"{phase['points']:g}" for phase in one["phases"]])
+        for one in results.submissions
+        if one["name"] in roster.ids and not one["error"]
     ]
-
-
-def points(summary: SubmissionSummary) -> list[str]:
-    return [f"{phase['points']:g}" for phase in summary["phases"]]
 
 
 def as_text(rows: list[list[str]]) -> str:

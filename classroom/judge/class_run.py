@@ -1,45 +1,109 @@
-"""A class, graded by several graders at once: one that dies or hangs costs the submission it had, nothing else."""
+"""A class, graded by several processes at once: one that dies or hangs costs the submission it had, nothing else."""
 
+import base64
+import os
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import asdict
 from queue import Queue
-from typing import Any, Protocol
 
-from classroom.judge.grading_process import GraderError, digests_of
-from classroom.judge.record import Record, Result
-from classroom.judge.settings import Settings
+from classroom.judge.grader import MAX_MESSAGE_BYTES
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge, JudgeSettings
+from classroom.judge.record import Record, RecordedResult
 from classroom.judge.submission import HandedIn, Submission
-from classroom.judge.summary import summary_of
+from classroom.worker.text import one_line
+from course.sandbox.channel import ChannelError
+from course.sandbox.worker import Worker
+
+GRACE_SECONDS = 120.0  # beyond the budget of a submission, which the grader itself keeps to
+NUM_TRIES = 2
 
 
-class Grader(Protocol):
-    """Grades one submission at a time."""
+class GraderError(RuntimeError):
+    """The judge's own process failed: that says nothing about the submission."""
 
-    def read(self, handed_in: HandedIn) -> dict[str, Any]:
-        """Read a submission; return it as JSON, with `error` if it cannot be read."""
 
-    def grade(self, submission: dict[str, Any]) -> Result:
-        """Grade a submission that has been read. Raises `GraderError` if that could not be done."""
+class GradingProcess:
+    """A grader of this machine, started when it is needed, and again after it died. Ending it ends all it started."""
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        on_progress: Callable[[str, str, int], None] = lambda name, what, done: None,
+    ) -> None:
+        self._settings = settings
+        self._on_progress = on_progress
+        self._worker: Worker | None = None
+        self._is_ended = False
+
+    def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
+        """Read and grade a submission; return the known result if that is of the very same files.
+
+        Raises `GraderError` if the process fails at it again and again.
+        """
+        reason = ""
+        for _ in range(NUM_TRIES):
+            try:
+                return self._ask(handed_in, known)
+            except ChannelError as error:
+                reason = self._reason(error)
+                self.close()
+                if error.reason == "timeout":
+                    break
+        raise GraderError(f"it could not be graded: {reason}")
 
     def end(self) -> None:
-        """End for good, in the middle of a submission if need be. Called from another thread."""
+        """End the process for good."""
+        self._is_ended = True
+        self.close()
+
+    def close(self) -> None:
+        """End the process and everything that it started."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _ask(self, handed_in: HandedIn, known: RecordedResult | None) -> RecordedResult:
+        if self._is_ended:
+            raise ChannelError("closed", "the class is no longer graded")
+        if self._worker is None:
+            self._worker = Worker([sys.executable, "-m", "classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES)
+            self._worker.send(asdict(self._settings))
+        worker = self._worker
+        worker.deadline = time.monotonic() + 60 * self._settings.minutes + GRACE_SECONDS
+        path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
+        worker.send({"name": handed_in.name, "path": path, "known": known and known["digests"]})
+        while "result" not in (answer := worker.receive()):
+            self._on_progress(handed_in.name, answer["what"], answer["done"])
+        found: RecordedResult | None = answer["result"] or known
+        assert found is not None
+        return found
+
+    def _reason(self, error: ChannelError) -> str:
+        if error.reason == "timeout":
+            return "the judge's own process was still busy with it when all time was used up"
+        last = self._worker.output.strip().splitlines()[-1:] if self._worker else []
+        shown = f"; its last line: {one_line(last[0])}" if last else ""
+        return f"the judge's own process for it ended (more memory than allowed, or a crash{shown})"
 
 
 class ClassRun:
     """Grades what was handed in, and keeps each result in the record as it is done."""
 
-    def __init__(self, settings: Settings, record: Record, graders: Sequence[Grader]) -> None:
+    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[GradingProcess]) -> None:
         self._settings = settings
         self._record = record
         self._graders = graders
-        self._idle: Queue[Grader] = Queue()
+        self._idle: Queue[GradingProcess] = Queue()
         self._lock = threading.Lock()
         for grader in graders:
             self._idle.put(grader)
 
-    def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, Result]]:
+    def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
         """Yield (name, result) as they are done. Whatever ends the caller ends all graders."""
         pool = ThreadPoolExecutor(len(self._graders))
         try:
@@ -51,24 +115,18 @@ class ClassRun:
             for grader in self._graders:
                 grader.end()
 
-    def _result(self, handed_in: HandedIn) -> Result:
+    def _result(self, handed_in: HandedIn) -> RecordedResult:
+        known = self._record.results.get(handed_in.name)
         grader = self._idle.get()
         try:
-            submission = grader.read(handed_in)
-            known = self._record.finished(handed_in.name, digests_of(submission))
-            if known is not None:
-                return known
-            result = grader.grade(submission)
-        except GraderError as error:
-            return self._ungraded(submission, str(error))  # not kept: the next run tries it again
+            result = grader.grade(handed_in, known)
+        except GraderError as error:  # not kept: the next run tries it again
+            ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
+            text = f"{handed_in.name}: {error}\n"
+            return {"summary": ungraded.result(), "feedback": text, "seconds": 0.0, "digests": {}}
         finally:
             self._idle.put(grader)
-        with self._lock:
-            self._record.add(handed_in.name, result)
+        if result is not known:
+            with self._lock:
+                self._record.add(handed_in.name, result)
         return result
-
-    def _ungraded(self, submission: dict[str, Any], error: str) -> Result:
-        unread = Submission(submission["name"], error=error)
-        grade = replace(self._settings, jailed=False).judge(lambda what, done: None).grade(unread)
-        text = f"{unread.name}: {error}\n"
-        return {"summary": summary_of(grade), "feedback": text, "seconds": 0.0, "digests": digests_of(submission)}

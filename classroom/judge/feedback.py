@@ -1,5 +1,6 @@
 """The text for a learner: points per group, and the first situation that went wrong in each of them."""
 
+from collections.abc import Mapping
 from io import StringIO
 
 from rich import box
@@ -7,10 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade, shown_points
-from classroom.worker.scenario import Scenario
+from classroom.judge.results import Outcome, PhaseResult, SubmissionGrade, is_written
+from classroom.worker.scenario import EngineScenario
 from classroom.worker.text import one_line
-from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
 from mini_vllm.assembly.lineup import ALL_NAMES
 
@@ -21,45 +21,39 @@ MAX_LINES = 40
 def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
     """Return the text for one submission: its first line names it and its points."""
     page = Console(file=StringIO(), width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
-    page.print(Text(f"{grade.name}: {shown_points(grade.points):g} of {grade.max_points} points"))
+    found = grade.result()
+    page.print(Text(f"{grade.name}: {found['points']:g} of {found['max']} points"))
     if not jailed:
         page.print("Graded without isolation (--no-jail).")
     if grade.error:
         page.print(Text(grade.error))
     for phase in grade.phases:
-        show_phase(page, phase)
+        show_phase(page, phase, grade.failures)
     show_together(page, grade)
     text = page.file
     assert isinstance(text, StringIO)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def show_phase(page: Console, phase: PhaseGrade) -> None:
-    """Print a phase: its groups, then what went wrong."""
+def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, str], Outcome]) -> None:
+    """Print a phase: its groups, then the first situation of each that went wrong."""
     page.print()
-    name = ALL_NAMES[phase.number - 1]
-    page.print(f"Phase {phase.number}, {name}: {shown_points(phase.points):g} of {phase.max_points} points")
-    if phase.error:
-        show_text(page, phase.error)
+    number = phase["phase"]
+    page.print(f"Phase {number}, {ALL_NAMES[number - 1]}: {phase['points']:g} of {phase['max']} points")
+    if phase["error"]:
+        show_text(page, phase["error"])
         return
-    if not phase.is_written:
+    if not is_written(phase):
         page.print("  not written yet")
         return
-    for group in phase.groups:
-        points = f"{shown_points(group.points):g}/{group.group.points}"
-        right = f"{group.num_right} of {len(group.outcomes)} right"
-        page.print(f"  {points:>6}  {group.group.title} ({right})", markup=False)
-    for group in phase.groups:
-        show_group(page, group)
-
-
-def show_group(page: Console, group: GroupGrade) -> None:
-    """Print the first situation of a group that went wrong."""
-    failure = group.first_failure
-    if failure is not None:
-        page.print()
-        page.print(f"  [{group.group.title}]", markup=False)
-        show_outcome(page, failure)
+    for group in phase["groups"]:
+        points, statuses = f"{group['points']:g}/{group['max']}", group["situations"]
+        page.print(f"  {points:>6}  {group['title']} ({statuses.count('right')} of {len(statuses)} right)")
+    for group in phase["groups"]:
+        if (failure := failures.get((number, group["title"]))) is not None:
+            page.print()
+            page.print(f"  [{group['title']}]")
+            show_outcome(page, failure)
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
@@ -80,13 +74,12 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
     """Print what went wrong, the situation, and the steps of both sides."""
     show_text(page, outcome.message)
     if outcome.scenario is not None:
-        page.print(settings_line(outcome.scenario), markup=False)
+        page.print(settings_line(outcome.scenario))
         page.print(arrivals_table(outcome.scenario))
-    difference = outcome.difference
-    if difference is not None:
-        page.print(last_steps("reference", difference.reference))
-        page.print(last_steps("yours", difference.mine))
-        page.print(side_by_side(Divergence(difference.step, difference.field, difference.mine, difference.reference)))
+    if (found := outcome.divergence) is not None:
+        page.print(last_steps("reference", found.reference))
+        page.print(last_steps("yours", found.mine))
+        page.print(side_by_side(found))
 
 
 def show_text(page: Console, text: str) -> None:
@@ -98,7 +91,7 @@ def show_text(page: Console, text: str) -> None:
         page.print(Text(f"  {line}"))
 
 
-def settings_line(scenario: Scenario) -> str:
+def settings_line(scenario: EngineScenario) -> str:
     """Return the settings that decide something."""
     config = scenario.config
     assert config.num_gpu_blocks is not None
@@ -117,7 +110,7 @@ def settings_line(scenario: Scenario) -> str:
     return "  " + "  ".join(settings)
 
 
-def arrivals_table(scenario: Scenario) -> Table:
+def arrivals_table(scenario: EngineScenario) -> Table:
     """Return the requests with their arrival steps."""
     aborts = {request_id: step for step, request_id in scenario.aborts}
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))

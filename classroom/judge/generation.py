@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from classroom.judge.question import Question
+from classroom.judge.question import JudgeQuestion
 from classroom.judge.scenario import Features, draw_scenario
 from classroom.judge.scenario_filters import REFERENCE
 from classroom.judge.script import Script
@@ -26,7 +26,7 @@ RECORDED_STEPS = 5  # one of so many: each call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
-def draw_generation(rng: Random) -> Question:
+def draw_generation(rng: Random) -> JudgeQuestion:
     """Draw a scenario and a model without near ties: no other token is nearly as likely as the chosen one."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MAX_DRAWS):

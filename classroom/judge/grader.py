@@ -1,51 +1,56 @@
 """The process that reads and grades submissions, one after the other: `python -m classroom.judge.grader`.
 
 It is the judge's own code, but what it reads is a stranger's. So it has limits of its own, and when it fails, only
-the submission that it had in hand is lost.
+the submission in hand is lost.
 """
 
 import base64
+import hashlib
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from classroom.judge.feedback import feedback
-from classroom.judge.judge import Judge
-from classroom.judge.play import interrupted_after
+from classroom.judge.jail import Jail, compile_course, find_jail
+from classroom.judge.judge import Judge, JudgeSettings
 from classroom.judge.results import SubmissionGrade
-from classroom.judge.settings import Settings
 from classroom.judge.submission import Submission, read_submission
-from classroom.judge.summary import summary_of
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.limits import Limits, limit_resources
 
 MAX_MESSAGE_BYTES = 32 * 2**20
 LIMITS = Limits(memory_bytes=6 * 2**30)
+READ_SECONDS = 60.0
 FEEDBACK_SECONDS = 30.0
 MAX_FEEDBACK = 500_000
 
 
 def main() -> None:
-    """Answer `read` and `grade` until the channel is closed. The first message holds the settings."""
+    """Answer tasks until the channel is closed. The first message holds the settings."""
     channel = take_stdio(MAX_MESSAGE_BYTES)
     limit_resources(LIMITS)
-    settings = Settings.from_json(channel.receive())
-    judge = settings.judge(lambda what, done: channel.send({"what": what, "done": done}))
+    settings = JudgeSettings.from_json(channel.receive())
+    jail = find_jail() if settings.jailed else Jail()
+    compile_course()
+    judge = Judge(settings, jail, lambda what, done: channel.send({"what": what, "done": done}))
     while True:
         task = channel.receive()
-        channel.send(answer(judge, task))
+        channel.send({"result": result_of(judge, task)})
 
 
-def answer(judge: Judge, task: dict[str, Any]) -> dict[str, Any]:
-    """Do a task: read a submission at a path, or grade one that has been read."""
-    if "path" in task:
-        return {"submission": packed(read_submission(Path(os.fsdecode(base64.b64decode(task["path"]))), task["name"]))}
-    grade = judge.grade(unpacked(task["submission"]))
-    return {
-        "summary": summary_of(grade),
-        "feedback": feedback_in_time(grade, jailed=judge.jail.is_a_jail),
-        "seconds": grade.seconds,
-    }
+def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
+    """Read and grade the submission at a path; return None if its digests are the known ones."""
+    with interrupted_after(READ_SECONDS):
+        submission = read_submission(Path(os.fsdecode(base64.b64decode(task["path"]))), task["name"])
+    digests = digests_of(submission)
+    if digests == task["known"]:
+        return None
+    grade = judge.grade(submission)
+    text = feedback_in_time(grade, jailed=judge.jail.is_a_jail)
+    return {"summary": grade.result(), "feedback": text, "seconds": grade.seconds, "digests": digests}
 
 
 def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
@@ -54,20 +59,32 @@ def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
         with interrupted_after(FEEDBACK_SECONDS):
             return feedback(grade, jailed=jailed)[:MAX_FEEDBACK]
     except Exception as error:
-        points = f"{summary_of(grade)['points']:g} of {grade.max_points} points"
+        found = grade.result()
+        points = f"{found['points']:g} of {found['max']} points"
         return f"{grade.name}: {points}\n\nThe details cannot be shown ({type(error).__name__}).\n"
 
 
-def packed(submission: Submission) -> dict[str, Any]:
-    """Return a submission as JSON."""
-    files = {str(phase): base64.b64encode(content).decode() for phase, content in submission.starters.items()}
-    return {"name": submission.name, "starters": files, "error": submission.error}
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the block after a time: a stranger's file or answer may keep the judge itself busy."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise TimeoutError("the judge was still busy with it when all time was used up")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def unpacked(values: dict[str, Any]) -> Submission:
-    """Return the submission that `packed` packed."""
-    files = {int(phase): base64.b64decode(content) for phase, content in values["starters"].items()}
-    return Submission(values["name"], files, values["error"])
+def digests_of(submission: Submission) -> dict[str, str]:
+    """Return the SHA-256 of each file, by phase; of an unreadable submission, that of the reason."""
+    if submission.error:
+        return {"error": hashlib.sha256(submission.error.encode(errors="replace")).hexdigest()}
+    return {str(phase): hashlib.sha256(content).hexdigest() for phase, content in submission.starters.items()}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import importlib
 from dataclasses import dataclass
 from random import Random
 
-from classroom.judge.question import Question
+from classroom.judge.question import JudgeQuestion
 from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5, phase7, phase8
 from classroom.judge.recorded_runs import Draw, calls
 from classroom.judge.scenario import Features
@@ -39,7 +39,7 @@ def tensors(name: str) -> Draw:
     return lambda rng: getattr(importlib.import_module("classroom.judge.questions.phase6"), name)(rng)
 
 
-def generation(rng: Random) -> Question:
+def generation(rng: Random) -> JudgeQuestion:
     from classroom.judge.generation import draw_generation
 
     return draw_generation(rng)

@@ -1,92 +1,101 @@
 """The judge: grades every submission on the same situations, drawn from one secret seed."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from time import monotonic
+from typing import Any
 
 from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
 from classroom.judge.play import outcome_of_error, play
-from classroom.judge.question import Question
+from classroom.judge.question import JudgeQuestion
 from classroom.judge.recorded_runs import Draw, together
-from classroom.judge.results import GroupGrade, Outcome, PhaseGrade, SubmissionGrade
+from classroom.judge.results import GroupResult, Outcome, SubmissionGrade, group_result, is_written, phase_result
 from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker, SubmissionDir, WorkerError
+from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir
 from course.sandbox.channel import ChannelError
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-SUBMISSION_SECONDS = 600.0
 MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7)
 TIME_IS_UP = "Not played: the situations before took all the time."
-OnProgress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """What the points depend on: a seed, the situations in a group, time limits per situation and submission.
+
+    `jailed`: whether submissions are isolated from the machine.
+    """
+
+    seed: str
+    situations: int = 5
+    seconds: float = 10.0
+    minutes: float = 10.0
+    phases: tuple[int, ...] = tuple(range(1, len(PHASE_NAMES) + 1))
+    jailed: bool = False
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "JudgeSettings":
+        """Return the settings that `dataclasses.asdict` and JSON made `values` of."""
+        return cls(**values | {"phases": tuple(values["phases"])})
 
 
 class Judge:
     """Grades submissions. `on_progress` is called with the current activity and the number of situations played."""
 
     def __init__(
-        self,
-        seed: str,
-        jail: Jail,
-        per_group: int,
-        seconds: float,
-        phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1),
-        on_progress: OnProgress = lambda what, done: None,
-        submission_seconds: float = SUBMISSION_SECONDS,
+        self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
     ) -> None:
-        self.seed = seed
+        self.settings = settings
         self.jail = jail
-        self.per_group = per_group
-        self.seconds = seconds
-        self.phases = phases
-        self.groups = [group for group in TEST_GROUPS if group.phase in phases]
-        self.num_situations = len(self.groups) * per_group
+        self.groups = [group for group in TEST_GROUPS if group.phase in settings.phases]
         self.on_progress = on_progress
-        self.submission_seconds = submission_seconds
         self._deadline = float("inf")
-        self._drawn: dict[tuple[int, str, int], Question] = {}
+        self._drawn: dict[tuple[int, str, int], JudgeQuestion] = {}
 
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         start = monotonic()
-        self._deadline = start + self.submission_seconds
+        self._deadline = start + 60 * self.settings.minutes
+        grade = SubmissionGrade(submission.name, submission.error)
         with SubmissionDir(submission.starters, self.jail) as submission_dir:
-            phases = [self.grade_phase(number, submission, submission_dir) for number in self.phases]
-            grade = SubmissionGrade(submission.name, phases, error=submission.error)
-            up_to = written_in_a_row(phases)
-            if up_to:
-                self.on_progress("together", self.num_situations)
-                outcomes = [self.play_together(number, up_to, submission_dir) for number in range(len(TOGETHER))]
-                grade = replace(grade, together=outcomes, together_up_to=up_to)
-        return replace(grade, seconds=monotonic() - start)
+            for number in self.settings.phases:
+                self.grade_phase(number, submission, submission_dir, grade)
+            written = [phase["phase"] for phase in grade.phases if is_written(phase)]
+            if up_to := last_in_a_row(written):
+                self.on_progress("together", len(self.groups) * self.settings.situations)
+                grade.together_up_to = up_to
+                grade.together = [self.play_together(n, up_to, submission_dir) for n in range(len(TOGETHER))]
+        grade.seconds = monotonic() - start
+        return grade
 
-    def grade_phase(self, number: int, submission: Submission, submission_dir: SubmissionDir) -> PhaseGrade:
-        """Grade one phase alone."""
-        groups = [group for group in self.groups if group.phase == number]
+    def grade_phase(
+        self, number: int, submission: Submission, submission_dir: SubmissionDir, grade: SubmissionGrade
+    ) -> None:
+        """Grade one phase alone, and add it to the grade."""
         content = submission.starters.get(number)
-        if content is None:
-            nothing = [Outcome("not played")] * self.per_group
-            unplayed = [GroupGrade(group, nothing) for group in groups]
-            return PhaseGrade(number, unplayed, error=submission.error or "not handed in")
         session = PhaseSession(self, number, submission_dir, min(monotonic() + PHASE_SECONDS, self._deadline))
+        if content is None:
+            session.error = submission.error or "not handed in"
         try:
-            graded = [self.grade_group(group, session) for group in groups]
+            groups = [self.grade_group(group, session, grade) for group in self.groups if group.phase == number]
         finally:
             session.close()
-        return PhaseGrade(number, graded, hashlib.sha256(content).hexdigest(), session.error)
+        digest = None if content is None else hashlib.sha256(content).hexdigest()
+        grade.phases.append(phase_result(number, groups, digest, session.error))
 
-    def grade_group(self, group: TestGroup, session: "PhaseSession") -> GroupGrade:
+    def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
         """Play the situations of a group, unless the file does not load or time is up."""
         outcomes = list[Outcome]()
-        for number in range(self.per_group):
-            done = self.groups.index(group) * self.per_group + number
+        for number in range(self.settings.situations):
+            done = self.groups.index(group) * self.settings.situations + number
             self.on_progress(f"phase {group.phase}: {group.title}", done)
             num_late = sum(outcome.status == "late" for outcome in outcomes)
             if session.error:
@@ -95,37 +104,41 @@ class Judge:
                 outcomes.append(Outcome("not played", TIME_IS_UP))
             else:
                 outcomes.append(session.play(self.situation(group, number)))
-        return GroupGrade(group, outcomes)
+        failure = next((outcome for outcome in outcomes if outcome.status != "right"), None)
+        if failure is not None:
+            grade.failures[group.phase, group.title] = failure
+        return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, submission_dir: SubmissionDir) -> Outcome:
         """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
         if monotonic() > self._deadline:
             return Outcome("not played", TIME_IS_UP)
-        outcome = self._play_together_once(number, up_to, submission_dir, self.seconds)
-        if outcome.status != "late":
-            return outcome
-        return self._play_together_once(number, up_to, submission_dir, MORE_TIME * self.seconds)
-
-    def _play_together_once(self, number: int, up_to: int, submission_dir: SubmissionDir, seconds: float) -> Outcome:
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
-        with JailedWorker(submission_dir, self.jail) as worker:
-            for phase in range(1, up_to + 1):
-                if error := load(worker, phase, with_torch=False):
-                    return Outcome("stopped", error)
-            return play(asked, worker, seconds)
 
-    def situation(self, group: TestGroup, number: int) -> Question:
+        def play_in(seconds: float) -> Outcome:
+            with JailedWorker(submission_dir, self.jail) as worker:
+                for phase in range(1, up_to + 1):
+                    if error := load(worker, phase, with_torch=False):
+                        return Outcome("stopped", error)
+                return play(asked, worker, seconds)
+
+        return with_second_chance(play_in, self.settings.seconds)
+
+    def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
         """Return a situation of a group: the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
 
-    def _draw(self, key: tuple[int, str, int], draw: Draw) -> Question:
+    def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
         if key not in self._drawn:
-            self._drawn[key] = draw(Random("/".join(map(str, (self.seed, *key)))))
+            self._drawn[key] = draw(Random("/".join(map(str, (self.settings.seed, *key)))))
         return self._drawn[key]
 
 
 class PhaseSession:
-    """One phase of one submission: its workers, a fresh one for each situation (torch is too slow for that)."""
+    """One phase of one submission: its workers, a fresh one for each situation (torch is too slow for that).
+
+    `error`: why the file cannot be loaded.
+    """
 
     def __init__(self, judge: Judge, phase: int, submission_dir: SubmissionDir, deadline: float) -> None:
         self.judge = judge
@@ -135,21 +148,20 @@ class PhaseSession:
         self.deadline = deadline
         self._worker: JailedWorker | None = None
 
-    @property
-    def needs_torch(self) -> bool:
-        return self.phase in PHASES_WITH_TENSORS
-
-    def play(self, situation: Question) -> Outcome:
+    def play(self, situation: JudgeQuestion) -> Outcome:
         """Play one situation; note in `error` if the file cannot be loaded."""
-        outcome = self._play_once(situation, self.judge.seconds)
-        return self._play_once(situation, MORE_TIME * self.judge.seconds) if outcome.status == "late" else outcome
+        return with_second_chance(lambda seconds: self._play_in(situation, seconds), self.judge.settings.seconds)
 
-    def _play_once(self, situation: Question, seconds: float) -> Outcome:
-        worker = self._loaded()
-        if worker is None:
-            return Outcome("not played", self.error)
-        outcome = play(situation, worker, seconds)
-        if outcome.status != "right" or not self.needs_torch:
+    def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
+        with_torch = self.phase in PHASES_WITH_TENSORS
+        if self._worker is None:
+            self._worker = JailedWorker(self.submission_dir, self.judge.jail)
+            if error := load(self._worker, self.phase, with_torch=with_torch):
+                self.error = f"The file cannot be loaded. {error}"
+                self.close()
+                return Outcome("not played", self.error)
+        outcome = play(situation, self._worker, seconds)
+        if outcome.status != "right" or not with_torch:
             self.close()
         return outcome
 
@@ -159,16 +171,11 @@ class PhaseSession:
             self._worker.close()
             self._worker = None
 
-    def _loaded(self) -> JailedWorker | None:
-        if self._worker is not None:
-            return self._worker
-        worker = JailedWorker(self.submission_dir, self.judge.jail)
-        if error := load(worker, self.phase, with_torch=self.needs_torch):
-            self.error = f"The file cannot be loaded. {error}"
-            worker.close()
-            return None
-        self._worker = worker
-        return worker
+
+def with_second_chance(play_in: Callable[[float], Outcome], seconds: float) -> Outcome:
+    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late."""
+    outcome = play_in(seconds)
+    return play_in(MORE_TIME * seconds) if outcome.status == "late" else outcome
 
 
 def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> str:
@@ -178,19 +185,12 @@ def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> str:
         worker.load(phase, with_torch=with_torch)
     except ChannelError as error:
         return outcome_of_error(error, LOAD_SECONDS, worker, None).message
-    except WorkerError as error:
+    except StarterRaisedError as error:
         return str(error) or "It raises an exception."
     return ""
 
 
-def written_in_a_row(phases: Sequence[PhaseGrade]) -> int:
-    """Return the last of phases 1, 2, ... that are written one after the other; the model's phase 6 does not count."""
-    written = {phase.number for phase in phases if phase.is_written}
-    return next(
-        (
-            number - 1
-            for number in range(1, LAST_WITHOUT_MODEL + 2)
-            if number not in written or number > LAST_WITHOUT_MODEL
-        ),
-        0,
-    )
+def last_in_a_row(written: list[int]) -> int:
+    """Return the last of phases 1, 2, ... that are written without a gap; the model's phase 6 does not count."""
+    row = range(1, LAST_WITHOUT_MODEL + 1)
+    return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -1,30 +1,26 @@
 """Put one question to a learner's file in a worker and compare the answers with the reference's."""
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from classroom.judge.question import Question, difference, same
-from classroom.judge.results import Difference, Outcome, Status
-from classroom.judge.worker import JailedWorker, WorkerError
+from classroom.judge.question import JudgeQuestion, difference, same
+from classroom.judge.results import Outcome, Status
+from classroom.judge.worker import JailedWorker, StarterRaisedError
 from classroom.worker.answers import Json
 from classroom.worker.text import one_line
-from course.oracle.divergence import COMPARED
+from course.oracle.divergence import COMPARED, Divergence
 from course.sandbox.channel import ChannelError
 
 MAX_ITEMS = 200
 NOT_WRITTEN = "Not written yet"
 
 
-def play(asked: Question, worker: JailedWorker, seconds: float) -> Outcome:
+def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
     """Put a question to a worker that has loaded the file. Never raises for an error of the learner's code."""
     worker.set_deadline(seconds)
     try:
         found = worker.ask({"driver": asked.driver, "arguments": asked.arguments})
-    except WorkerError as error:
+    except StarterRaisedError as error:
         return Outcome(status_of(str(error)), str(error), asked.scenario)
     except ChannelError as error:
         return outcome_of_error(error, seconds, worker, asked)
@@ -33,7 +29,7 @@ def play(asked: Question, worker: JailedWorker, seconds: float) -> Outcome:
     return compare_traces(asked, found) if asked.driver == "play_together" else compare_answers(asked, found)
 
 
-def compare_answers(asked: Question, found: list[Json]) -> Outcome:
+def compare_answers(asked: JudgeQuestion, found: list[Json]) -> Outcome:
     """Compare answer by answer."""
     if same(asked.expected, found):
         return Outcome("right")
@@ -44,13 +40,13 @@ def compare_answers(asked: Question, found: list[Json]) -> Outcome:
     return Outcome("wrong", difference(asked, found), asked.scenario)
 
 
-def compare_traces(asked: Question, found: list[Json]) -> Outcome:
+def compare_traces(asked: JudgeQuestion, found: list[Json]) -> Outcome:
     """Compare two engines step by step."""
     scenario, (*reference, _), (*mine, end) = asked.scenario, asked.expected, found or [None]
     for number, (ours, theirs) in enumerate(zip(reference, mine, strict=False)):
         for field in COMPARED:
             if not isinstance(theirs, dict) or not same(ours[field], theirs.get(field)):
-                shown = Difference(number, field, reference[: number + 1], bounded(mine[: number + 1]))
+                shown = Divergence(number, field, bounded(mine[: number + 1]), reference[: number + 1])
                 message = f"The first difference from the reference is in step {number}, {field!r}."
                 return Outcome("wrong", message, scenario, shown)
     if text := text_of_error(end):
@@ -73,30 +69,8 @@ def status_of(text: str) -> Status:
     return "not written" if text.startswith(NOT_WRITTEN) else "stopped"
 
 
-@contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise `ChannelError` in the block after a time: what a worker sent may keep the judge itself busy.
-
-    Does nothing outside of the main thread and on systems without alarms.
-    """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise ChannelError("timeout", "the judge was still busy with an answer")
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def bounded(value: Any) -> Any:
-    """Return a value of a trace with lists and texts cut to what a reader looks at: they come from a worker."""
+    """Return a value of a worker's trace with lists and texts cut to a length that a reader looks at."""
     match value:
         case dict():
             return {bounded(key): bounded(item) for key, item in islice(value.items(), MAX_ITEMS)}
@@ -107,7 +81,7 @@ def bounded(value: Any) -> Any:
     return value
 
 
-def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, asked: Question | None) -> Outcome:
+def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, asked: JudgeQuestion | None) -> Outcome:
     """End the worker and return the outcome of a failed channel."""
     worker.close()
     scenario = asked.scenario if asked else None

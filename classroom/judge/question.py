@@ -12,7 +12,7 @@ from typing import Any
 from classroom.judge.worker import lab_folder
 from classroom.worker.answers import Json
 from classroom.worker.drivers import DRIVERS
-from classroom.worker.scenario import Scenario
+from classroom.worker.scenario import EngineScenario
 
 MAX_CASES = 60
 TOLERANCE = 1e-4
@@ -20,7 +20,7 @@ MAX_CHARACTERS = 600
 
 
 @dataclass(frozen=True)
-class Question:
+class JudgeQuestion:
     """A driver and its arguments, packed for the worker; the right answers, and each question as a text."""
 
     phase: int
@@ -28,16 +28,16 @@ class Question:
     arguments: str
     expected: list[Json]
     shown: Sequence[str] = ()
-    scenario: Scenario | None = None
+    scenario: EngineScenario | None = None
 
 
 def question(
-    phase: int, driver: str, *arguments: Any, shown: Sequence[str] = (), scenario: Scenario | None = None
-) -> Question:
+    phase: int, driver: str, *arguments: Any, shown: Sequence[str] = (), scenario: EngineScenario | None = None
+) -> JudgeQuestion:
     """Ask the reference and return its answers with the question."""
     reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
     expected = DRIVERS[driver]({phase: reference}, *pickle.loads(pickle.dumps(arguments)))
-    return Question(phase, driver, packed(arguments), expected, shown, scenario)
+    return JudgeQuestion(phase, driver, packed(arguments), expected, shown, scenario)
 
 
 def packed(arguments: tuple[Any, ...]) -> str:
@@ -61,7 +61,7 @@ def same(expected: Json, found: Json) -> bool:
     return list(expected) == list(found) and all(same(expected[key], found[key]) for key in expected)
 
 
-def difference(asked: Question, found: list[Json]) -> str:
+def difference(asked: JudgeQuestion, found: list[Json]) -> str:
     """Return the first answer that differs, with its question."""
     if len(found) > len(asked.expected):
         return f"{asked.driver}: {len(asked.expected)} answers were expected; yours are {len(found)}: {short(found)}"

@@ -2,20 +2,21 @@
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from classroom.judge.judge import JudgeSettings
 from classroom.judge.report import write_whole
-from classroom.judge.settings import Settings
-from classroom.judge.summary import SubmissionSummary
+from classroom.judge.results import SubmissionResult
 
 VERSION = 1
 
 
-class Result(TypedDict):
+class RecordedResult(TypedDict):
     """What is known of a graded submission. `digests` are the SHA-256 of its files, by phase."""
 
-    summary: SubmissionSummary
+    summary: SubmissionResult
     feedback: str
     seconds: float
     digests: dict[str, str]
@@ -28,33 +29,22 @@ class RecordError(ValueError):
 class Record:
     """Results by name, kept in a file or, without one, in memory alone. The settings are those of a file's run."""
 
-    def __init__(self, settings: Settings, path: Path | None = None) -> None:
+    def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path
-        self.results: dict[str, Result] = {}
-        if path is None:
-            return
-        if path.exists():
+        self.results: dict[str, RecordedResult] = {}
+        if path is not None and path.exists():
             self._read(path)
-        else:
-            write_whole(path, json.dumps({"version": VERSION, "settings": settings.as_json()}) + "\n")
+        elif path is not None:
+            write_whole(path, json.dumps({"version": VERSION, "settings": asdict(settings)}) + "\n")
 
-    def finished(self, name: str, digests: dict[str, str]) -> Result | None:
-        """Return the result of a submission that has been graded with these very files."""
-        result = self.results.get(name)
-        return result if result is not None and result["digests"] == digests else None
-
-    def add(self, name: str, result: Result) -> None:
+    def add(self, name: str, result: RecordedResult) -> None:
         """Keep a result; it is on the disk when this returns."""
         self.results[name] = result
         if self._path is not None:
-            self._append({"name": name, "result": result})
-
-    def _append(self, line: dict[str, Any]) -> None:
-        assert self._path is not None
-        with self._path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+            with self._path.open("ab") as file:
+                file.write(json.dumps({"name": name, "result": result}).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
 
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
@@ -70,13 +60,13 @@ class Record:
                 file.truncate(path.stat().st_size - len(cut_short))
 
 
-def recorded_settings(path: Path) -> Settings:
+def recorded_settings(path: Path) -> JudgeSettings:
     """Return the settings of a record. Raises `RecordError` if the file is none."""
     try:
         with path.open("rb") as file:
             head = json.loads(file.readline())
         if head["version"] != VERSION:
             raise RecordError(f"{path} was written by another version of the judge")
-        return Settings.from_json(head["settings"])
+        return JudgeSettings.from_json(head["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None

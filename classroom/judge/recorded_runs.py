@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from classroom.judge.question import Question, packed
+from classroom.judge.question import JudgeQuestion, packed
 from classroom.judge.questions.phase5 import policy
 from classroom.judge.scenario import Features, draw_scenario
 from classroom.judge.scenario_filters import REFERENCE, ScenarioFilter, anything, preempts, waits
@@ -95,7 +95,7 @@ PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
 def calls(part: str, on: Features, shows: ScenarioFilter = anything) -> Draw:
     """Return a function that draws the calls of a part in a scenario in which the reference shows a behaviour."""
 
-    def draw(rng: Random) -> Question:
+    def draw(rng: Random) -> JudgeQuestion:
         for _ in range(MAX_DRAWS):
             scenario = draw_scenario(rng, on)
             run = ScenarioRun(scenario, REFERENCE)
@@ -122,13 +122,13 @@ def together(on: Features, up_to: int) -> Draw:
     )
     shows = preempts if up_to >= 3 and on.policy == "priority" else waits
 
-    def draw(rng: Random) -> Question:
+    def draw(rng: Random) -> JudgeQuestion:
         for _ in range(MAX_DRAWS):
             scenario = draw_scenario(rng, features)
             *expected, has_finished = play_together({}, scenario, f"solution:1-{up_to}")
             if has_finished is True and shows(scenario, expected):
                 asked = packed((scenario, f"starter:1-{up_to}"))
-                return Question(0, "play_together", asked, [*expected, True], scenario=scenario)
+                return JudgeQuestion(0, "play_together", asked, [*expected, True], scenario=scenario)
         raise RuntimeError(f"no scenario in {MAX_DRAWS} shows the required behaviour: {features}")
 
     return draw

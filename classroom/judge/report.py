@@ -13,13 +13,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.summary import PhaseSummary, Report, is_written
+from classroom.judge.results import ClassResults, PhaseResult, is_written
 
 MAX_NAME_BYTES = 120
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def class_table(report: Report) -> Table:
+def class_table(report: ClassResults) -> Table:
     """Return a row per submission with a column per phase, in 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("submission", overflow="fold", min_width=12)
@@ -38,7 +38,7 @@ def class_table(report: Report) -> Table:
     return table
 
 
-def phase_cell(phase: PhaseSummary) -> Text:
+def phase_cell(phase: PhaseResult) -> Text:
     """Return the points of a phase; a dash if it is missing, `error` if it does not load."""
     if phase["error"]:
         return Text("-", "dim") if not phase["sha256"] else Text("error", "bold red")
@@ -48,7 +48,7 @@ def phase_cell(phase: PhaseSummary) -> Text:
     return Text(f"{phase['points']:g}/{phase['max']}", "green" if full else "red")
 
 
-def as_csv(report: Report) -> str:
+def as_csv(report: ClassResults) -> str:
     """Return one line per submission."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -82,7 +82,7 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
             raise ValueError(f"{folder}: nothing can be written into this folder")
 
 
-def write_tables(report: Report, *, json_file: Path | None, csv_file: Path | None) -> None:
+def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> None:
     """Write the requested tables, each atomically."""
     if json_file is not None:
         write_whole(json_file, json.dumps(report.as_json(), indent=1) + "\n")

@@ -1,24 +1,14 @@
-"""The judge's results, as plain values."""
+"""The judge's results: outcomes with what a learner is shown, and plain JSON, which every table is made of."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from classroom.judge.groups import TestGroup
-from classroom.worker.scenario import Scenario
+from classroom.worker.scenario import EngineScenario
 from classroom.worker.text import printable
-from mini_vllm.core.step_record import StepRecord
+from course.oracle.divergence import Divergence
 
 Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first step in which two engines differ; each trace ends there, `mine` perhaps earlier."""
-
-    step: int
-    field: str
-    reference: list[StepRecord]
-    mine: list[StepRecord]
 
 
 @dataclass(frozen=True)
@@ -27,88 +17,134 @@ class Outcome:
 
     status: Status
     message: str = ""
-    scenario: Scenario | None = None
-    difference: Difference | None = None
+    scenario: EngineScenario | None = None
+    divergence: Divergence | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", printable(self.message))  # it may quote the learner's code
 
 
-@dataclass(frozen=True)
-class GroupGrade:
-    """The situations of a group, in order."""
+class GroupResult(TypedDict):
+    """A group of situations: the status of each."""
 
-    group: TestGroup
-    outcomes: list[Outcome]
-
-    @property
-    def num_right(self) -> int:
-        return sum(outcome.status == "right" for outcome in self.outcomes)
-
-    @property
-    def points(self) -> float:
-        """Its points by the share of situations that are right."""
-        return self.group.points * self.num_right / len(self.outcomes)
-
-    @property
-    def first_failure(self) -> Outcome | None:
-        return next((outcome for outcome in self.outcomes if outcome.status != "right"), None)
+    title: str
+    points: float
+    max: int
+    situations: list[str]
 
 
-@dataclass(frozen=True)
-class PhaseGrade:
-    """A phase alone: the learner's file, and everything else the reference's. `error`: why nothing could be played."""
+class PhaseResult(TypedDict):
+    """A phase alone. `sha256` is that of the file, None if there was none; `error`: why nothing could be played."""
 
-    number: int
-    groups: list[GroupGrade]
-    sha256: str = ""
-    error: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "error", printable(self.error))
-
-    @property
-    def points(self) -> float:
-        return sum(group.points for group in self.groups)
-
-    @property
-    def max_points(self) -> int:
-        return sum(group.group.points for group in self.groups)
-
-    @property
-    def is_written(self) -> bool:
-        """Whether any of it was more than the untouched starter."""
-        statuses = {outcome.status for group in self.groups for outcome in group.outcomes}
-        return not self.error and statuses != {"not written"}
+    phase: int
+    sha256: str | None
+    error: str | None
+    points: float
+    max: int
+    groups: list[GroupResult]
 
 
-@dataclass(frozen=True)
-class SubmissionGrade:
-    """One submission. `together` are situations with all written phases up to `together_up_to` in one engine."""
+class Together(TypedDict):
+    """Whether the written phases work in one engine: "pass", "fail" or "-"."""
+
+    up_to_phase: int
+    status: str
+
+
+class SubmissionResult(TypedDict):
+    """One submission, without times, so that equal runs give equal results."""
 
     name: str
-    phases: list[PhaseGrade]
+    error: str | None
+    points: float
+    max: int
+    together: Together
+    phases: list[PhaseResult]
+
+
+@dataclass(frozen=True)
+class ClassResults:
+    """The results of a run. `jailed`: whether submissions were isolated from the machine."""
+
+    seed: str
+    per_group: int
+    jailed: bool
+    submissions: list[SubmissionResult]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the results as one JSON object."""
+        return {
+            "seed": self.seed,
+            "situations_per_group": self.per_group,
+            "isolated": self.jailed,
+            "submissions": self.submissions,
+        }
+
+
+@dataclass
+class SubmissionGrade:
+    """One submission while it is graded, and what its feedback shows.
+
+    `failures`: the first outcome of a group that is not right, by phase and the group's title. `together`: the outcomes
+    of all written phases up to `together_up_to` in one engine.
+    """
+
+    name: str
+    error: str = ""
+    phases: list[PhaseResult] = field(default_factory=list)
+    failures: dict[tuple[int, str], Outcome] = field(default_factory=dict)
     together: list[Outcome] = field(default_factory=list)
     together_up_to: int = 0
-    error: str = ""
     seconds: float = 0.0
 
-    @property
-    def points(self) -> float:
-        return sum(phase.points for phase in self.phases)
-
-    @property
-    def max_points(self) -> int:
-        return sum(phase.max_points for phase in self.phases)
-
-    @property
-    def together_status(self) -> str:
-        """`pass`, `fail`, or `-` if no phases were run together."""
-        if not self.together:
-            return "-"
-        return "pass" if all(outcome.status == "right" for outcome in self.together) else "fail"
+    def result(self) -> SubmissionResult:
+        """Return the result for the tables."""
+        is_right = all(outcome.status == "right" for outcome in self.together)
+        status = "-" if not self.together else "pass" if is_right else "fail"
+        return {
+            "name": self.name,
+            "error": self.error or None,
+            "points": rounded(sum(points_of(group) for phase in self.phases for group in phase["groups"])),
+            "max": sum(phase["max"] for phase in self.phases),
+            "together": {"up_to_phase": self.together_up_to, "status": status},
+            "phases": self.phases,
+        }
 
 
-def shown_points(points: float) -> float:
+def group_result(group: TestGroup, outcomes: list[Outcome]) -> GroupResult:
+    """Return the result of a group: its points by the share of situations that are right."""
+    found: GroupResult = {
+        "title": group.title,
+        "points": 0.0,
+        "max": group.points,
+        "situations": [outcome.status for outcome in outcomes],
+    }
+    return {**found, "points": rounded(points_of(found))}
+
+
+def phase_result(number: int, groups: list[GroupResult], sha256: str | None, error: str) -> PhaseResult:
+    """Return the result of a phase."""
+    return {
+        "phase": number,
+        "sha256": sha256,
+        "error": printable(error) or None,
+        "points": rounded(sum(map(points_of, groups))),
+        "max": sum(group["max"] for group in groups),
+        "groups": groups,
+    }
+
+
+def points_of(group: GroupResult) -> float:
+    """Return the points of a group before they are rounded, as sums need them."""
+    return group["max"] * group["situations"].count("right") / len(group["situations"])
+
+
+def rounded(points: float) -> float:
     """Return points with two decimals."""
     return round(points + 1e-9, 2)
+
+
+def is_written(phase: PhaseResult) -> bool:
+    """Return whether any of a phase was more than the untouched starter."""
+    statuses = {status for group in phase["groups"] for status in group["situations"]}
+    return not phase["error"] and statuses != {"not written"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from classroom.worker.scenario import Scenario, ScenarioRequest
+from classroom.worker.scenario import EngineScenario, ScenarioRequest
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.fake_model_runner import LETTERS
@@ -32,7 +32,7 @@ class Features:
     small_budget: bool = False
 
 
-def draw_scenario(rng: Random, on: Features) -> Scenario:
+def draw_scenario(rng: Random, on: Features) -> EngineScenario:
     """Draw a scenario that has the features."""
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
@@ -53,7 +53,7 @@ def draw_scenario(rng: Random, on: Features) -> Scenario:
     )
     leaving = [new for new in arrivals if on.aborts and rng.random() < 0.3]
     aborts = tuple((new.arrival_step + rng.randrange(6), new.request_id) for new in leaving)
-    return Scenario(config, arrivals, aborts)
+    return EngineScenario(config, arrivals, aborts)
 
 
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:

@@ -9,10 +9,10 @@ from inspect import signature
 from types import FunctionType
 from typing import Any
 
-from classroom.judge.question import Question, question, short
+from classroom.judge.question import JudgeQuestion, question, short
 from classroom.judge.worker import lab_folder
 from classroom.worker.doubles import Memory, TouchLog
-from classroom.worker.scenario import Scenario
+from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
@@ -34,7 +34,7 @@ class Script:
     def __init__(self, phase: int, only: Collection[str] = ()) -> None:
         self.phase = phase
         self.file = reference(phase)
-        self.functions = Recorded(self, MODULE, self.file)
+        self.functions = RecordedObject(self, MODULE, self.file)
         self.calls: list[Call] = []
         self.is_listening = True
         self._only = only
@@ -45,7 +45,7 @@ class Script:
 
     def new(self, name: str, *arguments: Any) -> Any:
         """Make an object of the phase, whose calls are recorded from now on."""
-        return Recorded(self, len(self.calls), self.call(self.functions, name, arguments, {}))
+        return RecordedObject(self, len(self.calls), self.call(self.functions, name, arguments, {}))
 
     def records(self, name: str) -> bool:
         """Return whether a call is one of the script: not inside another call, and no mere look."""
@@ -53,7 +53,7 @@ class Script:
             return False
         return name in self._only if self._only else name not in READS
 
-    def call(self, recorded: "Recorded", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(self, recorded: "RecordedObject", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Record a call and make it."""
         function = getattr(recorded.thing, name)
         self.calls.append((recorded.index, name, self._written((positional, named))))
@@ -69,7 +69,7 @@ class Script:
             self._is_in_call = False
         return found
 
-    def question(self, scenario: Scenario | None = None) -> Question:
+    def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         """Return the script as a question to the learner's file."""
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
 
@@ -91,7 +91,7 @@ class Script:
         return file.getvalue()
 
 
-class Recorded:
+class RecordedObject:
     """An object of a phase's reference, or its module. Calls of its methods are recorded."""
 
     def __init__(self, script: Script, index: int, thing: Any) -> None:
@@ -128,7 +128,7 @@ class ArgumentWriter(pickle.Pickler):
             return "request", self._script.number_of(thing), {name: getattr(thing, name) for name in names}
         if isinstance(thing, KVCacheBlock):
             return "block", thing.block_id
-        if isinstance(thing, Recorded):
+        if isinstance(thing, RecordedObject):
             return "result", thing.index
         if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):
             return "attribute", "ROOT_HASH"
@@ -161,7 +161,7 @@ def shown(value: Any) -> str:
             return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value.items())}}}"
         case Memory():
             return f"(memory: {value.state()}, blocks of {value.block_size})"
-        case Recorded():
+        case RecordedObject():
             return f"(your {type(value.thing).__name__})"
     if hasattr(value, "shape"):
         return f"(tensor of {list(value.shape)})"

@@ -51,7 +51,7 @@ class SubmissionDir:
         self._folder.cleanup()
 
 
-class WorkerError(Exception):
+class StarterRaisedError(Exception):
     """The learner's code raised; the text explains it to its author."""
 
 
@@ -79,14 +79,14 @@ class JailedWorker:
         self.ask({"load": phase, "with_torch": with_torch})
 
     def ask(self, message: Message) -> Json:
-        """Return the answer to a message. Raises `WorkerError` for an exception of the learner's code.
+        """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
 
         Raises `ChannelError` if the process ended, is late, or sends what is no answer.
         """
         self.process.send(message)
         answer = self.process.receive()
         if isinstance(answer.get("error"), str):
-            raise WorkerError(printable(answer["error"]))
+            raise StarterRaisedError(printable(answer["error"]))
         if answer.keys() != {"answer"}:
             raise ChannelError("malformed", "a message that is no answer and no error")
         try:

@@ -36,7 +36,7 @@ class ScenarioRequest:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class EngineScenario:
     """The input of an engine run. `aborts` are (step, request id): before that step."""
 
     config: EngineConfig
@@ -47,7 +47,7 @@ class Scenario:
 class ScenarioRun:
     """A scenario on an engine of a lineup, step by step, which may get other parts before the first one."""
 
-    def __init__(self, scenario: Scenario, lineup: str, runner: ModelRunner | None = None) -> None:
+    def __init__(self, scenario: EngineScenario, lineup: str, runner: ModelRunner | None = None) -> None:
         config, evicted, ticks = scenario.config, list[int](), count()
         assert config.num_gpu_blocks is not None
         self.scheduler: Scheduler = build_scheduler(config, parse_lineup(lineup), on_evict=evicted.append)
@@ -105,7 +105,7 @@ class ScenarioRun:
         }
 
 
-def play_together(files: Mapping[int, Any], scenario: Scenario, lineup: str) -> list[Json]:
+def play_together(files: Mapping[int, Any], scenario: EngineScenario, lineup: str) -> list[Json]:
     """Run a scenario on the phases of `lineup`; return its steps, and whether it has finished or what was raised."""
     steps: list[StepRecord] = []
     try:

@@ -33,7 +33,7 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
 }
 
 
-class Replay:
+class ScriptReplay:
     """The objects that live through a script: requests, blocks, and the results of earlier calls."""
 
     def __init__(self, file: Any) -> None:
@@ -74,7 +74,7 @@ class Replay:
 class ArgumentReader(pickle.Unpickler):
     """Reads the judge's arguments: each request and block is the same object in every call."""
 
-    def __init__(self, arguments: bytes, replay: Replay) -> None:
+    def __init__(self, arguments: bytes, replay: ScriptReplay) -> None:
         super().__init__(io.BytesIO(arguments))
         self._replay = replay
 
@@ -100,7 +100,7 @@ class ArgumentReader(pickle.Unpickler):
 
 def replay(files: Mapping[int, Any], phase: int, calls: list[Call]) -> list[Json]:
     """Make all calls. An exception is an answer, too; the script goes on only if a contract names its kind."""
-    played, answers = Replay(files[phase]), list[Json]()
+    played, answers = ScriptReplay(files[phase]), list[Json]()
     for target, name, arguments in calls:
         try:
             answers.append(played.call(target, name, arguments))

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Mapping
 
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, PhaseSession
+from classroom.judge.judge import Judge, JudgeSettings, PhaseSession
 from classroom.judge.worker import SubmissionDir
 from tests.judge.files import fair_texts, texts_of_mistakes
 from tests.mutants.catalog import PHASES
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the catalogue."""
     options = _options()
     for phase in options.phases or PHASES:
-        judge = Judge(options.seed, Jail(), SITUATIONS, SECONDS, phases=[phase])
+        judge = Judge(JudgeSettings(options.seed, SITUATIONS, SECONDS, phases=(phase,)), Jail())
         both = (
             thinned(texts, options.every, options.offset) for texts in (fair_texts(phase), texts_of_mistakes(phase))
         )
@@ -56,7 +56,7 @@ def loses(judge: Judge, phase: int, text: str) -> bool:
         try:
             return any(
                 session.play(judge.situation(group, number)).status != "right"
-                for number in range(judge.per_group)
+                for number in range(judge.settings.situations)
                 for group in judge.groups
             )
         finally:

@@ -1,8 +1,8 @@
 """Results of a small class, by hand, with the names that a hostile learner would choose."""
 
 from classroom.judge.groups import TEST_GROUPS
-from classroom.judge.record import Result
-from classroom.judge.summary import GroupSummary, PhaseSummary, Report, SubmissionSummary
+from classroom.judge.record import RecordedResult
+from classroom.judge.results import ClassResults, GroupResult, PhaseResult, SubmissionResult
 
 HOSTILE = (
     '=HYPERLINK("http://x","y")',
@@ -14,29 +14,27 @@ HOSTILE = (
 )
 
 
-def phase(number: int, *shares: float, error: str | None = None, file: bool = True) -> PhaseSummary:
+def phase(number: int, *shares: float, error: str | None = None, file: bool = True) -> PhaseResult:
     """Return a phase of four situations in each group, of which the shares are right; the last share repeats."""
-    groups: list[GroupSummary] = []
+    groups: list[GroupResult] = []
+    is_played = file and not error
     for index, group in enumerate(group for group in TEST_GROUPS if group.phase == number):
-        share = shares[min(index, len(shares) - 1)] if shares else 0.0
-        right = round(4 * share)
-        statuses = ["right"] * right + ["wrong"] * (4 - right)
+        right = round(4 * shares[min(index, len(shares) - 1)]) if is_played else 0
+        statuses = ["right"] * right + ["wrong" if is_played else "not played"] * (4 - right)
         groups.append(
             {"title": group.title, "points": group.points * right / 4, "max": group.points, "situations": statuses}
         )
-    most = sum(group["max"] for group in groups)
-    is_played = file and not error
     return {
         "phase": number,
         "sha256": "0" * 64 if file else None,
-        "error": error if file else "no file for this phase",
-        "points": sum(group["points"] for group in groups) if is_played else 0.0,
-        "max": most,
-        "groups": groups if is_played else [],
+        "error": error if file else "not handed in",
+        "points": sum(group["points"] for group in groups),
+        "max": sum(group["max"] for group in groups),
+        "groups": groups,
     }
 
 
-def submission(name: str, *phases: PhaseSummary, error: str | None = None) -> SubmissionSummary:
+def submission(name: str, *phases: PhaseResult, error: str | None = None) -> SubmissionResult:
     """Return a submission of these phases."""
     return {
         "name": name,
@@ -48,7 +46,7 @@ def submission(name: str, *phases: PhaseSummary, error: str | None = None) -> Su
     }
 
 
-def small_class() -> Report:
+def small_class() -> ClassResults:
     """Return eight submissions of two phases, six of them with hostile names."""
     shares = [(1.0, 1.0), (1.0, 0.5), (0.5, 0.0), (0.25, 0.25), (0.0, 0.75), (1.0, 0.0)]
     found = [
@@ -57,9 +55,9 @@ def small_class() -> Report:
     ]
     found.append(submission("ada", phase(1, 1.0), phase(3, file=False)))
     found.append(submission("bob", phase(1, error="SyntaxError: <b>in line 3"), phase(3, 1.0, 0.0)))
-    return Report("the-secret-seed", 4, True, found)
+    return ClassResults("the-secret-seed", 4, True, found)
 
 
-def result(summary: SubmissionSummary, feedback: str = "ada: 10 of 40 points\n") -> Result:
+def result(summary: SubmissionResult, feedback: str = "ada: 10 of 40 points\n") -> RecordedResult:
     """Return a result with this summary."""
     return {"summary": summary, "feedback": feedback, "seconds": 12.6, "digests": {}}

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from classroom.export.class_figures import BINS, bin_of, figures
-from classroom.export.class_page import class_page, percent
-from classroom.judge.summary import Report
+from classroom.export.class_page import BINS, bin_of, class_page, figures, percent
+from classroom.judge.results import ClassResults, SubmissionResult
 from tests.judge.summaries import HOSTILE, phase, small_class, submission
 
 VOID = ("meta", "br")
@@ -39,14 +38,18 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+def class_of(*submissions: SubmissionResult) -> ClassResults:
+    return ClassResults("s", 4, True, list(submissions))
+
+
 def test_the_figures_of_a_class() -> None:
     first, third = figures(small_class())
-    assert (first.number, first.num_learners, first.num_written, first.num_broken, first.num_full) == (1, 8, 7, 1, 4)
+    assert (first.number, first.num_learners, first.num_written, first.num_broken) == (1, 8, 7, 1)
     assert dict(zip(BINS, first.bins, strict=True)) == {
         "none": 1, "up to 25%": 1, "up to 50%": 1, "up to 75%": 0, "below 100%": 0, "all": 4,
     }  # fmt: skip
     assert (first.median, first.max) == (40, 40)
-    assert (third.num_written, third.num_broken, third.num_full) == (7, 0, 1)
+    assert (third.num_written, third.num_broken, third.bins[-1]) == (7, 0, 1)
     queue = third.groups[0]
     assert (queue.title, queue.num_played, queue.num_lost) == ("the priority queue", 7, 3)
     assert queue.missed == pytest.approx((2 + 3 + 4) / 28)
@@ -62,9 +65,11 @@ def test_a_phase_that_was_not_written_has_no_figures() -> None:
     untouched = phase(1, 0.0)
     for group in untouched["groups"]:
         group["situations"] = ["not written"] * 4
-    (found,) = figures(Report("s", 4, True, [submission("ada", untouched), submission("bob", phase(1, file=False))]))
+    (found,) = figures(
+        ClassResults("s", 4, True, [submission("ada", untouched), submission("bob", phase(1, file=False))])
+    )
     assert (found.num_learners, found.num_written, found.groups, found.most_missed) == (2, 0, [], None)
-    assert "Nothing was written." in class_page(Report("s", 4, True, [submission("ada", untouched)]), with_names=False)
+    assert "Nothing was written." in class_page(class_of(submission("ada", untouched)), with_names=False)
 
 
 @pytest.mark.parametrize("with_names", [False, True])
@@ -87,9 +92,9 @@ def test_the_headlines_name_the_hardest_phase_and_group() -> None:
 
 
 def test_all_groups_that_were_missed_most_are_marked() -> None:
-    text = class_page(Report("s", 4, True, [submission("ada", phase(1, 1.0, 0.5, 0.5, 0.75))]), with_names=False)
+    text = class_page(class_of(submission("ada", phase(1, 1.0, 0.5, 0.5, 0.75))), with_names=False)
     assert text.count('<tr class="worst">') == 2
-    perfect = class_page(Report("s", 4, True, [submission("ada", phase(1, 1.0))]), with_names=False)
+    perfect = class_page(class_of(submission("ada", phase(1, 1.0))), with_names=False)
     assert "<tr class" not in perfect
 
 
@@ -104,8 +109,8 @@ def test_the_bars_have_a_text_alternative() -> None:
 
 
 def test_an_empty_class_and_a_perfect_one_have_pages() -> None:
-    Page(class_page(Report("s", 5, True, []), with_names=True))
-    perfect = class_page(Report("s", 4, False, [submission("ada", phase(1, 1.0))]), with_names=False)
+    Page(class_page(ClassResults("s", 5, True, []), with_names=True))
+    perfect = class_page(ClassResults("s", 4, False, [submission("ada", phase(1, 1.0))]), with_names=False)
     assert "No points were lost." in perfect
     assert "NOT isolated" in perfect
     assert "1 submission<" in perfect

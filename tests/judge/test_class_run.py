@@ -11,17 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from classroom.judge import grader as grading
-from classroom.judge.class_run import ClassRun
-from classroom.judge.grading_process import GraderError, GradingProcess
-from classroom.judge.jail import Jail
-from classroom.judge.record import Record, RecordError, Result, recorded_settings
-from classroom.judge.settings import Settings
-from classroom.judge.submission import HandedIn, Submission
+from classroom.judge.class_run import ClassRun, GraderError, GradingProcess
+from classroom.judge.judge import JudgeSettings
+from classroom.judge.record import Record, RecordedResult, RecordError, recorded_settings
+from classroom.judge.results import SubmissionGrade
+from classroom.judge.submission import HandedIn
 from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.hostile import FORGERY
 
-SETTINGS = Settings("class", situations=1, seconds=5.0, minutes=5.0, phases=(1,), jailed=False)
+SETTINGS = JudgeSettings("class", situations=1, seconds=5.0, phases=(1,))
 FORGE = "import os, json\n" + FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
 DEEP = "json.loads('[' * 600 + ']' * 600)"
 AT_LOADING = {
@@ -45,7 +44,7 @@ def handed_in(folder: Path, **texts: str) -> list[HandedIn]:
     return [HandedIn(name, folder / name) for name in texts]
 
 
-def graded(found: list[HandedIn], record: Record | None = None, num_jobs: int = 2) -> dict[str, Result]:
+def graded(found: list[HandedIn], record: Record | None = None, num_jobs: int = 2) -> dict[str, RecordedResult]:
     graders = [GradingProcess(SETTINGS) for _ in range(num_jobs)]
     return dict(ClassRun(SETTINGS, record or Record(SETTINGS), graders).results(found))
 
@@ -105,20 +104,17 @@ def test_a_grading_process_that_dies_costs_one_submission(tmp_path: Path) -> Non
 
 
 def test_what_is_ended_starts_nothing_again(tmp_path: Path) -> None:
-    (ada,) = handed_in(tmp_path, ada=solution(1))
     grader = GradingProcess(SETTINGS)
-    submission = grader.read(ada)
     grader.end()
     with pytest.raises(GraderError, match="could not be graded"):
-        grader.grade(submission)
+        grader.grade(handed_in(tmp_path, ada=solution(1))[0])
     assert grader._worker is None
 
 
 def test_a_grading_process_cannot_take_all_memory(tmp_path: Path) -> None:
-    (ada,) = handed_in(tmp_path, ada=solution(1))
     grader = GradingProcess(SETTINGS)
     try:
-        grader.read(ada)
+        grader.grade(handed_in(tmp_path, ada="x = 1")[0])
         assert grader._worker is not None
         most = grading.LIMITS.memory_bytes
         assert resource.prlimit(grader._worker.pid, resource.RLIMIT_DATA) == (most, most)
@@ -127,7 +123,7 @@ def test_a_grading_process_cannot_take_all_memory(tmp_path: Path) -> None:
 
 
 def test_feedback_has_a_time_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    grade = SETTINGS.judge(lambda what, done: None).grade(Submission("ada", error="it is empty"))
+    grade = SubmissionGrade("ada")
 
     def for_ever(grade: object, *, jailed: bool) -> str:
         while True:
@@ -138,17 +134,16 @@ def test_feedback_has_a_time_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None
     start = time.monotonic()
     cut = grading.feedback_in_time(grade, jailed=False)
     assert time.monotonic() - start < 10
-    assert cut.startswith("ada: 0 of 40 points\n\nThe details cannot be shown")
+    assert cut.startswith("ada: 0 of 0 points\n\nThe details cannot be shown")
     monkeypatch.setattr(grading, "feedback", lambda grade, jailed: "x" * 10**6)
     assert len(grading.feedback_in_time(grade, jailed=False)) == grading.MAX_FEEDBACK
 
 
 def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
-    (ada,) = handed_in(tmp_path, ada=solution(1))
     grader = GradingProcess(replace(SETTINGS, situations="five"))  # type: ignore[arg-type]
     try:
         with pytest.raises(GraderError, match=r"its last line: .*Error"):
-            grader.grade(grader.read(ada))
+            grader.grade(handed_in(tmp_path, ada=solution(1))[0])
     finally:
         grader.end()
 
@@ -196,14 +191,6 @@ def test_jobs_give_the_same_results(tmp_path: Path) -> None:
     found = handed_in(tmp_path, **{f"learner{number}": solution(1) + "\n" * number for number in range(3)})
     one, three = graded(found, num_jobs=1), graded(found, num_jobs=3)
     assert {name: one[name]["summary"] for name in one} == {name: three[name]["summary"] for name in one}
-
-
-def test_a_budget_ends_a_submission_with_the_points_it_has() -> None:
-    judge = SETTINGS.judge(lambda what, done: None)
-    assert judge.jail == Jail()
-    judge.submission_seconds = 0.0
-    grade = judge.grade(Submission("ada", {1: solution(1).encode()}))
-    assert {outcome.status for group in grade.phases[0].groups for outcome in group.outcomes} == {"not played"}
 
 
 @pytest.mark.parametrize(

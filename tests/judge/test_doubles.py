@@ -5,8 +5,7 @@ import re
 import pytest
 
 from classroom.judge.jail import SEEN, Jail
-from classroom.judge.judge import Judge
-from classroom.judge.question import Question
+from classroom.judge.judge import Judge, JudgeSettings
 from classroom.judge.script import Script
 from classroom.judge.submission import Submission
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -44,10 +43,10 @@ UNTOUCHED = {
 
 @pytest.mark.parametrize("phase", ADAPTED)
 def test_a_double_is_no_answer(phase: int) -> None:
-    judge = Judge("doubles", Jail(), per_group=2, seconds=10, phases=[phase])
+    judge = Judge(JudgeSettings("doubles", situations=2, phases=(phase,)), Jail())
     text = solution(phase) + DOUBLES + ADAPTED[phase]
     (graded,) = judge.grade(Submission("double", {phase: text.encode()})).phases
-    right = {group.group.title for group in graded.groups if group.num_right}
+    right = {group["title"] for group in graded["groups"] if group["points"]}
     assert right == UNTOUCHED[phase]
 
 
@@ -60,8 +59,8 @@ def test_a_script_carries_nothing_of_the_reference() -> None:
 
 
 def test_expected_answers_stay_with_the_judge() -> None:
-    judge = Judge("secret", Jail(), per_group=1, seconds=1, phases=[1])
-    asked: Question = judge.situation(judge.groups[0], 0)
+    judge = Judge(JudgeSettings("secret", phases=(1,)), Jail())
+    asked = judge.situation(judge.groups[0], 0)
     assert all("returns" in answer for answer in asked.expected)
     for path in (CHECKOUT / name for name in SEEN if name.startswith("classroom")):
         for source in path.rglob("*.py"):

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from classroom.export.downloads import collect
-from classroom.export.roster import read_roster
+from classroom.export.gradebooks import read_roster
 from classroom.judge.starters import SubmissionError
 from classroom.judge.submission import name_submissions, read_submission
 from cli.main import app

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from classroom.export.autograder import SCRIPT, compose, write_zip
-from classroom.export.gradescope import as_gradescope
-from classroom.judge.settings import Settings
+from classroom.export import gradescope
+from classroom.export.gradescope import SCRIPT, as_gradescope, compose, write_zip
+from classroom.judge.judge import JudgeSettings
 from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission
 
-SETTINGS = Settings("seed-of-the-class", situations=1, seconds=10.0, minutes=5.0, phases=(1,), jailed=False)
-# gradescope-autograders.readthedocs.io/en/latest/specs: all fields, and the values of those that have a list
+SETTINGS = JudgeSettings("seed-of-the-class", situations=1, phases=(1,))
+# gradescope-autograders.readthedocs.io/en/latest/specs: the fields that we use, with their values
 VISIBILITY = {"hidden", "after_due_date", "after_published", "visible"}
 FORMAT = {"text", "html", "simple_format", "md", "ansi"}
 NUMBER, TEXT = (int, float), (str,)
@@ -33,22 +33,15 @@ TOP = {
     "test_name_format": FORMAT,
     "visibility": VISIBILITY,
     "stdout_visibility": VISIBILITY,
-    "extra_data": (dict,),
     "tests": (list,),
-    "leaderboard": (list,),
 }
 TEST = {
     "score": NUMBER,
     "max_score": NUMBER,
     "status": {"passed", "failed"},
     "name": TEXT,
-    "name_format": FORMAT,
     "number": TEXT,
     "output": TEXT,
-    "output_format": FORMAT,
-    "tags": (list,),
-    "visibility": VISIBILITY,
-    "extra_data": (dict,),
 }
 
 
@@ -137,16 +130,12 @@ def test_the_scripts_are_bash(tmp_path: Path) -> None:
 def test_without_a_jail_nothing_is_graded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from classroom.export import grade_for_gradescope
-
-    (tmp_path / "judge_settings.json").write_bytes(
-        compose(Settings("s", 1, 5.0, 5.0, (1,), jailed=True), "visible")["judge_settings.json"]
-    )
-    monkeypatch.setattr(grade_for_gradescope, "CHECKOUT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["x", str(tmp_path), str(tmp_path / "results.json")])
+    kept = compose(JudgeSettings("s", phases=(1,), jailed=True), "visible")["judge_settings.json"]
+    (tmp_path / "judge_settings.json").write_bytes(kept)
+    monkeypatch.setattr(gradescope, "CHECKOUT", tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SystemExit) as ended:
-        grade_for_gradescope.main()
+        gradescope.main(tmp_path, tmp_path / "results.json")
     assert ended.value.code == 2
     assert "Nothing was graded" in capsys.readouterr().err
     assert not (tmp_path / "results.json").exists()

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from classroom.judge.grader import interrupted_after
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.play import interrupted_after
+from classroom.judge.judge import Judge, JudgeSettings
 from classroom.judge.probe import require_jail
-from classroom.judge.results import PhaseGrade
+from classroom.judge.results import SubmissionGrade
 from classroom.judge.submission import Submission
 from classroom.judge.worker import first_user
-from course.sandbox.channel import ChannelError
 from tests.grading.checkout import ROOT, solution
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
@@ -25,24 +24,25 @@ SECRET = "a-secret-seed-that-no-worker-reads"
 WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attack.message != LATE]
 
 
-def grade(attack: Hostile, jail: Jail, port: int = 9) -> PhaseGrade:
+def grade(attack: Hostile, jail: Jail, port: int = 9) -> SubmissionGrade:
     names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    judge = Judge(SECRET, jail, per_group=1, seconds=0.5 if attack.message == LATE else 1, phases=[1])
+    settings = JudgeSettings(SECRET, situations=1, seconds=0.5 if attack.message == LATE else 1, phases=(1,))
+    judge = Judge(settings, jail)
     judge.groups = judge.groups[:2]  # clamp, and one that does not call it
-    (phase,) = judge.grade(Submission(attack.name, {1: attack.text(**names).encode()})).phases
-    return phase
+    return judge.grade(Submission(attack.name, {1: attack.text(**names).encode()}))
 
 
-def check(attack: Hostile, phase: PhaseGrade) -> None:
-    clamp, *others = phase.groups
-    failure = clamp.first_failure
+def check(attack: Hostile, graded: SubmissionGrade) -> None:
+    (phase,) = graded.phases
+    clamp, *others = phase["groups"]
+    failure = graded.failures.get((1, clamp["title"]))
     if attack.message:
         assert failure is not None
         assert attack.message in failure.message
     else:
         assert failure is None, failure
-    assert phase.error == ""
-    assert all(group.num_right == 1 for group in others), "what clamp does must cost nothing else"
+    assert phase["error"] is None
+    assert all(group["situations"] == ["right"] for group in others), "what clamp does must cost nothing else"
 
 
 @pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: attack.name)
@@ -71,14 +71,14 @@ def schedule_step(running, waiting, **others):
 
 
 def test_a_queue_of_any_length_is_refused() -> None:
-    judge = Judge(SECRET, Jail(), per_group=1, seconds=5, phases=[1])
+    judge = Judge(JudgeSettings(SECRET, situations=1, phases=(1,)), Jail())
     judge.groups = judge.groups[1:2]
-    (phase,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).phases
-    assert "more than 10,000 values at once" in phase.groups[0].outcomes[0].message
+    (failure,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).failures.values()
+    assert "more than 10,000 values at once" in failure.message
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:
-    with pytest.raises(ChannelError, match="still busy"), interrupted_after(0.05):
+    with pytest.raises(TimeoutError, match="still busy"), interrupted_after(0.05):
         time.sleep(30)
 
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from classroom.judge.question import Question
+from classroom.judge.question import JudgeQuestion
 from classroom.judge.script import Script
 from classroom.worker.doubles import Memory
 from mini_vllm.core.request import Request, RequestStatus
@@ -10,7 +10,7 @@ from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.sampling_params import SamplingParams
 
 
-def clamp_cases(rng: Random) -> Question:
+def clamp_cases(rng: Random) -> JudgeQuestion:
     """Tokens, budget and threshold, small ones and equal ones among them."""
     script, number = Script(1), rng.randrange(1, 30)
     for _ in range(20):
@@ -20,7 +20,7 @@ def clamp_cases(rng: Random) -> Question:
     return script.question()
 
 
-def update_cases(rng: Random) -> Question:
+def update_cases(rng: Random) -> JudgeQuestion:
     """Steps with one or several new tokens for each request, in another order than that of the running ones."""
     script, max_model_len = Script(1), rng.randrange(6, 12)
     for _ in range(6):

@@ -3,14 +3,14 @@
 from contextlib import suppress
 from random import Random
 
-from classroom.judge.question import MAX_CASES, Question
+from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script
 from classroom.worker.doubles import CacheLog
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
 
-def free_queue_operations(rng: Random) -> Question:
+def free_queue_operations(rng: Random) -> JudgeQuestion:
     """Take from the front, append at the back, remove from anywhere; sometimes an illegal operation."""
     script, blocks = Script(2), [KVCacheBlock(number) for number in range(rng.randrange(3, 9))]
     queue, outside = script.new("FreeKVCacheBlockQueue", blocks[1:]), list[KVCacheBlock]()
@@ -28,7 +28,7 @@ def free_queue_operations(rng: Random) -> Question:
     return script.question()
 
 
-def pool_operations(rng: Random) -> Question:
+def pool_operations(rng: Random) -> JudgeQuestion:
     """Blocks handed out, given a second holder, and freed in some order."""
     script, num_blocks = Script(2), rng.randrange(4, 12)
     pool = script.new("BlockPool", num_blocks, CacheLog())
@@ -46,7 +46,7 @@ def pool_operations(rng: Random) -> Question:
     return script.question()
 
 
-def manager_operations(rng: Random) -> Question:
+def manager_operations(rng: Random) -> JudgeQuestion:
     """Requests that get memory, with hits and look-ahead, are refused, and give it back."""
     script, num_blocks, size = Script(2), rng.randrange(5, 12), rng.choice((1, 2, 3, 4))
     requests = [Request(f"r{number}", [number] * rng.randrange(1, 16)) for number in range(5)]

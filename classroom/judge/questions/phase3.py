@@ -2,7 +2,7 @@
 
 from random import Random
 
-from classroom.judge.question import MAX_CASES, Question
+from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script
 from classroom.worker.doubles import Memory
 from mini_vllm.config import Policy
@@ -18,7 +18,7 @@ def some_requests(rng: Random, num_requests: int) -> list[Request]:
     return [Request(name, [1], priority=rng.randrange(-1, 3), arrival_time=float(rng.randrange(4))) for name in names]
 
 
-def priority_queue_operations(rng: Random) -> Question:
+def priority_queue_operations(rng: Random) -> JudgeQuestion:
     """Requests that are added, prepended, peeked, popped and removed."""
     script, outside = Script(3), some_requests(rng, 10)
     queue = script.new("PriorityRequestQueue")
@@ -38,7 +38,7 @@ def priority_queue_operations(rng: Random) -> Question:
     return script.question()
 
 
-def victim_cases(rng: Random) -> Question:
+def victim_cases(rng: Random) -> JudgeQuestion:
     """Running lists of some requests under both policies."""
     script = Script(3)
     for _ in range(12):
@@ -47,17 +47,17 @@ def victim_cases(rng: Random) -> Question:
     return script.question()
 
 
-def rooms_fcfs(rng: Random) -> Question:
+def rooms_fcfs(rng: Random) -> JudgeQuestion:
     """Running requests of which several must be preempted, first come first served."""
     return rooms(rng, "fcfs")
 
 
-def rooms_by_priority(rng: Random) -> Question:
+def rooms_by_priority(rng: Random) -> JudgeQuestion:
     """Running requests of which several must be preempted, most of them planned already."""
     return rooms(rng, "priority")
 
 
-def rooms(rng: Random, policy: Policy) -> Question:
+def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
     """Rooms for one engine among others of the same process."""
     script, block_size = Script(3), rng.choice((1, 2, 3, 4))
     script.new("RecomputePreemption", "fcfs" if policy == "priority" else "priority")

@@ -2,13 +2,13 @@
 
 from random import Random
 
-from classroom.judge.question import MAX_CASES, Question
-from classroom.judge.script import Recorded, Script
+from classroom.judge.question import MAX_CASES, JudgeQuestion
+from classroom.judge.script import RecordedObject, Script
 from classroom.worker.doubles import TouchLog
 from mini_vllm.core.request import Request
 
 
-def hash_cases(rng: Random) -> Question:
+def hash_cases(rng: Random) -> JudgeQuestion:
     """Blocks that agree and blocks that nearly agree: in tokens, order, parent or extra keys."""
     one, two, three = (rng.randrange(1, 10) for _ in range(3))
     rest = [rng.randrange(300) for _ in range(rng.randrange(3))]
@@ -25,7 +25,7 @@ def hash_cases(rng: Random) -> Question:
     return script.question()
 
 
-def cache_operations(rng: Random) -> Question:
+def cache_operations(rng: Random) -> JudgeQuestion:
     """Requests with shared prefixes that arrive, grow, commit, finish and resume, while any free block is reused.
 
     Blocks are taken in no order, so that a prefix may lose a block in its middle and several may hold the same.
@@ -54,7 +54,7 @@ def some_prompts(rng: Random) -> list[Request]:
 class CacheUse:
     """Legal operations on a cache: a block is committed by its holder, and allocated only when it is free."""
 
-    def __init__(self, rng: Random, cache: Recorded, block_size: int) -> None:
+    def __init__(self, rng: Random, cache: RecordedObject, block_size: int) -> None:
         self.rng = rng
         self.cache = cache
         self.block_size = block_size

@@ -4,7 +4,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from classroom.judge.question import MAX_CASES, Question
+from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
 from classroom.worker.doubles import ClampTable, Memory
 from mini_vllm.core.cdiv import cdiv
@@ -26,7 +26,7 @@ def policy(script: Script, settings: list[Any]) -> Any:
     return script.new("ChunkedPrefillPolicy", clamp_table(), *settings)
 
 
-def cap_cases(rng: Random) -> Question:
+def cap_cases(rng: Random) -> JudgeQuestion:
     """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
     script = Script(5)
     settings = [cap_settings(rng, is_chunking) for is_chunking in (True, True, False, False)]
@@ -56,7 +56,7 @@ def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
     return request, computed, rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
 
 
-def sampling_cases(rng: Random) -> Question:
+def sampling_cases(rng: Random) -> JudgeQuestion:
     """Requests that sample their first or a later token, or are one token short of it."""
     script = Script(5)
     made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
@@ -68,7 +68,7 @@ def sampling_cases(rng: Random) -> Question:
     return script.question()
 
 
-def admission_cases(rng: Random) -> Question:
+def admission_cases(rng: Random) -> JudgeQuestion:
     """Memory that just fits all requests, or is a block or two off; some hits are in use, some are idle."""
     script = Script(5)
     for _ in range(20):

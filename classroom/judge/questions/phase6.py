@@ -6,7 +6,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from classroom.judge.question import Question
+from classroom.judge.question import JudgeQuestion
 from classroom.judge.script import Script
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
@@ -18,7 +18,7 @@ from mini_vllm.sampling_params import SamplingParams
 MIN_DISTANCE = 1e-3
 
 
-def rows(rng: Random) -> Question:
+def rows(rng: Random) -> JudgeQuestion:
     """A batch, as one row of tokens."""
     script, batch = Script(6), draw_batch(rng, rng.choice((1, 2, 4)))
     script.functions.flatten_tokens(batch)
@@ -26,7 +26,7 @@ def rows(rng: Random) -> Question:
     return script.question()
 
 
-def places(rng: Random) -> Question:
+def places(rng: Random) -> JudgeQuestion:
     """A batch, as slots and block tables."""
     script, block_size = Script(6), rng.choice((1, 2, 3, 4, 8))
     batch = draw_batch(rng, block_size)
@@ -54,7 +54,7 @@ def draw_batch(rng: Random, block_size: int) -> list[ScheduledRequest]:
     return batch
 
 
-def kv_writes(rng: Random) -> Question:
+def kv_writes(rng: Random) -> JudgeQuestion:
     """K and V of some tokens, caches with something in them, slots in no order."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     num_blocks, block_size, num_heads, head_dim = (rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9)))
@@ -67,7 +67,7 @@ def kv_writes(rng: Random) -> Question:
     return script.question()
 
 
-def attentions(rng: Random) -> Question:
+def attentions(rng: Random) -> JudgeQuestion:
     """A batch over caches that are full of other tokens too."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     block_size, num_kv_heads, group, head_dim = (rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 4), (4, 8)))
@@ -88,7 +88,7 @@ def flat_batch(batch: list[ScheduledRequest], block_size: int) -> FlatBatch:
     return runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
 
 
-def samples(rng: Random) -> Question:
+def samples(rng: Random) -> JudgeQuestion:
     """Rows of logits with settings and draws that stay clear of every border, where rounding would decide."""
     generator = torch.Generator().manual_seed(rng.getrandbits(60))
     logits = torch.randn(rng.randrange(4, 9), rng.randrange(5, 30), generator=generator) * 2
@@ -123,7 +123,7 @@ def distance_to_a_border(row: Tensor, params: SamplingParams, number: float) -> 
     return min([cut, *(abs(float(border) - number) for border in kept[:-1])])
 
 
-def memory_cases(rng: Random) -> Question:
+def memory_cases(rng: Random) -> JudgeQuestion:
     """Models and memories of all sizes, some too small for two blocks."""
     script = Script(6)
     for _ in range(10):

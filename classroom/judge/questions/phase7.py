@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.question import MAX_CASES, Question, question
+from classroom.judge.question import MAX_CASES, JudgeQuestion, question
 from classroom.judge.script import Script
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
@@ -14,7 +14,7 @@ UNITS = 20
 CELLS_PER_UNIT = 2
 
 
-def lookups(rng: Random) -> Question:
+def lookups(rng: Random) -> JudgeQuestion:
     """Texts of few different tokens, so that there are matches of all lengths, and long ones without any."""
     script = Script(7)
     for _ in range(MAX_CASES):
@@ -39,7 +39,7 @@ def a_request(rng: Random, num_drafts: int) -> Request:
     return request
 
 
-def schedules(rng: Random) -> Question:
+def schedules(rng: Random) -> JudgeQuestion:
     """Requests whose drafts were scheduled whole, in part, or not at all."""
     script = Script(7)
     for _ in range(MAX_CASES):
@@ -48,7 +48,7 @@ def schedules(rng: Random) -> Question:
     return script.question()
 
 
-def rollbacks(rng: Random) -> Question:
+def rollbacks(rng: Random) -> JudgeQuestion:
     """Steps of which all drafts, some or none were right; some requests were preempted since."""
     script = Script(7)
     speculation = script.new("SpeculativeScheduling", 8, False)
@@ -62,7 +62,7 @@ def rollbacks(rng: Random) -> Question:
     return script.question()
 
 
-def slots(rng: Random) -> Question:
+def slots(rng: Random) -> JudgeQuestion:
     """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
     script = Script(7)
     for _ in range(MAX_CASES):
@@ -74,7 +74,7 @@ def slots(rng: Random) -> Question:
     return script.question()
 
 
-def rows(rng: Random) -> Question:
+def rows(rng: Random) -> JudgeQuestion:
     """Batches of prompt chunks, last chunks, decodes, and decodes with drafts."""
     script, request = Script(7), Request("r", [7] * 50)
     for _ in range(MAX_CASES):
@@ -87,7 +87,7 @@ def rows(rng: Random) -> Question:
     return script.question()
 
 
-def acceptances(rng: Random) -> Question:
+def acceptances(rng: Random) -> JudgeQuestion:
     """Drafts that are right up to a place, and perhaps right again after it; token 0 among them."""
     script = Script(7)
     for _ in range(MAX_CASES):
@@ -100,7 +100,7 @@ def acceptances(rng: Random) -> Question:
     return script.question()
 
 
-def rejections(rng: Random) -> Question:
+def rejections(rng: Random) -> JudgeQuestion:
     """Distributions over few tokens, some of them 0. Which drafts are kept is clear of every border."""
     cases: list[Any] = []
     while len(cases) < MAX_CASES // 3:

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from classroom.judge.question import MAX_CASES, Question, question
+from classroom.judge.question import MAX_CASES, JudgeQuestion, question
 from classroom.judge.questions.phase7 import a_request
 from classroom.judge.script import Script
 from mini_vllm.core.request import Request, RequestStatus
@@ -11,7 +11,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
 
 
-def placeholder_orders(rng: Random) -> Question:
+def placeholder_orders(rng: Random) -> JudgeQuestion:
     """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
     script = Script(8)
     schedulings = {most: script.new("PlaceholderScheduling", most) for most in (0, 1, 3)}
@@ -47,7 +47,7 @@ def a_life(rng: Random, scheduling: Any, request: Request, most: int) -> None:
             is_victim = True
 
 
-def ends(rng: Random) -> Question:
+def ends(rng: Random) -> JudgeQuestion:
     """Requests near their `max_tokens`: a step in flight for them, with drafts or without, or none."""
     script = Script(8)
     for _ in range(MAX_CASES):
@@ -63,13 +63,13 @@ def ends(rng: Random) -> Question:
     return script.question()
 
 
-def stand_ins(rng: Random) -> Question:
+def stand_ins(rng: Random) -> JudgeQuestion:
     """Two requests with stand-ins of their own, for several numbers of them."""
     numbers = rng.sample(range(6), 4)
     return question(8, "own_stand_ins", numbers, shown=[f"{number} stand-ins each" for number in numbers])
 
 
-def corrections(rng: Random) -> Question:
+def corrections(rng: Random) -> JudgeQuestion:
     """Shares with as many drafts as stand-ins, more, fewer and none, and with rejected drafts or without."""
     script = Script(8)
     for _ in range(MAX_CASES):
