@@ -18,17 +18,14 @@ def refuse() -> NoReturn:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
-def test_a_fork_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: Iterator[Callable[[], int]] = iter([refuse, refuse, lambda: 7])
+@pytest.mark.parametrize(("refused", "answer"), [(2, 7), (plugin.NUM_TRIES, None)])
+def test_a_fork_that_is_refused_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, refused: int, answer: int | None
+) -> None:
+    answers: Iterator[Callable[[], int]] = iter([refuse] * refused + [lambda: 7])
     monkeypatch.setattr(plugin, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "fork", lambda: next(answers)())
-    assert fork_patiently() == 7
-
-
-def test_a_fork_that_is_always_refused_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(os, "fork", refuse)
-    assert fork_patiently() is None
+    assert fork_patiently() == answer
 
 
 @pytest.mark.parametrize("error", [BlockingIOError(11, "busy"), RuntimeError("can't start new thread")])
