@@ -27,7 +27,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 @friendly
 def grade(
     phase: Annotated[
-        str | None, typer.Option(metavar="K or K-M", help="Default: phases 1 to 6, and electives that are begun.")
+        str | None, typer.Option(metavar="K or K-M", help="Default: phases 1 to 6, and electives you have begun.")
     ] = None,
     as_json_text: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
@@ -66,7 +66,7 @@ def grade(
 
 
 def begun(plan: Sequence[PlannedPhase]) -> list[int]:
-    """Return the phases of the course, and the electives whose starter is not as it came."""
+    """Return the phases of the course, and the electives whose starter has been changed."""
     return [phase.number for phase in plan if not phase.is_elective or is_begun(phase)]
 
 
@@ -81,7 +81,7 @@ def is_begun(phase: PlannedPhase) -> bool:
 
 
 def require_this_checkout() -> None:
-    """Raise `ValueError` if the current directory is another checkout than the one to be graded."""
+    """Raise `ValueError` if the current directory is a different checkout from the one to be graded."""
     here = Path.cwd()
     if (here / "labs" / "conftest.py").exists() and here.resolve() != CHECKOUT.resolve():
         raise ValueError(

@@ -34,5 +34,5 @@ def collect(
     console = make_console()
     console.print(f"{len(collected.ids)} learners, from {collected.platform}. Their ids: {roster}", markup=False)
     for name in collected.skipped:
-        console.print(f"passed over: {name}", markup=False, soft_wrap=True)
+        console.print(f"left out: {name}", markup=False, soft_wrap=True)
     console.print(f"Next: mini-vllm judge {handed_in}/*", markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from course.terminal.option_groups import with_option_groups
 
 @dataclass(frozen=True)
 class GradescopeOptions(JudgeOptions):
-    """What is graded, within limits that its slower machines need."""
+    """What is graded, within limits for its slower machines."""
 
     seconds: Seconds = 20.0
     minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; keep it below Gradescope's.")] = 8.0

@@ -66,7 +66,7 @@ def judge(
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keep finished work in this file; if it is there, continue with its seed and settings."
+            metavar="FILE", help="Keep finished work in this file; if it exists, continue with its seed and settings."
         ),
     ] = None,
     files: ResultFiles,

@@ -1,4 +1,4 @@
-"""Options that the commands share which grade, or which set another system up to grade."""
+"""Options shared by the commands that grade, or that set up Gradescope to grade."""
 
 import secrets
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class JudgeOptions:
 
     phase: Annotated[
         str | None,
-        typer.Option("--phase", metavar="K or K-M", help="Default: phases 1-6. Electives, 7-8, in a run of their own."),
+        typer.Option("--phase", metavar="K or K-M", help="Default: phases 1-6. Electives, 7-8, need a separate run."),
     ] = None
     seed: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
@@ -31,13 +31,13 @@ class JudgeOptions:
     no_jail: Annotated[bool, typer.Option("--no-jail", help="Without isolation, for files that you trust.")] = False
 
     def settings(self) -> JudgeSettings:
-        """Return the settings of a run. Raises `ValueError` in a student edition, and for phases that there are not."""
+        """Return the settings of a run. Raises `ValueError` in a student edition, and for unknown phases."""
         if not solutions_exist():
             raise ValueError("the judge needs solutions/: this is a student edition")
         chosen = chosen_phases(self.phase, len(ALL_NAMES if self.phase else PHASE_NAMES))
         if len({number > len(PHASE_NAMES) for number in chosen}) > 1:
             raise ValueError(
-                f"--phase {self.phase}: grade the electives, 7 and 8, in a run of their own; their points are apart"
+                f"--phase {self.phase}: grade the electives, 7 and 8, in a separate run; their points are counted apart"
             )
         seed = self.seed or secrets.token_hex(16)
         return JudgeSettings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)

@@ -127,7 +127,7 @@ def section(phase: PhaseFigures) -> str:
     facts = [f"written by {phase.num_written} of {phase.num_learners}"]
     facts += [f"{phase.num_broken} could not be loaded"] if phase.num_broken else []
     facts += (
-        [f"median {phase.median:g} of {phase.max}", f"{phase.bins[-1]} with all points"] if phase.num_written else []
+        [f"median {phase.median:g} of {phase.max}", f"{phase.bins[-1]} with full marks"] if phase.num_written else []
     )
     header = f'<header><h2>{title(phase)}</h2><span class="faint">{", ".join(facts)}</span></header>'
     if not phase.num_written:

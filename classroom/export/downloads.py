@@ -1,7 +1,7 @@
 """The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
 
 Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada Lovelace_123_assignsubmission_file/...`,
-or with the file's name behind it where folders were switched off.
+or with the file's name after it where folders were switched off.
 """
 
 import csv
@@ -30,14 +30,14 @@ MAX_BYTES = 2 * 2**30
 
 @dataclass(frozen=True)
 class Collected:
-    """What was sorted: the platform, the id of each learner by the name of the submission, and what was passed over."""
+    """What was sorted: the platform, each learner's id by the name of the submission, and the files left out."""
 
     platform: str
     ids: dict[str, str]
     skipped: list[str]
 
     def name_of(self, learner: str, number: str) -> str:
-        """Return the name of a learner's submission; the id is part of it where two learners have one name."""
+        """Return the name of a learner's submission; with the id if two learners have the same name."""
         name = file_name(learner)
         if self.ids.setdefault(name, number) == number:
             return name
@@ -54,9 +54,9 @@ class Collected:
 
 
 def collect(download: Path, folder: Path) -> Collected:
-    """Sort a bulk download into `folder`, which is there; one archive of a learner is kept as it is.
+    """Sort a bulk download into an existing folder; an archive that is all a learner sent is not unpacked.
 
-    Raises `SubmissionError` if it is none, or too large.
+    Raises `SubmissionError` if it is not such a download, or too large.
     """
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
@@ -80,11 +80,11 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(paths: Sequence[PurePosixPath], download: Path) -> tuple[str, re.Pattern[str]]:
-    """Return the platform that named the files, and the form of its names. Raises `SubmissionError`."""
+    """Return the platform that named the files, and the pattern of its names. Raises `SubmissionError`."""
     for platform, form in FORMS.items():
         if any(form.fullmatch(str(path)) for path in paths):
             return platform, form
-    raise SubmissionError(f"{one_line(download.name)} has no names as Canvas or Moodle give them")
+    raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
 
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[tuple[PurePosixPath, zipfile.ZipInfo]]:
@@ -104,7 +104,7 @@ def put(folder: Path, path: PurePosixPath, content: bytes) -> None:
 
 
 def unwrap(learner: Path) -> None:
-    """Put a folder's only archive in place of the folder: the judge reads archives that are handed in."""
+    """Replace a folder by the archive in it if that is its only file: the judge reads archives itself."""
     files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
     ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
     if ending is None:

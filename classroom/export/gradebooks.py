@@ -28,7 +28,7 @@ class Roster:
 
 
 def read_roster(path: Path) -> Roster:
-    """Read a roster. Raises `ValueError` if it is none, if a name or an id is there twice, or an id is a formula."""
+    """Read a roster. Raises `ValueError` if it is none, a name or an id occurs twice, or an id looks like a formula."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:
@@ -45,7 +45,7 @@ def read_roster(path: Path) -> Roster:
             raise ValueError(f"--roster {path}, entry {number}: it must be a name and an id")
         name, student = row
         if name in ids or student in ids.values():
-            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} is there twice")
+            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} occurs twice")
         if student.startswith(FORMULA) or not student.isprintable():
             raise ValueError(f"--roster {path}, entry {number}: a spreadsheet takes the id {student!r} for a formula")
         ids[name] = student
@@ -62,7 +62,7 @@ class Gradebooks:
 
     @classmethod
     def wanted(cls, roster: Path | None, canvas: Path | None, moodle: Path | None) -> "Gradebooks | None":
-        """Return what the options ask for. Raises `ValueError` if they do not go together or the roster is none."""
+        """Return what the options ask for. Raises `ValueError` if they contradict each other or the roster is bad."""
         if roster is None and canvas is None and moodle is None:
             return None
         if roster is None:

@@ -28,7 +28,7 @@ MAX_TAR_BYTES = 200 * 2**20
 # The other methods unpack a block of any size at once: a zip of a thousand bytes then takes gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
-END_OF_DIRECTORY, NUM_END_BYTES, LONGEST_COMMENT = b"PK\x05\x06", 22, 2**16
+END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
@@ -56,7 +56,7 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
             if entry.flag_bits & 1:
                 raise SubmissionError("the zip has a password")
             if entry.compress_type not in METHODS:
-                raise SubmissionError(f"{shown} is packed by a method other than deflate: pack it again")
+                raise SubmissionError(f"{shown} is packed by a method other than deflate: make the zip again")
             with archive.open(entry) as file:
                 yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), shown)
 
@@ -65,11 +65,11 @@ def require_short_directory(path: Path) -> None:
     """Raise `SubmissionError` if a zip lists too many files: `zipfile` would keep the whole list."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - NUM_END_BYTES - LONGEST_COMMENT))
+        file.seek(max(0, size - NUM_END_BYTES - MAX_COMMENT_BYTES))
         tail = file.read()
     at = tail.rfind(END_OF_DIRECTORY)
     if at < 0 or len(tail) < at + NUM_END_BYTES:
-        raise SubmissionError("it cannot be read: no zip, no .tar.gz, and no starter by its name")
+        raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
         raise SubmissionError("the zip is in the format for huge archives: pack only the starters")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
@@ -83,7 +83,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
     """Yield the starters in a gzipped tar, read once from front to back."""
     with path.open("rb") as packed, tarfile.open(fileobj=Unpacked(packed), mode="r|") as archive:
         for number, entry in enumerate(archive, start=1):
-            archive.members = []  # type: ignore[attr-defined]  # else it keeps every entry that it has passed
+            archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every entry it has read
             if number > MAX_ENTRIES:
                 raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the archive")
             inner = require_inside(entry.name)

@@ -17,7 +17,7 @@ from classroom.judge.record import Record, RecordedResult
 from classroom.judge.submission import HandedIn, Submission
 from classroom.worker.text import one_line
 from course.sandbox.channel import ChannelError
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 
 GRACE_SECONDS = 120.0  # beyond the budget of a submission, which the grader itself keeps to
 NUM_TRIES = 2
@@ -37,7 +37,7 @@ class GradingProcess:
     ) -> None:
         self._settings = settings
         self._on_progress = on_progress
-        self._worker: Worker | None = None
+        self._worker: WorkerProcess | None = None
         self._is_ended = False
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
@@ -71,7 +71,7 @@ class GradingProcess:
         if self._is_ended:
             raise ChannelError("closed", "the class is no longer graded")
         if self._worker is None:
-            self._worker = Worker([sys.executable, "-m", "classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES)
+            self._worker = WorkerProcess([sys.executable, "-m", "classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES)
             self._worker.send(asdict(self._settings))
         worker = self._worker
         worker.deadline = time.monotonic() + 60 * self._settings.minutes + GRACE_SECONDS

@@ -57,7 +57,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work in one engine; it gives no points, as each mistake has cost some already."""
+    """Print whether the phases work in one engine; this gives no points, because each mistake has already cost some."""
     if not grade.together:
         return
     page.print()

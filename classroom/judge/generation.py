@@ -22,12 +22,12 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORDED_STEPS = 5  # one of so many: each call carries a whole KV cache
+RECORD_EVERY = 5  # steps: each recorded call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
 def draw_generation(rng: Random) -> JudgeQuestion:
-    """Draw a scenario and a model without near ties: no other token is nearly as likely as the chosen one."""
+    """Draw a scenario and a model without near ties, where rounding could choose another token."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MAX_DRAWS):
         generation = Generation()
@@ -42,7 +42,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
         paged = PagedModel(model, steps.write_kv, steps.paged_attention, num_blocks, block_size)
         run = ScenarioRun(scenario, REFERENCE, PagedModelRunner(paged, steps))
         while not run.finished:
-            generation.script.is_listening = len(run.recorder.steps) % RECORDED_STEPS == 0
+            generation.script.is_listening = len(run.recorder.steps) % RECORD_EVERY == 0
             run.step()
         if generation.min_margin > MIN_MARGIN:
             return generation.script.question(scenario)

@@ -1,4 +1,4 @@
-"""The record of a run: a line per submission, written when it is done, so that an end at any time loses nothing."""
+"""The record of a run: a line per submission, written once it is graded, so that an interruption loses nothing."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class RecordedResult(TypedDict):
 
 
 class RecordError(ValueError):
-    """The file is no record of a run."""
+    """The file is not the record of a run."""
 
 
 class Record:
@@ -54,14 +54,14 @@ class Record:
                 entry = json.loads(line)
                 self.results[entry["name"]] = entry["result"]
             except (ValueError, KeyError, TypeError) as error:
-                raise RecordError(f"{path}, line {number}, is no result: {error}") from None
+                raise RecordError(f"{path}, line {number}, is not a result: {error}") from None
         if cut_short:
             with path.open("r+b") as file:
                 file.truncate(path.stat().st_size - len(cut_short))
 
 
 def recorded_settings(path: Path) -> JudgeSettings:
-    """Return the settings of a record. Raises `RecordError` if the file is none."""
+    """Return the settings of a record. Raises `RecordError` if the file is not a record."""
     try:
         with path.open("rb") as file:
             head = json.loads(file.readline())

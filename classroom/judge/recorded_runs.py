@@ -1,6 +1,6 @@
-"""Runs of the reference's engine, in which one phase's calls are recorded: a script of what an engine really asks.
+"""Runs of the reference's engine with one phase's calls recorded: a script of what an engine really asks.
 
-Phase 1 asks others, so it runs on the public doubles of phases 2, 3 and 5; the others only answer.
+Phase 1 calls other phases, so it runs on the public doubles of phases 2, 3 and 5; all others only answer.
 """
 
 from collections.abc import Callable, Mapping

@@ -62,7 +62,7 @@ def as_csv(report: ClassResults) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return a text that no spreadsheet would take for a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
@@ -96,14 +96,14 @@ def write_feedback(folder: Path, name: str, text: str) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return a name as a file's: short, with nothing that means something to a file system, still unique."""
+    """Return a name as a file's: short, without characters that mean something to a file system, and still unique."""
     plain = re.sub(r"[^\w.@ -]", "_", name).lstrip(".") or "_"
     short = plain.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return name if short == name else f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write next to the file first, then take its place."""
+    """Write a file atomically: under a temporary name first, then renamed."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8", errors="replace")
     os.replace(partial, path)

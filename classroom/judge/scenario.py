@@ -10,7 +10,7 @@ from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.fake_model_runner import LETTERS
 
-LONGEST_PROMPT = 26
+MAX_PROMPT_TOKENS = 26
 MAX_NEW_TOKENS = 14
 
 
@@ -68,7 +68,7 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
     beginnings = [[rng.randrange(256) for _ in range(rng.randrange(6, 18))] for _ in range(2)]
     step, arrivals, names = 0, list[ScenarioRequest](), name_maker(rng)
     for _ in range(rng.randrange(5, 9)):
-        own = [rng.randrange(256) for _ in range(rng.randrange(1, LONGEST_PROMPT - 17))]
+        own = [rng.randrange(256) for _ in range(rng.randrange(1, MAX_PROMPT_TOKENS - 17))]
         shares = on.caching and rng.random() < 0.7
         prompt = rng.choice(beginnings) + own * rng.choice((0, 1, 1)) if shares else own * rng.choice((1, 1, 2, 3))
         arrivals.append(
@@ -88,6 +88,6 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
 
 
 def name_maker(rng: Random) -> Iterator[str]:
-    """Return request ids in no order that a queue could lean on."""
+    """Return request ids in an order that a queue cannot rely on."""
     first = rng.randrange(20, 60)
     return (f"r{(first + 37 * number) % 97}" for number in count())

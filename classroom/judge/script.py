@@ -1,4 +1,4 @@
-"""Recording a script: what is done with a phase's reference here is done again with the learner's file in a worker."""
+"""Record a script: what is done here with a phase's reference is repeated in a worker with the learner's file."""
 
 import importlib
 import io
@@ -48,7 +48,7 @@ class Script:
         return RecordedObject(self, len(self.calls), self.call(self.functions, name, arguments, {}))
 
     def records(self, name: str) -> bool:
-        """Return whether a call is one of the script: not inside another call, and no mere look."""
+        """Return whether a call is one of the script: not one inside another call, and not a mere look at the state."""
         if self._is_in_call or not self.is_listening:
             return False
         return name in self._only if self._only else name not in READS

@@ -1,4 +1,4 @@
-"""Which file of a submission is the starter of which phase, and what may be read of it."""
+"""Which file of a submission is the starter of which phase, and the limits on reading it."""
 
 import re
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ MAX_FILE_BYTES = 2**20
 MAX_ENTRIES = 20_000
 PHASE = r"phase[_ -]?([1-8])(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?")
-# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: what editors, browsers and learning
-# platforms make of the name.
+# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and
+# learning platforms produce.
 BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?([1-8])(?![0-9]))[\w ().-]*\.py")
-PASSED_OVER = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
+IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
 Starter = tuple[int, PurePosixPath, bytes]
 
 
@@ -23,7 +23,7 @@ class SubmissionError(ValueError):
 
 def phase_of(path: PurePosixPath) -> int | None:
     """Return the phase whose starter a path is: `.../phase3_x/starter.py`, `phase3_x.py`, `ada_starter3.py`."""
-    if PASSED_OVER & set(path.parts) or path.name.startswith(("test_", "optional_", "._")):
+    if IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._")):
         return None
     if path.name == "starter.py" and len(path.parts) > 1 and (found := IN_FOLDER.fullmatch(path.parts[-2])):
         return int(found[1])

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from classroom.judge.archives import files_of_archive
 from classroom.judge.starters import (
+    IGNORED,
     MAX_ENTRIES,
     MAX_FILE_BYTES,
-    PASSED_OVER,
     Starter,
     SubmissionError,
     limited,
@@ -83,7 +83,7 @@ def files_of_folder(folder: Path) -> Iterator[Starter]:
     """Yield the starters in a folder. Links are refused, not followed."""
     num_entries = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
-        folders[:] = sorted(set(folders) - PASSED_OVER)
+        folders[:] = sorted(set(folders) - IGNORED)
         num_entries += len(files)
         if num_entries > MAX_ENTRIES:
             raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in it")

@@ -14,7 +14,7 @@ from classroom.worker.answers import AnswerError, Json, checked
 from classroom.worker.text import printable
 from course.sandbox.channel import ChannelError, Message
 from course.sandbox.imports import refused_import
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
 
 START_SECONDS = 60.0
@@ -65,7 +65,7 @@ class JailedWorker:
         arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
         with jail.open_filter() as inherited:
             command = jail.command(submission.path / "labs", arguments, inherited)
-            self.process = Worker(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
+            self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
         self.set_deadline(START_SECONDS)
 
     def __enter__(self) -> "JailedWorker":
@@ -81,14 +81,14 @@ class JailedWorker:
     def ask(self, message: Message) -> Json:
         """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
 
-        Raises `ChannelError` if the process ended, is late, or sends what is no answer.
+        Raises `ChannelError` if the process has ended, is late, or sends something that is not an answer.
         """
         self.process.send(message)
         answer = self.process.receive()
         if isinstance(answer.get("error"), str):
             raise StarterRaisedError(printable(answer["error"]))
         if answer.keys() != {"answer"}:
-            raise ChannelError("malformed", "a message that is no answer and no error")
+            raise ChannelError("malformed", "a message that is neither an answer nor an error")
         try:
             return checked(answer["answer"])
         except AnswerError as error:

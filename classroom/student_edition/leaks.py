@@ -5,7 +5,7 @@ from pathlib import Path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
 SEAMS = ("mini_vllm/core/interfaces.py", "mini_vllm/core/electives.py")
-SHORTEST_SECRET = 41
+MIN_SECRET_CHARACTERS = 41
 MAX_IN_A_ROW = 2
 MAX_IN_A_FILE = 5
 
@@ -42,5 +42,5 @@ def long_lines(text: str) -> Iterator[str]:
     """Yield the lines that are long enough to be distinctive, without indentation, comment and diff marks."""
     for line in text.splitlines():
         normal = " ".join(line.lstrip("+-# \t").split())
-        if len(normal) >= SHORTEST_SECRET:
+        if len(normal) >= MIN_SECRET_CHARACTERS:
             yield normal

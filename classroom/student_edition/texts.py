@@ -1,4 +1,4 @@
-"""The texts that differ in the student edition: they must not speak of folders that it does not have."""
+"""The texts that differ in the student edition: they must not mention folders that it does not have."""
 
 import json
 import re
@@ -40,8 +40,8 @@ EDITS = {
         ("test test-all", "test"),
     ),
 }
-# The same for whole paragraphs of handouts; markers and all, they stay behind. So do the checks of their numbers,
-# which need the solutions.
+# The same for whole paragraphs of handouts, markers included. The checks of their numbers go too: they need the
+# solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
 LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
 ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')

@@ -1,1 +1,1 @@
-"""What the judge and its workers both need: messages, values, proxies. All that a jail sees of the judge."""
+"""What runs in a worker, next to the learner's code: the only part of the judge that is visible in a jail."""

@@ -15,15 +15,15 @@ from course.sandbox.explain import explain
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
-LARGEST = 2**256
-DEEPEST = 40
+MAX_INTEGER = 2**256
+MAX_DEPTH = 40
 MAX_ITEMS = 10_000
-BY_CONTRACT = (ValueError, IndexError, KeyError)  # what a phase may raise because its contract says so
+BY_CONTRACT = (ValueError, IndexError, KeyError)  # exceptions that a phase's contract names
 Json = Any
 
 
 class AnswerError(ValueError):
-    """A worker sent a value that no judge should look at."""
+    """A worker sent a value that the judge does not read."""
 
 
 class Describer:
@@ -35,8 +35,8 @@ class Describer:
 
     def __call__(self, value: Any, depth: int = 0) -> Json:
         """Return a value as JSON. Raises `UnusableAnswerError` if it is no plain value."""
-        if depth > DEEPEST:
-            raise UnusableAnswerError(f"Your code gave back a value that is nested more than {DEEPEST} deep.")
+        if depth > MAX_DEPTH:
+            raise UnusableAnswerError(f"Your code gave back a value that is nested more than {MAX_DEPTH} deep.")
         if value is None or isinstance(value, bool | str) or type(value) is int:
             return value
         if isinstance(value, Request):
@@ -102,9 +102,9 @@ def raised(error: BaseException) -> Json:
 
 def checked(value: Json, depth: int = 0) -> Json:
     """Return JSON from a worker with printable texts. Raises `AnswerError` for what is too deep, long or large."""
-    if depth > DEEPEST:
-        raise AnswerError(f"a value is nested more than {DEEPEST} deep")
-    if isinstance(value, int) and not -LARGEST < value < LARGEST:
+    if depth > MAX_DEPTH:
+        raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
         raise AnswerError("a number is out of range")
     if isinstance(value, str):
         if len(value) > MAX_TEXT:

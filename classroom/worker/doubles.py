@@ -1,4 +1,4 @@
-"""Stand-ins for the phases that a learner's code calls. Everybody may read them.
+"""Stand-ins for the phases that a learner's code calls. They are no secret.
 
 They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently from vLLM on purpose, so that none of
 them answers what another phase is asked: other blocks, other victims, other shares.
@@ -25,7 +25,7 @@ def drawn(request: Request, step: int) -> int:
 
 @dataclass
 class Memory:
-    """For phase 2: hands out the block that was freed last, and finds two blocks of a prefix at most."""
+    """For phase 2: hands out the most recently freed block, and finds at most two blocks of a prefix."""
 
     block_size: int
     free_blocks: list[int]
@@ -98,7 +98,7 @@ class Memory:
 
 @dataclass
 class AnyVictim:
-    """For phase 3: preempts any request but the one that asks, last in line and without its content; or refuses."""
+    """For phase 3: preempts any request except the one asking, and puts it last in line; or refuses."""
 
     step: int = 0
 
@@ -112,7 +112,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request, self.step) % 5 == 0:
-            return False  # and it still runs: a contract of phase 3
+            return False  # and the request still runs, as phase 3's contract allows
         for victim in sorted(running, key=lambda other: (other is request, drawn(other, 0))):
             kv.free(victim, 0)
             running.remove(victim)
@@ -151,9 +151,9 @@ class AnyShare:
 
 
 class CacheLog:
-    """For phase 4: finds two blocks of a prefix at most, the ones cached last, and notes what it is called for.
+    """For phase 4: finds at most two blocks of a prefix, those cached last, and records its calls.
 
-    How many calls it takes to cache or drop some blocks is free; what is evicted and pinned has an order.
+    Blocks may be cached or dropped in any number of calls; evictions and pins have an order.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class CacheLog:
 
 
 class TouchLog:
-    """For phase 2 where phase 4 uses it: notes which blocks are touched."""
+    """For phase 2 as phase 4 uses it: records which blocks are touched."""
 
     def __init__(self) -> None:
         self.touched: list[int] = []

@@ -15,7 +15,7 @@ def rejection_sample(
 ) -> list[Json]:
     """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
 
-    In which order the tokens share the numbers from 0 to 1 is free, so a single draw decides nothing. Only the row that
+    Tokens may share the interval from 0 to 1 in any order, so a single draw decides nothing. Only the row that
     the last token is drawn in gets the draws of the grid.
     """
     import torch
@@ -36,7 +36,7 @@ def rejection_sample(
 
 
 def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
-    """Return a request's stand-ins after those of another one were changed."""
+    """Return a request's stand-ins after another request's have been changed."""
     answers: list[Json] = []
     for num_drafts in cases:
         scheduling, requests = files[8].PlaceholderScheduling(num_drafts), [Request(name, [1]) for name in "AB"]

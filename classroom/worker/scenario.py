@@ -45,7 +45,7 @@ class EngineScenario:
 
 
 class ScenarioRun:
-    """A scenario on an engine of a lineup, step by step, which may get other parts before the first one."""
+    """A scenario on an engine of a lineup, step by step; its parts may be replaced before the first step."""
 
     def __init__(self, scenario: EngineScenario, lineup: str, runner: ModelRunner | None = None) -> None:
         config, evicted, ticks = scenario.config, list[int](), count()

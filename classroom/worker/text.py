@@ -3,14 +3,14 @@
 MAX_TEXT = 4000
 
 
-def printable(text: str, most: int = MAX_TEXT) -> str:
-    """Return at most `most` characters, with "?" for control characters, direction marks and lone surrogates."""
+def printable(text: str, limit: int = MAX_TEXT) -> str:
+    """Return at most `limit` characters, with "?" for control characters, direction marks and lone surrogates."""
     shown = "".join(
-        char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text[:most]
+        char if char.isprintable() or char == "\n" else " " if char == "\t" else "?" for char in text[:limit]
     )
-    return shown if len(text) <= most else f"{shown} ..."
+    return shown if len(text) <= limit else f"{shown} ..."
 
 
-def one_line(text: str, most: int = 200) -> str:
+def one_line(text: str, limit: int = 200) -> str:
     """Return a printable text without line breaks."""
-    return printable(text.replace("\n", "?"), most)
+    return printable(text.replace("\n", "?"), limit)

@@ -25,7 +25,7 @@ from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
 from course.sandbox.limits import Limits, limit_resources
 from course.sandbox.time_limit import limited_calls
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.errors import StalledError
 
@@ -71,16 +71,16 @@ class CallResult:
     unwritten: bool = False
 
 
-def start_process() -> Worker:
+def start_process() -> WorkerProcess:
     """Start a process that serves one call."""
-    return Worker(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
+    return WorkerProcess(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
 def in_fresh_process(
     function: Callable[..., T],
     *arguments: object,
     seconds: float = SECONDS,
-    start: Callable[[], Worker] = start_process,
+    start: Callable[[], WorkerProcess] = start_process,
 ) -> T:
     """Return `function(*arguments)`, computed in a new process; what it prints appears here.
 
@@ -108,7 +108,7 @@ def in_fresh_process(
     return value
 
 
-def receive(worker: Worker) -> Message:
+def receive(worker: WorkerProcess) -> Message:
     """Return the process's message, ignoring whatever else was written to the channel."""
     while True:
         try:

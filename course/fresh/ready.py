@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from mini_vllm.assembly.lineup import CHECKOUT
 
 
@@ -17,11 +17,11 @@ class ReadyProcess:
     starters are loaded by the call itself. The waiting one ends with this object, and with the kernel.
     """
 
-    def __init__(self, start: Callable[[], Worker]) -> None:
+    def __init__(self, start: Callable[[], WorkerProcess]) -> None:
         self._start = start
         self._prepare()
 
-    def take(self) -> Worker:
+    def take(self) -> WorkerProcess:
         """Return a process for one call."""
         worker = self._waiting
         if not worker.is_running or saved_since(self._since):

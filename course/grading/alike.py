@@ -1,4 +1,4 @@
-"""One mistake, one message: which failures have one cause, and a line for those that are not shown."""
+"""One mistake, one message: which failures have one cause, and a line about those that are not shown."""
 
 import re
 from collections.abc import Sequence

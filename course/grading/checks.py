@@ -1,12 +1,11 @@
-"""Two checks of a phase in whole engines: the oracle on the phase alone, the stack with the phases before it."""
+"""Two checks of a phase in whole engines: the oracle tests it alone, the stack with the phases before it."""
 
 import threading
 import time
 from dataclasses import replace
 
-from course.grading.events import Checked, receive_events
-from course.grading.results import NOT_CHECKED, Check
-from course.grading.worker import GradingWorker
+from course.grading.results import NOT_CHECKED, EngineCheck
+from course.grading.worker import GradingWorker, receive_events
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
 from course.sandbox.watch import waiting_seconds
@@ -20,7 +19,7 @@ MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
 
 
-def oracle_check(phase: int, stop: threading.Event) -> Check:
+def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
     if phase == RUNNER_PHASE or not solutions_exist():
         return NOT_CHECKED
@@ -28,7 +27,7 @@ def oracle_check(phase: int, stop: threading.Event) -> Check:
     return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
 
 
-def stack_check(phase: int, stop: threading.Event) -> Check:
+def stack_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Run the learner's phases up to `phase` together, on the fake model, or on the real model with phase 6.
 
     An elective runs with phases 1 to 5.
@@ -56,7 +55,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
     ]
 
 
-def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
+def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     """Run one stack."""
     if phase == RUNNER_PHASE:
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
@@ -68,16 +67,14 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> Check:
     return run_job("stack", mine, stack_of("solution", phase) if solutions_exist() else None, stop)
 
 
-def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> Check:
+def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> EngineCheck:
     """Do one check in a worker. Raises `StoppedError` when `stop` is set."""
     seconds = SECONDS[kind]  # of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
-    patience, found = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING), None
-    with GradingWorker(["-m", "course.grading.job"], order) as worker:
+    patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
+    with GradingWorker(["-m", "course.grading.engine_checks"], order) as worker:
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
-            if isinstance(event, Checked):
-                found = Check(event.status, event.message, steps=event.steps)
-        if found is not None:
-            return found
+            if isinstance(event, EngineCheck):
+                return event
         status = None if worker.is_running else worker.status
-        return Check("failed", explain_death(status, worker.trace, seconds)[1])
+        return EngineCheck("failed", explain_death(status, worker.trace, seconds)[1])

@@ -1,17 +1,26 @@
 """Checks of whole engines with the learner's phases, on seeded workloads.
 
-Each function returns None if the check passes. They run in a worker (`job.py`).
+`python -m course.grading.engine_checks` does one of them in a worker that `checks.py` starts.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from course.grading.plan import PlannedPhase, load_whole_plan
+from course.grading.results import PASSED, EngineCheck
+from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
+from course.grading.worker import LIMITS, End, send_event
 from course.oracle.divergence import Divergence, first_divergence, settings_for
+from course.sandbox.channel import take_stdio
 from course.sandbox.explain import explain, is_not_written
+from course.sandbox.frames import is_learners
+from course.sandbox.limits import limit_resources
+from course.sandbox.watch import Watchdog
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup, parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import StalledError
@@ -25,37 +34,29 @@ REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital o
 REAL_TOKENS = 16
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a check failed; `steps` are the last steps of both sides if two engines were compared."""
-
-    message: str
-    steps: dict[str, Any] | None = None
-
-
-def stack_failure(mine: Lineup, reference: Lineup | None) -> Failure | None:
+def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
     """Run the fake model: outputs must be correct, invariants hold, and plans equal the reference's."""
     for seed in SEEDS:
         arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
         message = output_problem(arrivals, config, mine)
         if message:
-            return Failure(f"Workload {seed}: {message}")
+            return EngineCheck("failed", f"Workload {seed}: {message}")
         if reference is not None and (divergence := first_divergence(arrivals, config, mine, reference)) is not None:
             return divergence_failure(seed, divergence)
-    return None
+    return PASSED
 
 
-def oracle_failure(mine: Lineup, reference: Lineup) -> Failure | None:
+def check_oracle(mine: Lineup, reference: Lineup) -> EngineCheck:
     """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
     for seed in SEEDS:
         config = with_electives(settings_for(seed), mine)
         divergence = first_divergence(make_workload(seed, NUM_REQUESTS), config, mine, reference)
         if divergence is not None:
             return divergence_failure(seed, divergence)
-    return None
+    return PASSED
 
 
-def model_failure(mine: Lineup) -> Failure | None:
+def check_model(mine: Lineup) -> EngineCheck:
     """Run the embedded model: its output must equal that of transformers' `generate`, token for token."""
     import torch
 
@@ -85,11 +86,12 @@ def model_failure(mine: Lineup) -> Failure | None:
         yours = output.outputs[0].token_ids
         if yours != truth:
             expected, got = (tokenizer.decode(tokens) for tokens in (truth, yours))
-            return Failure(
+            return EngineCheck(
+                "failed",
                 f"The real model's output differs from transformers' generate for {text!r}:\n"
-                f"  expected  {expected!r}\n  yours     {got!r}"
+                f"  expected  {expected!r}\n  yours     {got!r}",
             )
-    return None
+    return PASSED
 
 
 def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
@@ -136,12 +138,13 @@ def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: L
     return ""
 
 
-def divergence_failure(seed: int, divergence: Divergence) -> Failure:
+def divergence_failure(seed: int, divergence: Divergence) -> EngineCheck:
     """Return the first difference between two engines, described and with its last steps."""
     if divergence.error is not None:
         message = explain(divergence.error, {})
-        return Failure(
-            f"Workload {seed}: in step {divergence.step} yours raises an error and the reference continues. {message}"
+        return EngineCheck(
+            "failed",
+            f"Workload {seed}: in step {divergence.step} yours raises an error and the reference continues. {message}",
         )
     message = (
         f"Workload {seed}: the first difference from the reference is in step {divergence.step}, {divergence.field!r}."
@@ -152,9 +155,59 @@ def divergence_failure(seed: int, divergence: Divergence) -> Failure:
         "reference": divergence.reference[-2:],
         "mine": divergence.mine[-2:],
     }
-    return Failure(message, steps)
+    return EngineCheck("failed", message, steps=steps)
 
 
 def text_of(token_ids: list[int]) -> str:
     """Return the fake model's output in quotes."""
     return repr("".join(map(chr, token_ids)))
+
+
+def main() -> None:
+    """Run the check of the order and send what was found."""
+    channel = take_stdio()
+    order = channel.receive()
+    limit_resources(LIMITS)
+    watch = Watchdog(Path(order["trace"]))
+    watch.start(order["seconds"])
+    try:
+        found = do(order)
+    except BaseException as error:
+        found = EngineCheck("not yet" if is_not_written(error) else "failed", explain(error, {}))
+    send_event(channel, found)
+    watch.stop()
+    send_event(channel, End())
+
+
+def do(order: dict[str, Any]) -> EngineCheck:
+    """Run the check that the order names."""
+    mine = parse_lineup(order["mine"])
+    for phase in load_whole_plan():
+        if mine[phase.number] == "starter" and (complaint := complaint_about_starter(phase)):
+            return EngineCheck("failed", complaint)
+    reference = parse_lineup(order["reference"]) if order["reference"] else None
+    match order["kind"]:
+        case "stack":
+            return check_stack(mine, reference)
+        case "oracle":
+            assert reference is not None
+            return check_oracle(mine, reference)
+        case "model":
+            return check_model(mine)
+    raise ValueError(f"no check is called {order['kind']!r}")
+
+
+def complaint_about_starter(phase: PlannedPhase) -> str:
+    """Import the learner's file; return what is wrong with it, empty if nothing is."""
+    path = CHECKOUT / phase.starter
+    if complaint := complaint_about_file(path):
+        return complaint
+    try:
+        file = import_starter(phase.module).__file__
+    except BaseException as error:
+        return complaint_about_import(error, path)
+    return "" if file and is_learners(file) else f"Phase {phase.number} was loaded from {file}."
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from time import monotonic
 from course.grading.checks import find_culprits, oracle_check, phases_of_stack, stack_check
 from course.grading.hints import hint_for, with_hint
 from course.grading.plan import PlannedPhase, load_whole_plan
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 from course.grading.testrun import can_fork, run_tests
 from mini_vllm.assembly.parts import solutions_exist
 
@@ -77,7 +77,7 @@ class Grader:
             culprits = [self.first_failing_stack(number, stacks)]
         return replace(grade, stack=replace(grade.stack, culprits=culprits))
 
-    def first_failing_stack(self, number: int, stacks: dict[int, Check]) -> int:
+    def first_failing_stack(self, number: int, stacks: dict[int, EngineCheck]) -> int:
         """Return the first phase whose own stack fails: the stacks before it work."""
         for earlier in phases_of_stack(number)[:-1]:
             if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
@@ -86,7 +86,7 @@ class Grader:
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
-    """Return the results of a task; if a mistake is known by them, its hint is in the place of the tests' questions."""
+    """Return the results of a task; if they show a known mistake, its hint replaces the tests' questions."""
     hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
     return [
         result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))

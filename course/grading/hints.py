@@ -1,8 +1,8 @@
-"""Hints for known mistakes: a mistake is known by all the wrong answers that it gives to the tests of a task.
+"""Hints for known mistakes: a mistake is recognised by all the wrong answers it gives to the tests of a task.
 
-`recorded_hints/phaseN.json` maps task and digest of those answers to the hint. It is recorded by running every
-known mistake on the graded tests. If two mistakes give the same answers but have
-different hints, neither hint is recorded. Without a hint, a failure keeps the question of its test.
+`recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
+known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
+Without a hint, a failure keeps the question of its test.
 """
 
 import json
@@ -51,10 +51,10 @@ def recorded(phase: int) -> dict[str, dict[str, str]]:
 
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
-    """Return the hint for these wrong answers to all the tests of a task, empty if no mistake is known by them."""
+    """Return the hint for these wrong answers to all the tests of a task, empty if no known mistake gives them."""
     return recorded(int(task[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 
 def with_hint(text: str, hint: str) -> str:
-    """Return the text of a failure with this hint in the place of its question."""
+    """Return the text of a failure with this hint in place of its question."""
     return text.rstrip().partition(HINT)[0] + HINT + hint if hint else text

@@ -12,7 +12,7 @@ MAX_CHARACTERS = 4000
 
 
 def as_markdown(grade: Grade) -> str:
-    """Return the page. What a learner's file says stands in preformatted text, where nothing of it is markup."""
+    """Return the page. Texts from a learner's file are preformatted, so that nothing in them is markup."""
     what, command = next_step(grade)
     lines = [
         f"## {'; '.join(line.removesuffix(', 10 a task') for line in point_lines(grade))}",
@@ -55,7 +55,7 @@ def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
 
 
 def preformatted(text: str) -> str:
-    """Return a text as it is, cut if it is long; a job summary takes at most 1 MiB."""
+    """Return a preformatted text, cut if it is long; a job summary takes at most 1 MiB."""
     shown = clean(text)
     cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
     return f"<pre>{escape(cut)}</pre>"

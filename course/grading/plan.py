@@ -43,7 +43,7 @@ class PlannedTask:
 class PlannedPhase:
     """One phase. `names` are the public functions, classes and methods with their parameters.
 
-    `untouched_sha256` is the hash of the starter as it comes.
+    `untouched_sha256` is the hash of the untouched starter.
     """
 
     number: int

@@ -1,7 +1,7 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, sends the result of each.
 
-Where the system can fork, every test runs in a process of its own: it has a fresh module, and what it does
-to the process ends with it. Elsewhere the module is loaded anew before each test.
+Where the system can fork, every test runs in a separate process: it gets a fresh module, and whatever it does to the
+process ends with it. Elsewhere the module is reloaded before each test.
 """
 
 import gc
@@ -16,22 +16,21 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from course.grading.events import End, Importing, Loaded, NotGradable, TestEnded, TestStarted, send_event
 from course.grading.hints import answer_of
-from course.grading.results import Outcome
+from course.grading.results import Outcome, TestResult
 from course.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
-from course.grading.worker import LIMITS
+from course.grading.worker import LIMITS, End, Importing, Loaded, NotGradable, TestStarted, send_event
 from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
 from course.sandbox.limits import limit_resources
-from course.sandbox.watch import Watch, waiting_seconds
+from course.sandbox.watch import Watchdog, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0
 SENT = 73
 GRACE_SECONDS = 2.0
 NUM_TRIES, PAUSE_SECONDS = 20, 0.25
-NO_PROCESS = "Not run: this system lets no further process start. Do others still run? The limit is `ulimit -u`."
+NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
 module_key = pytest.StashKey[str | None]()
@@ -64,7 +63,7 @@ class GradingPlugin:
         self.fixture = f"phase{order['phase']}"
         self.trace = Path(order["trace"])
         limit_resources(LIMITS)
-        self.watch = Watch(self.trace)
+        self.watch = Watchdog(self.trace)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid in self.tests]
@@ -161,7 +160,7 @@ class GradingPlugin:
         seconds = round(time.monotonic() - start, 3)
         test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
         answer = item.stash.get(answer_key, "")
-        send_event(self.channel, TestEnded(test, outcome, message, seconds, answer, module))
+        send_event(self.channel, TestResult(test, outcome, message, seconds, answer, module))
 
     def failure(self, error: BaseException) -> Failure:
         """Return outcome and message for an exception that ended a test."""
@@ -174,7 +173,7 @@ class GradingPlugin:
 
 
 def fork_patiently() -> int | None:
-    """Fork, again and again for some seconds while the system lets no further process start; None if it never does."""
+    """Fork, trying for some seconds while the system starts no more processes; return None if it never does."""
     for _ in range(NUM_TRIES):
         try:
             return os.fork()

@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from course.grading.next_step import next_step
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 
 SCHEMA = 1
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -57,7 +57,7 @@ def task_as_json(phase: PhaseGrade, task: TaskGrade) -> dict[str, Any]:
     }
 
 
-def check_as_json(check: Check) -> dict[str, Any]:
+def check_as_json(check: EngineCheck) -> dict[str, Any]:
     return {"status": check.status, "message": check.message, "culprits": check.culprits, "steps": check.steps}
 
 
@@ -94,7 +94,7 @@ def add_test(suite: ElementTree.Element, phase: PhaseGrade, task: TaskGrade, tes
         add_outcome(case, "failure", test.message)
 
 
-def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: Check) -> None:
+def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: EngineCheck) -> None:
     """Add the case of the oracle or the stack."""
     case = ElementTree.SubElement(suite, "testcase", classname=f"phase {phase.plan.number}", name=name)
     if check.status == "failed":

@@ -12,13 +12,14 @@ Status = Literal["passed", "failed", "not started", "error"]
 
 @dataclass(frozen=True)
 class TestResult:
-    """One graded test. `answer` is the digest of a wrong answer."""
+    """One graded test. `answer` is the digest of a wrong answer, `module` the file that was tested, if any was."""
 
     id: str
     outcome: Outcome
     message: str = ""
     seconds: float = 0.0
     answer: str = ""
+    module: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,11 @@ class TaskGrade:
 
 
 @dataclass(frozen=True)
-class Check:
-    """The result of the oracle or of a stack. `culprits` are the phases at fault, as far as known."""
+class EngineCheck:
+    """The result of the oracle or of a stack. `culprits` are the phases at fault, as far as known.
+
+    `steps` are the last steps of both sides if two engines differ.
+    """
 
     status: Literal["passed", "failed", "not yet", "not checked"]
     message: str = ""
@@ -58,7 +62,7 @@ class Check:
     steps: dict[str, Any] | None = None
 
 
-NOT_CHECKED = Check("not checked")
+NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class PhaseGrade:
     tasks: list[TaskGrade]
     error: str = ""
     missing: list[str] = field(default_factory=list)
-    oracle: Check = NOT_CHECKED
-    stack: Check = NOT_CHECKED
+    oracle: EngineCheck = NOT_CHECKED
+    stack: EngineCheck = NOT_CHECKED
 
     @property
     def points(self) -> float:

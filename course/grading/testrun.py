@@ -8,27 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course.grading.events import (
-    End,
-    Event,
-    Importing,
-    Loaded,
-    NotGradable,
-    TestEnded,
-    TestStarted,
-    receive_events,
-)
 from course.grading.plan import PlannedPhase
 from course.grading.results import TestResult
 from course.grading.starter_file import complaint_about_file, sha256
-from course.grading.worker import GradingWorker
+from course.grading.worker import (
+    End,
+    Event,
+    GradingWorker,
+    Importing,
+    Loaded,
+    NotGradable,
+    TestStarted,
+    receive_events,
+)
 from course.sandbox.explain import explain_death, shown_path
 from course.sandbox.watch import waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT
 
-SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time: a very slow one may need more
+SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time; a slow machine may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST
-SECONDS_PER_PHASE = 600.0  # by the clock: a loop in every test of phase 1, on a machine that is shared by four
+SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 MAX_WORKERS = 40
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
@@ -58,7 +57,7 @@ class TestRun:
 
     def complete(self) -> list[TestResult]:
         """Return one result for every test of the plan."""
-        absent = "The plan has this test, but labs/ has not: did the tests in labs/ change?"
+        absent = "This test is in the plan but not in labs/: did the tests in labs/ change?"
         return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
 
 
@@ -85,7 +84,7 @@ def run_tests(
 
 
 def leave_out(run: TestRun) -> None:
-    """Give every test of an untouched starter the result that it would have, which a test of the course proves."""
+    """Give every test of an untouched starter the result that it would have, as a test of the course proves."""
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
         for test in task.tests:
@@ -95,7 +94,7 @@ def leave_out(run: TestRun) -> None:
 def run_worker(
     run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
 ) -> bool:
-    """Run the tests without a result in one worker. Return whether it was the last worker."""
+    """Run the tests without a result in one worker. Return whether all is done."""
     order = {
         "phase": run.phase.number,
         "folder": run.phase.folder,
@@ -148,10 +147,10 @@ def take(run: TestRun, event: Event) -> None:
         case TestStarted(test):
             charge_silent(run)
             run.running = test
-        case TestEnded(test, outcome, message, seconds, answer, module):
-            if outcome == "passed" and module is not None:
-                require_starter(run, module)
-            finish(run, TestResult(test, outcome, message, seconds, answer))
+        case TestResult():
+            if event.outcome == "passed" and event.module is not None:
+                require_starter(run, event.module)
+            finish(run, event)
         case End():
             charge_silent(run)
 
@@ -181,5 +180,5 @@ def require_starter(run: TestRun, file: str) -> None:
 
 
 def can_fork() -> bool:
-    """Return whether each test can run in a forked process: elsewhere fork is absent, or unsafe with torch."""
+    """Return whether each test can run in a forked process: elsewhere there is no fork, or it is unsafe with torch."""
     return sys.platform == "linux"

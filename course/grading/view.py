@@ -11,7 +11,7 @@ from rich.text import Text
 
 from course.grading.alike import alike_line
 from course.grading.next_step import beside_next_step, next_step, test_command
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade
 from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
 from mini_vllm.core.step_record import StepRecord
@@ -146,7 +146,7 @@ def show_text(console: Console, text: str) -> None:
     console.print(Padding(Text("\n".join(line[:1000] for line in lines)), (0, 0, 0, 2), expand=False))
 
 
-def show_check(console: Console, check: Check) -> None:
+def show_check(console: Console, check: EngineCheck) -> None:
     """Print the first difference from the reference: the last steps of both, and what differs."""
     show_text(console, check.message)
     if check.steps is None:

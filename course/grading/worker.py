@@ -1,13 +1,18 @@
-"""A worker for the learner's code, in an environment in which two runs are the same."""
+"""A worker for the learner's code: the environment it runs in, and the events that it sends, a line of JSON each."""
 
 import contextlib
 import os
 import sys
-from typing import Any
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
 
-from course.sandbox.channel import ChannelError
+from course.grading.results import EngineCheck, TestResult
+from course.sandbox.channel import Channel, ChannelError
 from course.sandbox.limits import Limits
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 
 LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
 NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
@@ -22,9 +27,89 @@ SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
 }
+MAX_CHARACTERS = 12_000
+TICK_SECONDS = 0.05
 
 
-class GradingWorker(Worker):
+@dataclass(frozen=True)
+class Importing:
+    """The learner's file is about to be imported."""
+
+
+@dataclass(frozen=True)
+class NotGradable:
+    """Nothing can be graded: the file cannot be imported, or the tests cannot be collected."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The learner's file is imported: where it was found, and a sentence for each name that it lacks."""
+
+    file: str
+    sha256: str
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class TestStarted:
+    """A test is about to run."""
+
+    test: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The worker has done all of its order."""
+
+
+Event = Importing | NotGradable | Loaded | TestStarted | TestResult | EngineCheck | End
+KINDS = {kind.__name__: kind for kind in get_args(Event)}
+
+
+class StoppedError(Exception):
+    """The grader's `stop` event was set."""
+
+
+def send_event(channel: Channel, event: Event) -> None:
+    """Send one event, long texts shortened."""
+    cut = {key: shorten(value) if isinstance(value, str) else value for key, value in vars(event).items()}
+    channel.send({"event": type(event).__name__} | cut)
+
+
+def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
+    """Yield events up to `End`, or until the worker has ended, sends nothing for `silence` seconds, or is late.
+
+    Lines that are no messages are ignored: they cost the learner nothing. Raises `StoppedError`.
+    """
+    last = time.monotonic()
+    while not stop.is_set():
+        try:
+            message = worker.receive(TICK_SECONDS)
+        except ChannelError as error:
+            now = time.monotonic()
+            if error.reason == "closed" or now - last > silence or now > deadline:
+                return
+            continue
+        last = time.monotonic()
+        event: Event = KINDS[message.pop("event")](**message)
+        yield event
+        if isinstance(event, End) or last > deadline:
+            return
+    raise StoppedError
+
+
+def shorten(text: str) -> str:
+    """Return a text that can be shown and sent: cut in the middle if it is very long, broken characters escaped."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    half = MAX_CHARACTERS // 2
+    return f"{text[:half]}\n[... {len(text) - MAX_CHARACTERS:,} characters left out ...]\n{text[-half:]}"
+
+
+class GradingWorker(WorkerProcess):
     """Runs `python ARGUMENTS` in the checkout and sends it an order, a JSON object."""
 
     def __init__(self, arguments: list[str], order: dict[str, Any]) -> None:

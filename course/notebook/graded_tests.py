@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from course.fresh.process import interruptible
 from course.notebook.graded_page import graded_page
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import Lineup
 
@@ -47,7 +47,7 @@ class GradedTests:
             pytest = [sys.executable, "-m", "pytest", *options, *chosen]
             with (
                 interruptible("the tests were"),
-                Worker(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker,
+                WorkerProcess(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker,
             ):
                 if not worker.wait(SECONDS):
                     text = f"The tests did not end within {SECONDS} seconds."

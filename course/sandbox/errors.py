@@ -1,4 +1,4 @@
-"""Exceptions for ends of a graded test that no exception of Python describes well enough."""
+"""Ways a graded test can end that no built-in exception describes well enough."""
 
 
 class OutOfTime(BaseException):
@@ -19,7 +19,7 @@ class StarterNotLoadedError(Exception):
 
 
 def out_of_time_after(limit: float) -> type[OutOfTime]:
-    """Return the exception for a limit, as a class: only a class can be raised in another thread."""
+    """Return the exception for a limit as a class: only a class can be raised in another thread."""
 
     class OutOfTimeAfter(OutOfTime):
         seconds = limit

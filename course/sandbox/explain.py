@@ -102,7 +102,7 @@ def notes_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the exception's message, even if `__str__` fails."""
+    """Return the exception's message, even if its `__str__` fails."""
     try:
         return str(error)
     except Exception as other:

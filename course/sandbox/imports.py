@@ -1,4 +1,4 @@
-"""Which imports a learner's file must not have: the packages that grade it know the answers."""
+"""Which imports are refused in a learner's file: the packages that grade it know the answers."""
 
 import ast
 import re

@@ -41,7 +41,7 @@ class TimeLimit:
 
     A watching thread samples the stack. `watched` is given its innermost frame and returns what is limited, and to how
     many seconds; None for code that may take as long as it likes. Seconds count while it is the same thing. They are
-    seconds of CPU time, so that a busy machine stops nothing; code that waits uses none, and may take
+    seconds of CPU time, so that a busy machine stops no code; code that waits uses none, and may take
     `WAITING_FACTOR` times as long by the clock on the wall.
 
     The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
@@ -67,7 +67,7 @@ class TimeLimit:
 
     def start(self) -> None:
         """Start to watch the calling thread."""
-        if self.by_signal:  # which pytest-timeout and profilers leave alone
+        if self.by_signal:  # a signal that pytest-timeout and profilers leave alone
             self._before = signal.signal(signal.SIGVTALRM, self._on_signal)
         self._watcher.start()
 
@@ -106,7 +106,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # it has just ended, or a debugger holds it: its time starts anew
+        self._key = None  # it has just ended, or a debugger holds it: its time starts again
 
 
 def in_main_thread() -> bool:
@@ -127,7 +127,7 @@ def limited_calls(
     """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread.
 
     Only the time counts during which the same outermost frame of a starter stays on the stack, so a command that
-    calls the learner's code often may run as long as it likes. `seconds` is by default what the phase has.
+    calls the learner's code often may run as long as it likes. `seconds` defaults to the limit of the phase.
     """
 
     def call(frame: FrameType | None) -> Watched:

@@ -1,7 +1,6 @@
 """A time limit inside a worker that also leaves a record of where the code was.
 
-Python's fault handler writes the record, which works in an endless loop that catches every exception, and in a
-crash.
+Python's fault handler writes the record, so it works in an endless loop that catches every exception, and in a crash.
 """
 
 import faulthandler
@@ -14,10 +13,10 @@ from course.sandbox.time_limit import WAITING_FACTOR
 MEASURES_CPU = hasattr(signal, "setitimer")
 
 
-class Watch:
+class Watchdog:
     """Ends the process when a time limit passes, and writes to a file what every thread was doing.
 
-    The limit is in seconds of CPU time, so that a busy machine fails nothing; code that waits may take
+    The limit is in seconds of CPU time, so that a busy machine fails no test; code that waits may take
     `WAITING_FACTOR` times as long by the clock. Windows counts seconds by the clock only.
     """
 

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.0
 
 
-class Worker:
+class WorkerProcess:
     """A child process in its own process group, with a temporary folder that is deleted at the end.
 
     `command` is run in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and

@@ -5,12 +5,12 @@ import re
 from course.grading import results
 from course.grading.markdown import MAX_CHARACTERS, as_markdown, preformatted
 from course.grading.plan import load_plan
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade
 
 HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```\n# heading"
 
 
-def graded(phase: int, *failing: str, error: str = "", stack: Check | None = None) -> PhaseGrade:
+def graded(phase: int, *failing: str, error: str = "", stack: EngineCheck | None = None) -> PhaseGrade:
     """Return a phase of which the first test of each task fails with one of the messages, as far as there are any."""
     plan = load_plan()[phase - 1]
     tasks = []
@@ -19,7 +19,7 @@ def graded(phase: int, *failing: str, error: str = "", stack: Check | None = Non
         if index < len(failing):
             tests[0] = results.TestResult(task.tests[0], "failed", failing[index])
         tasks.append(TaskGrade(task, tests))
-    return PhaseGrade(plan, "0" * 64, tasks, error, stack=stack or Check("passed"))
+    return PhaseGrade(plan, "0" * 64, tasks, error, stack=stack or EngineCheck("passed"))
 
 
 def test_the_points_and_the_next_step() -> None:
@@ -36,7 +36,7 @@ def test_the_points_and_the_next_step() -> None:
 
 
 def test_the_first_failure_of_each_task_is_there() -> None:
-    stack = Check("failed", "Workload 3: it stalls")
+    stack = EngineCheck("failed", "Workload 3: it stalls")
     text = as_markdown(Grade([graded(1, "first", "second", stack=stack), graded(3, error="a syntax error")]))
     titles = re.findall("<summary>(.*?)</summary>", text)
     assert [title.partition(":")[0] for title in titles] == [

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from course.grading.plan import load_plan
-from course.grading.results import Check, Grade, PhaseGrade, TaskGrade, TestResult
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 from course.grading.view import show_grade
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
@@ -26,7 +26,7 @@ def grade(*, share: int, error: str) -> Grade:
             for task in plan.tasks
         ]
         wrong = error if plan.number == 2 else ""
-        phases.append(PhaseGrade(plan, "", tasks, wrong, stack=Check("failed", culprits=[1])))
+        phases.append(PhaseGrade(plan, "", tasks, wrong, stack=EngineCheck("failed", culprits=[1])))
     return Grade(phases)
 
 

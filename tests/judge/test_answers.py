@@ -9,7 +9,7 @@ import pytest
 
 from classroom.judge.play import MAX_ITEMS, bounded
 from classroom.judge.question import same
-from classroom.worker.answers import DEEPEST, LARGEST, AnswerError, Describer, checked
+from classroom.worker.answers import MAX_DEPTH, MAX_INTEGER, AnswerError, Describer, checked
 from classroom.worker.text import MAX_TEXT, one_line, printable
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
@@ -46,7 +46,7 @@ def test_a_value_leaves_a_worker_as_json(value: object, described: object) -> No
     assert checked(Describer()(value)) == described
 
 
-@pytest.mark.parametrize("value", [object(), Describer, endless(), nested(DEEPEST + 1)], ids=str)
+@pytest.mark.parametrize("value", [object(), Describer, endless(), nested(MAX_DEPTH + 1)], ids=str)
 def test_what_is_no_plain_value_does_not_leave(value: object) -> None:
     with pytest.raises(UnusableAnswerError, match="Your code gave back"):
         Describer()(value)
@@ -61,19 +61,19 @@ def test_a_request_is_told_from_a_copy() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (nested(DEEPEST + 1), f"nested more than {DEEPEST} deep"),
-        ({"t": [nested(DEEPEST)]}, f"nested more than {DEEPEST} deep"),
+        (nested(MAX_DEPTH + 1), f"nested more than {MAX_DEPTH} deep"),
+        ({"t": [nested(MAX_DEPTH)]}, f"nested more than {MAX_DEPTH} deep"),
         ("x" * (MAX_TEXT + 1), "a text of 4,001 characters; at most 4,000"),
         ({"x" * (MAX_TEXT + 1): 1}, "a text of 4,001 characters; at most 4,000"),
-        (LARGEST, "a number is out of range"),
-        ([-LARGEST], "a number is out of range"),
+        (MAX_INTEGER, "a number is out of range"),
+        ([-MAX_INTEGER], "a number is out of range"),
     ],
 )
 def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> None:
     with pytest.raises(AnswerError) as refused:
         checked(sent)
     assert reason in str(refused.value)
-    assert checked([LARGEST - 1, "x" * MAX_TEXT, nested(DEEPEST - 1)])
+    assert checked([MAX_INTEGER - 1, "x" * MAX_TEXT, nested(MAX_DEPTH - 1)])
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Record(SETTINGS, path)
     path.write_bytes(path.read_bytes() + b'{"name": "ada"}\n')
-    with pytest.raises(RecordError, match="line 2, is no result"):
+    with pytest.raises(RecordError, match="line 2, is not a result"):
         Record(SETTINGS, path)
 
 

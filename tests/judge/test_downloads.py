@@ -66,7 +66,7 @@ def test_the_command_writes_a_roster_that_the_judge_reads(tmp_path: Path) -> Non
     download = make_zip(tmp_path / "x.zip", CANVAS | {"readme.txt": b"x"})
     told = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
     assert told.exit_code == 0, told.output
-    assert "passed over: readme.txt" in told.output
+    assert "left out: readme.txt" in told.output
     assert read_roster(tmp_path / "out" / "roster.csv").ids == {"lovelaceada": "11", "babbagecharles": "12"}
     again = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
     assert (again.exit_code, "a new or an empty folder" in again.output) == (2, True)

@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not every system limits a process's data")
 LIMIT = "from course.sandbox.limits import *; limit_resources(Limits({}))\n"
 
 
 def run(limits: str, program: str) -> tuple[int, str]:
-    with Worker([sys.executable, "-c", LIMIT.format(limits) + program], has_channel=False) as child:
+    with WorkerProcess([sys.executable, "-c", LIMIT.format(limits) + program], has_channel=False) as child:
         assert child.wait(60)
         return child.status, child.output
 

@@ -11,15 +11,15 @@ import pytest
 from course.grading import plugin
 from course.grading.plugin import wait
 from course.sandbox.explain import explain_death
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not every system measures a process's CPU time")
 WATCH = """
 import sys, time
 from pathlib import Path
-from course.sandbox.watch import Watch
+from course.sandbox.watch import Watchdog
 from labs.phase1_scheduler_step import starter
-Watch(Path(sys.argv[1])).start(0.2)
+Watchdog(Path(sys.argv[1])).start(0.2)
 exec(compile(sys.argv[2], starter.__file__, "exec"))
 """
 SWALLOW = "def clamp():\n while True:\n  try:\n   while True: pass\n  except BaseException: pass\nclamp()"
@@ -28,7 +28,7 @@ SWALLOW = "def clamp():\n while True:\n  try:\n   while True: pass\n  except Bas
 def run(program: str, trace: Path) -> tuple[int, float]:
     """Return the exit status of a watched process, and how long it took."""
     start = time.monotonic()
-    with Worker([sys.executable, "-c", WATCH, str(trace), program], has_channel=False) as child:
+    with WorkerProcess([sys.executable, "-c", WATCH, str(trace), program], has_channel=False) as child:
         assert child.wait(100)
         return child.status, time.monotonic() - start
 

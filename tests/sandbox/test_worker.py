@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from course.sandbox.channel import ChannelError
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 
 TAKE = "import os, sys, time; from course.sandbox.channel import take_stdio; c = take_stdio()\n"
 SECONDS = 30.0
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs use fork and signals")
 
 
-def worker(program: str, *, max_bytes: int = 2**20, has_channel: bool = True) -> Worker:
+def worker(program: str, *, max_bytes: int = 2**20, has_channel: bool = True) -> WorkerProcess:
     command = [sys.executable, "-c", TAKE + program if has_channel else program]
-    return Worker(command, max_bytes=max_bytes, has_channel=has_channel)
+    return WorkerProcess(command, max_bytes=max_bytes, has_channel=has_channel)
 
 
-def failure(child: Worker) -> str:
+def failure(child: WorkerProcess) -> str:
     with pytest.raises(ChannelError) as caught:
         child.receive(SECONDS)
     return caught.value.reason

@@ -11,7 +11,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def clamp_cases(rng: Random) -> JudgeQuestion:
-    """Tokens, budget and threshold, small ones and equal ones among them."""
+    """Random tokens, budget and threshold, small and equal ones among them."""
     script, number = Script(1), rng.randrange(1, 30)
     for _ in range(20):
         script.functions.clamp(rng.randrange(0, 40), rng.randrange(0, 40), rng.choice((0, rng.randrange(1, 40))))
@@ -21,7 +21,7 @@ def clamp_cases(rng: Random) -> JudgeQuestion:
 
 
 def update_cases(rng: Random) -> JudgeQuestion:
-    """Steps with one or several new tokens for each request, in another order than that of the running ones."""
+    """Steps with one or several new tokens for each request, in an order different from the running list's."""
     script, max_model_len = Script(1), rng.randrange(6, 12)
     for _ in range(6):
         update_case(rng, script, max_model_len)

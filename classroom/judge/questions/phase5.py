@@ -22,7 +22,7 @@ def clamp_table() -> ClampTable:
 
 
 def policy(script: Script, settings: list[Any]) -> Any:
-    """Return a chunk policy of a script, with the settings behind `clamp`."""
+    """Return a chunk policy of a script, with these settings after `clamp`."""
     return script.new("ChunkedPrefillPolicy", clamp_table(), *settings)
 
 
@@ -57,7 +57,7 @@ def cap_case(rng: Random, settings: list[Any]) -> tuple[Request, int, int]:
 
 
 def sampling_cases(rng: Random) -> JudgeQuestion:
-    """Requests that sample their first or a later token, or are one token short of it."""
+    """Requests that sample their first or a later token, or are one token short of that."""
     script = Script(5)
     made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
     for _ in range(MAX_CASES):
@@ -69,7 +69,7 @@ def sampling_cases(rng: Random) -> JudgeQuestion:
 
 
 def admission_cases(rng: Random) -> JudgeQuestion:
-    """Memory that just fits all requests, or is a block or two off; some hits are in use, some are idle."""
+    """Memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
     script = Script(5)
     for _ in range(20):
         policy(script, [0, 40, True, rng.random() < 0.8]).admits(*admission_case(rng))

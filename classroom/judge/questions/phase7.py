@@ -88,7 +88,7 @@ def rows(rng: Random) -> JudgeQuestion:
 
 
 def acceptances(rng: Random) -> JudgeQuestion:
-    """Drafts that are right up to a place, and perhaps right again after it; token 0 among them."""
+    """Drafts that are right up to some position, and sometimes right again after it; token 0 among them."""
     script = Script(7)
     for _ in range(MAX_CASES):
         sampled = [rng.randrange(0, 4) for _ in range(rng.randrange(1, 7))]
@@ -101,7 +101,7 @@ def acceptances(rng: Random) -> JudgeQuestion:
 
 
 def rejections(rng: Random) -> JudgeQuestion:
-    """Distributions over few tokens, some of them 0. Which drafts are kept is clear of every border."""
+    """Distributions over few tokens, some of probability 0. No draw is close to the limit of keeping a draft."""
     cases: list[Any] = []
     while len(cases) < MAX_CASES // 3:
         vocabulary, num_drafts = rng.randrange(2, 6), rng.randrange(0, 4)
@@ -128,7 +128,7 @@ def units(rng: Random, vocabulary: int) -> list[int]:
 def drawn_in(
     drafts: list[int], draft_units: list[list[int]], target_units: list[list[int]], keeps: list[float]
 ) -> tuple[int, int]:
-    """Return the row that the last token is drawn in, and from how many units; none if rounding could decide."""
+    """Return the row that the last token is drawn from, and from how many units; 0 if rounding could decide."""
     for row, (token_id, draft, target) in enumerate(zip(drafts, draft_units, target_units, strict=False)):
         excess = keeps[row] * draft[token_id] - target[token_id]
         if keeps[row] and abs(excess) < NEAR_A_BORDER:

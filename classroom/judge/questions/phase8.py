@@ -22,8 +22,8 @@ def placeholder_orders(rng: Random) -> JudgeQuestion:
 
 
 def a_life(rng: Random, scheduling: Any, request: Request, most: int) -> None:
-    """What happens to a request, at most two steps in flight; around phase 8 this does what the scheduler does."""
-    in_flight, is_victim = list[int](), False  # in flight: the most tokens that a step may bring
+    """Plan, finish and preempt a request as the scheduler would, with at most two steps in flight."""
+    in_flight, is_victim = list[int](), False  # in flight: how many tokens each step can bring at most
     for turn in range(rng.randrange(4, 16)):
         what = rng.choice(("plan", "plan", "plan", "arrive", "arrive", "preempt"))
         if what == "plan" and len(in_flight) < 2 and not (is_victim and in_flight):
