@@ -31,9 +31,7 @@ class GradingProcess:
     """A grader of this machine, started when it is needed, and again after it died. Ending it ends all it started."""
 
     def __init__(
-        self,
-        settings: JudgeSettings,
-        on_progress: Callable[[str, str, int], None] = lambda name, what, done: None,
+        self, settings: JudgeSettings, on_progress: Callable[[str, str, int], None] = lambda name, what, done: None
     ) -> None:
         self._settings = settings
         self._on_progress = on_progress

@@ -50,11 +50,7 @@ class Memory:
         return hits
 
     def allocate_slots(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        hit_blocks: Sequence[int] = (),
-        num_lookahead_tokens: int = 0,
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         table = self.tables.get(request.request_id, list(hit_blocks))
         end = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens

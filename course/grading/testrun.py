@@ -11,16 +11,7 @@ from pathlib import Path
 from course.grading.plan import PlannedPhase
 from course.grading.results import TestResult
 from course.grading.starter_file import complaint_about_file, sha256
-from course.grading.worker import (
-    End,
-    Event,
-    GradingWorker,
-    Importing,
-    Loaded,
-    NotGradable,
-    TestStarted,
-    receive_events,
-)
+from course.grading.worker import End, Event, GradingWorker, Importing, Loaded, NotGradable, TestStarted, receive_events
 from course.sandbox.explain import explain_death, shown_path
 from course.sandbox.watch import waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT

@@ -50,11 +50,7 @@ class TimeLimit:
     """
 
     def __init__(
-        self,
-        watched: Callable[[FrameType | None], Watched],
-        give_up: Callable[[str], None],
-        *,
-        by_signal: bool = True,
+        self, watched: Callable[[FrameType | None], Watched], give_up: Callable[[str], None], *, by_signal: bool = True
     ) -> None:
         self.by_signal = by_signal and hasattr(signal, "pthread_kill") and in_main_thread()
         self._watched = watched

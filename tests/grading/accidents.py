@@ -68,12 +68,7 @@ ACCIDENTS = (
         charged=(4,),
     ),
     Accident(
-        "loop that swallows all",
-        1,
-        line("clamp", f"if threshold: {SWALLOW}"),
-        "in clamp",
-        spared=(2, 4),
-        charged=(1,),
+        "loop that swallows all", 1, line("clamp", f"if threshold: {SWALLOW}"), "in clamp", spared=(2, 4), charged=(1,)
     ),
     Accident("recursion", 4, line("hit_rate", "return self.hit_rate()"), "RecursionError", (1, 2), (3, 5)),
     Accident("sys.exit", 3, line("choose_victim", "raise SystemExit(3)"), "ended the program", (1, 3), (2, 4)),
@@ -111,12 +106,7 @@ ACCIDENTS = (
     Accident(
         "missing method", 2, replaced("def usage", "def used"), "PagedKVCacheManager.usage is missing", (1, 2, 3), (4,)
     ),
-    Accident(
-        "a thread left running",
-        5,
-        line("__init__", THREAD),
-        spared=(1, 2, 3, 4),
-    ),
+    Accident("a thread left running", 5, line("__init__", THREAD), spared=(1, 2, 3, 4)),
     Accident("too much memory", 4, line("hit_rate", "bytearray(10**11)"), "MemoryError", spared=(1, 2), charged=(3, 5)),
     Accident(
         "waits longer than its CPU time",
