@@ -14,7 +14,7 @@ from course.notebook.notice import Notice, Remark
 from course.notebook.recorded_mark import CellMarks, marked_html, marked_text
 from course.sandbox.channel import ChannelError
 from course.sandbox.explain import explain_death
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from serving.notebook.at_once import Heard, Talk, ask_at_once
@@ -39,8 +39,8 @@ class LabServerProcess:
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
-        self._worker = Worker(COMMAND)
-        self._end = weakref.finalize(self, Worker.close, self._worker)
+        self._worker = WorkerProcess(COMMAND)
+        self._end = weakref.finalize(self, WorkerProcess.close, self._worker)
         self._worker.deadline = time.monotonic() + START_SECONDS
         try:
             self._worker.send({"serve": pack((config, lineup))})

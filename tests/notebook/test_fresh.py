@@ -15,7 +15,7 @@ from nbformat.v4 import new_notebook
 from course.fresh.process import OUTPUT_BYTES, FreshError, in_fresh_process, start_process
 from course.fresh.ready import ReadyProcess, saved_since
 from course.sandbox import time_limit
-from course.sandbox.worker import Worker
+from course.sandbox.worker import WorkerProcess
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.notebook.files import new_code_cell
@@ -120,9 +120,9 @@ class Started:
     """Starts processes and remembers them."""
 
     def __init__(self) -> None:
-        self.workers: list[Worker] = []
+        self.workers: list[WorkerProcess] = []
 
-    def __call__(self) -> Worker:
+    def __call__(self) -> WorkerProcess:
         self.workers.append(start_process())
         return self.workers[-1]
 
