@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from course.palette import color, ink_on
-from course.views.legend import html
-from course.views.picture import Picture
+from course.views.picture import Picture, html
 from course.views.svg import Markup
 from serving.live.drawing.live_run import LiveRun
 from serving.live.drawing.scene import figures_of, picture_of
