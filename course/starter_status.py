@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 
-OURS = re.compile(r"Phase (\d), tasks? (\d)")
+OURS = re.compile(r"Phase (\d+), tasks? (\d+)")
 
 
 def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:

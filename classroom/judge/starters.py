@@ -5,14 +5,16 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from classroom.worker.text import one_line
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 MAX_FILE_BYTES = 2**20
 MAX_ENTRIES = 20_000
-PHASE = r"phase[_ -]?([1-8])(?![0-9])"
+NUMBERS = "|".join(map(str, range(1, len(ALL_NAMES) + 1)))
+PHASE = rf"phase[_ -]?({NUMBERS})(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?")
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and
 # learning platforms produce.
-BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?([1-8])(?![0-9]))[\w ().-]*\.py")
+BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?({NUMBERS})(?![0-9]))[\w ().-]*\.py")
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
 Starter = tuple[int, PurePosixPath, bytes]
 

@@ -72,7 +72,7 @@ def adapted(path: str, content: bytes) -> bytes:
         if "<!-- with solutions -->" in text or "<!-- end -->" in text:
             raise ReleaseError(f"{path} has a '<!-- with solutions -->' without '<!-- end -->', or the reverse")
         text = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
-        text = re.sub(r"(?:solutions/)?(phase\d_[a-z_]+)\.py", r"labs/\1/starter.py", text)
+        text = re.sub(r"(?:solutions/)?(phase\d+_[a-z_]+)\.py", r"labs/\1/starter.py", text)
     return text.encode() if text else content
 
 

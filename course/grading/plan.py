@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +104,13 @@ def make_plan() -> list[PlannedPhase]:
     tests: dict[tuple[str, int], list[str]] = defaultdict(list)
     for test_id, markers in collect().items():
         folder, _, test = test_id.partition("/test_")
-        tasks = [re.fullmatch(r"task(\d)_(\d+)", marker) for marker in markers if marker.startswith("task")]
+        tasks = [re.fullmatch(r"task(\d+)_(\d+)", marker) for marker in markers if marker.startswith("task")]
         if len(tasks) != 1 or tasks[0] is None or not folder.startswith(f"labs/phase{tasks[0][1]}_"):
             raise ValueError(f"{test_id} must have the marker of one task of its phase, it has {markers}")
         tests[folder, int(tasks[0][2])].append(f"test_{test}")
     phases = []
-    for folder in sorted({folder for folder, _ in tests}):
-        number = int(folder.removeprefix("labs/phase")[0])
+    numbers = {folder: int(folder.removeprefix("labs/phase").partition("_")[0]) for folder, _ in tests}
+    for folder, number in sorted(numbers.items(), key=itemgetter(1)):
         mine = sorted(task for place, task in tests if place == folder)
         planned = [PlannedTask(task, POINTS_PER_TASK, tests[folder, task]) for task in mine]
         untouched = sha256(CHECKOUT / folder / "starter.py")

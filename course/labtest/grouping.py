@@ -16,7 +16,7 @@ from course.grading.plan import load_whole_plan
 from course.labtest.reports import phase_of, words
 
 FAILED = ("failed", "failed alike", "random cases not shown yet", "not written")
-TASK = re.compile(r"test_task(\d_\d+)")
+TASK = re.compile(r"test_task(\d+_\d+)")
 
 
 def is_random(item: pytest.Item) -> bool:

@@ -23,7 +23,7 @@ from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_f
 from course.starter_status import touched_functions
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, lineup_from_env
 
-TASK_FILE = re.compile(r"test_task(\d)_(\d+)_\w+\.py")
+TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
 FOLDER = str(CHECKOUT / "labs")
 LATE_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0

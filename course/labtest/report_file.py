@@ -17,7 +17,7 @@ from course.labtest.failure import parts_of
 from course.labtest.grouping import failed_in
 from course.labtest.reports import line_in, phase_of, rule_of
 
-TASK = re.compile(r"test_task(\d)_(\d+)_(\w+)\.py")
+TASK = re.compile(r"test_task(\d+)_(\d+)_(\w+)\.py")
 results_key = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 

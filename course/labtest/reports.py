@@ -18,7 +18,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.assembly.parts import solutions_exist
 
 MAX_LINES = 40
-PHASE = re.compile(r"labs/phase(\d)_")
+PHASE = re.compile(r"labs/phase(\d+)_")
 
 
 def phase_of(node_id: str) -> int:
@@ -106,7 +106,7 @@ def next_lines(report: Any) -> list[str]:
     """Return what to do about the first unwritten task."""
     task, where = report.not_written["task"], report.not_written["where"]
     folder = Path(report.nodeid.partition("::")[0]).parent.as_posix()
-    numbers = re.match(r"Phase (\d), tasks? (\d)", task)
+    numbers = re.match(r"Phase (\d+), tasks? (\d+)", task)
     marker = f"task{numbers[1]}_{numbers[2]}" if numbers else ""
     graded = Path(report.nodeid.partition("::")[0]).name.startswith("test_")
     target = f"{folder} -m {marker}" if graded and marker else report.nodeid.partition("::")[0]

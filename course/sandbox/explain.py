@@ -12,7 +12,7 @@ from course.sandbox.frames import call_of, is_learners, learners_frames, place, 
 from course.sandbox.watch import ended_for_cpu_time, waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT
 
-NOT_WRITTEN = re.compile(r"Phase \d, tasks? \d")
+NOT_WRITTEN = re.compile(r"Phase \d+, tasks? \d+")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 HINTS: dict[type[BaseException], str] = {
     NameError: "where should that name have got its value, and was that line reached?",

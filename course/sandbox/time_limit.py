@@ -21,7 +21,7 @@ SECONDS_OF_PHASE = {6: 60.0}
 WAITING_FACTOR = 10.0
 PAUSE = 0.5
 MAX_TRIES = 5
-PHASE_FOLDER = re.compile(r"phase(\d)_")
+PHASE_FOLDER = re.compile(r"phase(\d+)_")
 Watched = tuple[object, float] | None
 
 

@@ -4,8 +4,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from mini_vllm.assembly.lineup import ALL_NAMES
+
 ROOT = Path(__file__).parents[2]
-PHASES = range(1, 9)
+PHASES = range(1, len(ALL_NAMES) + 1)
 DUNDERS = {"__init__", "__len__", "__iter__"}
 
 

@@ -41,7 +41,7 @@ def test_every_claim_of_the_handouts_holds(place: str, expression: str, before: 
 
 def namespace(place: str) -> dict[str, object]:
     """Return what the checks of one handout may call: all that is in `checks/phase1.py` for phase 1, and so on."""
-    handout = re.match(r"phase\d|[a-z]+", place)
+    handout = re.match(r"phase\d+|[a-z]+", place)
     assert handout is not None
     module = importlib.import_module(f"tests.course.checks.{handout[0]}")
     return vars(module)

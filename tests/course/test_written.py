@@ -6,7 +6,7 @@ import pytest
 
 from course.starter_status import starter_path, touched_functions, unwritten_tasks, written_lineup, written_phases
 from mini_vllm.assembly.lineup import ALL_NAMES, parse_lineup
-from tests.course.surface import solution_path
+from tests.course.surface import PHASES, solution_path
 
 TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'
 
@@ -27,7 +27,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_the_starters_of_this_checkout_are_untouched() -> None:
     assert written_phases() == []
-    assert [touched_functions(phase) for phase in range(1, 9)] == [[]] * 8
+    assert not any(map(touched_functions, PHASES))
     assert unwritten_tasks(1) == [
         "Phase 1, task 1: clamp",
         "Phase 1, tasks 2 and 3: schedule_step",
@@ -36,7 +36,7 @@ def test_the_starters_of_this_checkout_are_untouched() -> None:
     assert unwritten_tasks(4)[0].startswith("Phase 4, task 1")
 
 
-@pytest.mark.parametrize("phase", range(1, 9))
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_starter_with_the_reference_in_it_is_written(checkout: Path, phase: int) -> None:
     solution = solution_path(phase)
     write_starter(checkout, phase, solution.read_text(encoding="utf-8"))

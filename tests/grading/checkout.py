@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
 from tests.course.surface import solution_path
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "cli", "bench", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
-PHASES = range(1, 7)
-ELECTIVES = range(7, 9)
+PHASES = range(1, len(PHASE_NAMES) + 1)
+ELECTIVES = range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
 WITHOUT_ENGINES = """
 import sys
 from cli.main import app

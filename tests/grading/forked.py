@@ -19,7 +19,7 @@ from tests.grading.checkout import ROOT, Checkout
 FROM_HERE = "tests.grading.forked"
 # What no output may show: code that the learner did not write.
 OURS = re.compile(
-    r"^((labs|mini_vllm|tests)/(?!phase\d_\w+/starter\.py)[\w/]+\.py:\d+: |>  |E  |_ _ _|Traceback)", re.MULTILINE
+    r"^((labs|mini_vllm|tests)/(?!phase\d+_\w+/starter\.py)[\w/]+\.py:\d+: |>  |E  |_ _ _|Traceback)", re.MULTILINE
 )
 
 

@@ -15,7 +15,7 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness
 from tests.mutants.verdict import Verdict
 
-TASK = re.compile(r"test_task(\d)_(\d+)_")
+TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 
 

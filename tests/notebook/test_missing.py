@@ -7,6 +7,7 @@ import pytest
 from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice
 from course.workloads.small_workload import make_workload
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 WORKLOAD = make_workload(1, 4)
 
@@ -20,7 +21,7 @@ def pasted(line: str) -> Lab:
     return lab
 
 
-@pytest.mark.parametrize("phase", range(1, 9))
+@pytest.mark.parametrize("phase", range(1, len(ALL_NAMES) + 1))
 def test_the_line_of_the_hint_can_be_pasted_and_runs(phase: int) -> None:
     line = repr(Lab(phase, "starter")).splitlines()[-1]
     lab = pasted(line)
