@@ -17,6 +17,7 @@ from course.sandbox.explain import explain, is_not_written
 from course.sandbox.frames import is_learners
 from course.sandbox.limits import limit_resources
 from course.sandbox.watch import Watchdog
+from course.workloads.electives import with_electives
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
@@ -32,6 +33,8 @@ NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
 REAL_TOKENS = 16
+# From prompt lookup, and as many as allowed: the fake model repeats little, and a pause would hide a wrong answer.
+DRAFTS = SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
 
 
 def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
@@ -49,7 +52,7 @@ def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
 def check_oracle(mine: Lineup, reference: Lineup) -> EngineCheck:
     """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
     for seed in SEEDS:
-        config = with_electives(settings_for(seed), mine)
+        config = with_electives(settings_for(seed), mine, DRAFTS)
         divergence = first_divergence(make_workload(seed, NUM_REQUESTS), config, mine, reference)
         if divergence is not None:
             return divergence_failure(seed, divergence)
@@ -99,13 +102,7 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
     config = settings_for(seed)
     if lineup.preemption == "absent":
         config = replace(config, policy="fcfs")  # the priority queue is part of phase 3
-    return make_possible(with_electives(config, lineup), lineup)[0]
-
-
-def with_electives(config: EngineConfig, lineup: Lineup) -> EngineConfig:
-    """Return settings that use the electives of a lineup: drafts from prompt lookup, asynchronous scheduling."""
-    drafts = None if lineup.speculation == "absent" else SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
-    return replace(config, speculative_config=drafts, async_scheduling=lineup.async_scheduling != "absent")
+    return make_possible(with_electives(config, lineup, DRAFTS), lineup)[0]
 
 
 def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:

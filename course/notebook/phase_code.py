@@ -9,11 +9,10 @@ from course.fresh.ready import ReadyProcess
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
 from course.notebook.records import recorded_result
+from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
-
-SPECULATION, ASYNC = 7, 8
 
 
 def whole_lineup(text: str, phase: int) -> Lineup:
@@ -34,12 +33,6 @@ def cut_lineup(whole: Lineup, last: int, config: EngineConfig | None) -> Lineup:
     impls: tuple[Impl, ...] = astuple(whole)
     absent: Impl = "absent"
     return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
-
-
-def electives_of(config: EngineConfig) -> set[int]:
-    """Return the electives without which an engine refuses a config."""
-    drafts = {SPECULATION} if config.speculative_config is not None else set[int]()
-    return drafts | ({ASYNC} if config.async_scheduling else set[int]())
 
 
 T = TypeVar("T")

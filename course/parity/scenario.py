@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request
@@ -56,9 +57,7 @@ class Scenario:
     @property
     def electives(self) -> frozenset[int]:
         """The elective phases that the scenario uses."""
-        config = self.line["config"]
-        used = {7: config["spec"] is not None, 8: config["async_scheduling"]}
-        return frozenset(phase for phase, is_used in used.items() if is_used)
+        return electives_of(self.config())
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
         """Return an elective phase that the scenario uses and the lineup lacks, None if it lacks none."""

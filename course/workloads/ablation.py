@@ -7,8 +7,9 @@ generates the same tokens. Only the phases differ, and with them how long each r
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 
+from course.workloads.electives import with_electives
 from course.workloads.simulated_electives import simulate_electives
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
@@ -109,9 +110,8 @@ def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
 def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineConfig = SETTINGS) -> LineupResult:
     """Run the workload. A stall ends the run; `num_stalled` then counts the unfinished requests."""
     clock = VirtualClock()
-    drafts = SpeculativeConfig(num_speculative_tokens=NUM_DRAFTS) if lineup.speculation != "absent" else None
-    is_async = lineup.async_scheduling != "absent"
-    engine = build_engine(replace(config, speculative_config=drafts, async_scheduling=is_async), lineup, record=True)
+    config = with_electives(config, lineup, SpeculativeConfig(num_speculative_tokens=NUM_DRAFTS))
+    engine = build_engine(config, lineup, record=True)
     simulate_electives(engine, has_fake_model=lineup.runner == "absent")
     lengths = {request.request_id: request.num_output_tokens for request in requests}
     if isinstance(engine.runner, DraftingRunner):

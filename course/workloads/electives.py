@@ -1,0 +1,23 @@
+"""The one place that knows which settings of an engine belong to which elective phase."""
+
+from dataclasses import replace
+
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+
+SPECULATION, ASYNC = 7, 8
+
+
+def electives_of(config: EngineConfig) -> frozenset[int]:
+    """Return the electives without which an engine refuses a config."""
+    used = {SPECULATION: config.speculative_config is not None, ASYNC: config.async_scheduling}
+    return frozenset(phase for phase, is_used in used.items() if is_used)
+
+
+def with_electives(config: EngineConfig, lineup: Lineup, drafts: SpeculativeConfig) -> EngineConfig:
+    """Return the config with the electives of a lineup turned on; phase 7 gets these drafts."""
+    return replace(
+        config,
+        speculative_config=None if lineup.speculation == "absent" else drafts,
+        async_scheduling=lineup.async_scheduling != "absent",
+    )
