@@ -19,9 +19,8 @@ class ClaimSetup(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The runs that decide a claim, by name; the answer in the facts of these runs; and the step to look at."""
+    """What decides a claim about a schedule: the answer in the facts of its runs, and the step to look at."""
 
-    setups: Mapping[str, ClaimSetup]
     truth: Callable[..., Answer | bool]
     step: Callable[[RunFacts], int] = lambda run: 0
 
@@ -36,16 +35,12 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, the question about it, and how it is decided."""
+    """A claim, the question about it, its runs by name if it is about a schedule, and how it is decided."""
 
     title: str
     claim: str
     setup: str
     why: str
     question: Question
+    setups: Mapping[str, ClaimSetup]
     decided_by: Decision | Callable[[], Evidence]
-
-    @property
-    def setups(self) -> Mapping[str, ClaimSetup]:
-        """The runs of a claim about a schedule."""
-        return self.decided_by.setups if isinstance(self.decided_by, Decision) else {}

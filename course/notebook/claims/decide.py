@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from course.fresh.jobs import WorkloadRun, play_workload
 from course.fresh.process import describe
 from course.notebook.claims.claim import Claim, ClaimSetup, Decision
+from course.notebook.claims.decisions import DECISIONS
 from course.notebook.claims.evidence import EVIDENCE
-from course.notebook.claims.runs import DECISIONS
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.predictions import Predictions, true_answer
@@ -21,7 +22,9 @@ from course.traces.run_state import RunState
 from course.views.picture import Picture
 from course.views.prediction import Answer, Card, Question
 from course.views.time_machine import run_strip
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.config import EngineConfig
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Deck
@@ -33,24 +36,34 @@ Played = Sequence[WorkloadRun] | str
 @cache
 def all_claims() -> Sequence[Claim]:
     """Return the claims in the order of their cards."""
-    cards: dict[str, list[dict[str, Any]]] = tomllib.loads(CARDS.read_text(encoding="utf-8"))
-    return [claim_of(subject, **card) for subject, group in cards.items() for card in group]
+    cards = tomllib.loads(CARDS.read_text(encoding="utf-8"))
+    engine, named = EngineConfig(**cards.pop("engine")), cards.pop("requests")
+    return [claim_of(subject, card, engine, named) for subject, group in cards.items() for card in group]
 
 
-def claim_of(
-    subject: str,
-    *,
-    title: str,
-    claim: str,
-    setup: str,
-    why: str,
-    question: str = "Is the claim true?",
-    options: Sequence[str] = ("true", "false"),
-    unit: str = "",
-) -> Claim:
-    """Return a claim from the fields of its card. With a `unit` it asks for a number, else for one of the `options`."""
-    asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", tuple(options))
-    return Claim(title, claim, setup, why, asked, DECISIONS.get(title) or EVIDENCE[title])
+def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named: Mapping[str, Any]) -> Claim:
+    """Return a claim from its card. With a `unit` it asks for a number, else for one of the `options`."""
+    question, unit = card.get("question", "Is the claim true?"), card.get("unit", "")
+    options = tuple(card.get("options", ("true", "false")))
+    asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", options)
+    setups = {}
+    for run in card.get("runs", ()):
+        requests = named[run["requests"]] if isinstance(run["requests"], str) else run["requests"]
+        arrivals = [request_of(**request) for request in requests]
+        setups[run["name"]] = ClaimSetup(arrivals, replace(engine, **run.get("engine", {})))
+    title = card["title"]
+    decided_by = DECISIONS[title] if setups else EVIDENCE[title]
+    return Claim(title, card["claim"], card["setup"], card["why"], asked, setups, decided_by)
+
+
+def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: int = 0) -> TimedRequest:
+    """Return a request of a card. Of its prompt, `0-3` are the token ids 0 1 2 3, and `7x3` are 7 7 7."""
+    token_ids = list[int]()
+    for part in prompt.split():
+        first, dash, last = part.partition("-")
+        token, _, count = part.partition("x")
+        token_ids += range(int(first), int(last) + 1) if dash else [int(token)] * int(count or 1)
+    return TimedRequest(step, id, token_ids, max_tokens, priority)
 
 
 def setup_of(title: str) -> ClaimSetup:
