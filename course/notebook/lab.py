@@ -6,17 +6,20 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload
-from course.notebook import phase_views
+from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
+from course.notebook.ablation_charts import ablation_charts
+from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
 from course.notebook.graded_tests import GradedTests
-from course.notebook.layout import Layout
+from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
 from course.notebook.missing import first_missing, mark_for, whose_code
 from course.notebook.notice import Notice, Remark
 from course.notebook.phase_code import PhaseCode, whole_lineup
-from course.notebook.recorded_mark import CellMarks
+from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
 from course.notebook.words import say
 from course.views.picture import Picture
+from course.views.show import player
+from course.workloads.ablation import ablation_lineups
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL
 from course.workloads.timed_request import TimedRequest
@@ -118,19 +121,35 @@ class Lab:
 
         `salts` gives some of them a `cache_salt`.
         """
-        return phase_views.chain_picture(self.code, prompts, block_size, salts or {})
+        lineup, salts = self.lineup(), salts or {}
+        answers = self.code.call(lineup, hash_blocks, prompts, block_size, salts, lineup)
+        if isinstance(answers, Notice):
+            return answers
+        return marked_picture(draw_hash_blocks(prompts, block_size, salts, answers), mark_for(lineup))
 
     def lay_out(self, chats: ChatRun | Notice, step: int) -> Layout | Notice:
         """Lay out a step of a run on the embedded model with phase 6's functions: tokens, positions, slots."""
-        return chats if isinstance(chats, Notice) else phase_views.step_layout(self.code, chats, step)
+        if isinstance(chats, Notice):
+            return chats
+        lineup = self.lineup()
+        layout = self.code.call(lineup, lay_out, chats, step, lineup)
+        return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
 
     def watch_batch(self, chats: ChatRun | Notice, step: int, row: int = 0) -> "Player | Notice":
         """Play a step token by token from a `row` on, in the numbers of phase 6's functions."""
-        return chats if isinstance(chats, Notice) else phase_views.batch_player(self.code, chats, step, row)
+        if isinstance(chats, Notice):
+            return chats
+        lineup = self.lineup()
+        arrays = self.code.call(lineup, number_batch, chats, step, lineup)
+        if isinstance(arrays, Notice):
+            return arrays
+        return player(marked_film(film_of_batch(chats, step, arrays), mark_for(lineup)), row)
 
     def ablation(self) -> Charts | Notice:
         """Serve the workload of `mini-vllm stages` in simulated time with phase 1, then 1 to 2, and so on."""
-        return phase_views.ablation(self.code)
+        lineups = ablation_lineups(self.lineup(), min(5, self.code.phase))
+        stages = self.code.call(lineups[-1], run_ablation, lineups)
+        return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
         """Return `function(*arguments, lineup)` with the `phases` as in `lineup`: 5 for a simulation, 6 for the model.

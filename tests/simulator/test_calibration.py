@@ -64,15 +64,22 @@ def test_a_fit_finds_the_machine_of_the_steps() -> None:
             assert getattr(fitted, name) == pytest.approx(getattr(cost, name)), name
 
 
-def test_a_machine_that_reads_while_it_computes_is_fitted_nearly() -> None:
-    steps = random_steps(machine(overlaps=True), noise=0.0)
-    assert typical_error(fit(steps, EMBEDDED, 4), steps) < 0.06
+SLOW_PARTS = replace(
+    machine(overlaps=False),
+    kv_bytes_per_token=5 * machine(overlaps=False).kv_bytes_per_token,
+    flops_per_pair=3 * machine(overlaps=False).flops_per_pair,
+)
+"""K and V that are copied, and attention at a lower rate than the other products."""
 
 
-def test_noise_and_a_few_outliers_do_not_spoil_the_fit() -> None:
-    cost = machine(overlaps=False)
-    fitted = fit(random_steps(cost, noise=0.1), EMBEDDED, 4)
-    assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 0.03
+@pytest.mark.parametrize(
+    ("cost", "noise", "error"),
+    [(machine(overlaps=True), 0.0, 0.06), (machine(overlaps=False), 0.1, 0.03), (SLOW_PARTS, 0.0, 1e-6)],
+    ids=["reads while it computes", "noise and a few outliers", "parts slower than their bytes and operations"],
+)
+def test_a_fit_predicts_other_steps_of_the_machine(cost: CostModel, noise: float, error: float) -> None:
+    fitted = fit(random_steps(cost, noise), EMBEDDED, 4)
+    assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < error
 
 
 def test_no_fitted_parameter_is_negative() -> None:
@@ -95,12 +102,10 @@ def test_a_calibration_is_read_back_from_its_file_unchanged(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cost": {"bandwidth": 1}}', '{"cost": 3}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "other.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match="is not a calibration of `mini-vllm calibrate`"):
-        read_calibration(str(path))
-    with pytest.raises(ValueError, match="is not a calibration"):
-        read_calibration(str(tmp_path / "missing.json"))
+    (tmp_path / "other.json").write_text(text)
+    for name in ("other.json", "missing.json"):
+        with pytest.raises(ValueError, match="is not a calibration of `mini-vllm calibrate`"):
+            read_calibration(str(tmp_path / name))
 
 
 def engine_on(clock: VirtualClock, cost: CostModel, config: EngineConfig) -> LLMEngine:
@@ -200,14 +205,6 @@ def test_the_median_round_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert fitted.typical_error == 0.1
     assert [(row.ratio, row.ratios) for row in compared] == [(0.95, [0.7, 0.95, 1.4])]
-
-
-def test_parts_slower_than_their_bytes_and_operations_are_found() -> None:
-    """K and V that are copied, and attention at a lower rate than the other products."""
-    plain = machine(overlaps=False)
-    cost = replace(plain, kv_bytes_per_token=5 * plain.kv_bytes_per_token, flops_per_pair=3 * plain.flops_per_pair)
-    fitted = fit(random_steps(cost, noise=0.0), EMBEDDED, 4)
-    assert typical_error(fitted, random_steps(cost, noise=0.0, seed=1)) < 1e-6
 
 
 def test_prompts_in_a_vocabulary_agree_as_far_as_the_text_is_shared() -> None:

@@ -13,7 +13,7 @@ SMALL = Experiment(num_requests=150)
 
 
 def test_a_setting_changes_the_right_part_of_the_experiment() -> None:
-    assert SMALL.with_setting("gpu", "L4").gpu == "L4"
+    assert SMALL.with_setting("gpu", "l4").cost == replace(SMALL, gpu="L4").cost
     assert SMALL.with_setting("rate", "2.5").rate == 2.5
     assert SMALL.with_setting("max_num_batched_tokens", "512").engine.max_num_batched_tokens == 512
     assert SMALL.with_setting("enable_prefix_caching", "off").engine.enable_prefix_caching is False
@@ -35,11 +35,21 @@ def test_a_bad_setting_is_refused(name: str, text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("gpu", "abacus"), ("model", "x"), ("workload", "tea"), ("policy", "lifo"), ("num_gpus", "0"), ("scale", "0")],
+    ("name", "text", "message"),
+    [
+        ("gpu", "abacus", "gpu must be one of L4, .*, got 'abacus'"),
+        ("model", "x", "model must be one of embedded, .*, got 'x'"),
+        ("model", "Llama-3.1-70B", "Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB"),
+        ("workload", "tea", "workload must be one of chat, documents, shared-prefix, mixed, burst, got 'tea'"),
+        ("policy", "lifo", "policy must be one of fcfs, priority, shortest-first, got 'lifo'"),
+        ("num_requests", "0", "num_requests must be at least 1, got 0"),
+        ("rate", "-1", "rate must be a finite number of requests per second over 0, got -1.0"),
+        ("num_gpus", "0", "num_gpus must be at least 1, got 0"),
+        ("scale", "0", "scale must be a finite number over 0, got 0.0"),
+    ],
 )
-def test_what_cannot_run_is_refused_before_anything_runs(name: str, text: str) -> None:
-    with pytest.raises(ValueError, match=name):
+def test_what_cannot_run_is_refused_before_anything_runs(name: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         SMALL.with_setting(name, text).require_legal()
 
 

@@ -54,8 +54,3 @@ def test_a_perfect_predictor_orders_by_the_true_length() -> None:
     requests, config = under_policy("shortest-first", REQUESTS, CONFIG, prediction_sigma=0.0)
     assert config.policy == "priority"
     assert [request.priority for request in requests] == [request.num_output_tokens for request in REQUESTS]
-
-
-def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="policy must be one of fcfs, priority, shortest-first, got 'lifo'"):
-        under_policy("lifo", REQUESTS, CONFIG)

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import mini_vllm
 from course.simulator.cost_model import CostModel, gpu_cost_model, pairs
 from course.simulator.gpus import GPUS, find_gpu
-from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
+from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape, shape_of_config
 from course.simulator.roofline import (
     decode_step_bytes,
     decode_tokens_per_second,
@@ -41,14 +42,8 @@ def test_parameters_are_those_of_the_model_card(shape: ModelShape) -> None:
 
 
 def test_the_embedded_model_is_the_one_that_ships() -> None:
-    folder = Path(mini_vllm.__file__).parent / "embedded_model"
-    config = json.loads((folder / "config.json").read_text())
-    shape = find_model_shape("embedded")
-    assert (shape.hidden_size, shape.intermediate_size) == (config["hidden_size"], config["intermediate_size"])
-    assert (shape.num_layers, shape.vocab_size) == (config["num_hidden_layers"], config["vocab_size"])
-    assert (shape.num_heads, shape.num_kv_heads) == (config["num_attention_heads"], config["num_key_value_heads"])
-    assert (shape.head_dim, shape.tied_embeddings) == (config["head_dim"], config["tie_word_embeddings"])
-    assert shape.max_model_len == config["max_position_embeddings"]
+    config = json.loads((Path(mini_vllm.__file__).parent / "embedded_model" / "config.json").read_text())
+    assert shape_of_config("embedded", SimpleNamespace(**config)) == find_model_shape("embedded")
 
 
 def test_llama_8b_takes_128_kib_a_token_and_2_mib_a_block() -> None:
@@ -64,11 +59,6 @@ def test_blocks_are_what_is_left_of_the_memory() -> None:
     assert num_blocks * 2 * 2**20 <= left < (num_blocks + 1) * 2 * 2**20
     assert num_kv_blocks(H100, LLAMA_8B, num_gpus=2) > 2 * num_blocks
     assert num_kv_blocks(H100, LLAMA_8B, gpu_memory_utilization=0.5) < num_blocks
-
-
-def test_a_model_that_does_not_fit_is_refused_with_the_numbers() -> None:
-    with pytest.raises(ValueError, match=r"Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB"):
-        num_kv_blocks(H100, find_model_shape("Llama-3.1-70B"))
     assert num_kv_blocks(H100, find_model_shape("Llama-3.1-70B"), num_gpus=4) > 1000
 
 
@@ -112,13 +102,6 @@ def test_two_gpus_are_twice_one_except_for_their_communication() -> None:
     assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100, num_gpus=2) == pytest.approx(
         2 * decode_tokens_per_second(H100, LLAMA_8B, 8, 100)
     )
-
-
-@pytest.mark.parametrize("find", [find_gpu, find_model_shape])
-def test_an_unknown_name_is_refused_with_the_known_ones(find: object) -> None:
-    assert find_gpu("h100") is H100
-    with pytest.raises(ValueError, match=r"must be one of .*, got 'abacus'"):
-        find("abacus")  # type: ignore[operator]
 
 
 def test_pairs_are_what_each_new_token_sees() -> None:

@@ -53,16 +53,3 @@ def test_some_passages_are_far_more_popular() -> None:
     asked = [prompt_of(request).shared_prefix for request in make_requests("shared-prefix", 10_000, 1.0)]
     assert asked.count(1) > 50 * asked.count(180)
     assert len(set(asked)) > 150
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("tea", 10, 1.0), "workload must be one of chat, documents, shared-prefix, mixed, burst, got 'tea'"),
-        (("chat", 0, 1.0), "num_requests must be at least 1, got 0"),
-        (("chat", 10, 0.0), "rate must be a finite number of requests per second over 0, got 0.0"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments: tuple[str, int, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_requests(*arguments)
