@@ -1,7 +1,7 @@
 """The time of a step: its bytes over the bandwidth, its operations over the compute rate, and overhead."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from course.simulator.gpus import Gpu
@@ -46,14 +46,20 @@ class CostModel:
         `num_context_tokens` is the number of tokens attended to, summed over the requests; `num_pairs` the
         number of tokens attended to, summed over the computed tokens.
         """
-        memory = (self.weight_bytes + self.kv_bytes_per_token * num_context_tokens) / self.bandwidth
-        compute = (
+        num_bytes, flops = self.work(num_tokens, num_context_tokens, num_pairs, num_sampled)
+        memory, compute = num_bytes / self.bandwidth, flops / self.flop_rate
+        work = max(memory, compute) if self.overlaps else memory + compute
+        return self.seconds_per_step + self.seconds_per_request * num_requests + work
+
+    def work(self, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int) -> tuple[float, float]:
+        """Return the bytes that a step reads, and its operations; the arguments are those of `step_seconds`."""
+        num_bytes = self.weight_bytes + self.kv_bytes_per_token * num_context_tokens
+        flops = (
             self.flops_per_token * num_tokens
             + self.flops_per_logits_row * num_sampled
             + self.flops_per_pair * num_pairs
-        ) / self.flop_rate
-        work = max(memory, compute) if self.overlaps else memory + compute
-        return self.seconds_per_step + self.seconds_per_request * num_requests + work
+        )
+        return num_bytes, flops
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
         """Return the seconds of a batch."""
@@ -87,24 +93,21 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
     return num_new_tokens * num_computed_tokens + num_new_tokens * (num_new_tokens + 1) // 2
 
 
-def gpu_cost_model(
-    gpu: Gpu,
-    model: ModelShape,
-    *,
-    num_gpus: int = 1,
-    bandwidth_efficiency: float = BANDWIDTH_EFFICIENCY,
-    compute_efficiency: float = COMPUTE_EFFICIENCY,
-    seconds_per_step: float = GPU_SECONDS_PER_STEP,
-    seconds_per_request: float = GPU_SECONDS_PER_REQUEST,
-) -> CostModel:
+def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
+    """Return the bound that no step beats: a data sheet's figures without overhead, `num_gpus` GPUs treated as one."""
+    counts = model_counts(model, bytes_per_number)
+    return CostModel(**counts, bandwidth=gpu.bandwidth * num_gpus, flop_rate=gpu.peak_flops * num_gpus)
+
+
+def gpu_cost_model(gpu: Gpu, model: ModelShape, *, num_gpus: int = 1) -> CostModel:
     """Return the cost model of a model with 2-byte weights on `num_gpus` GPUs treated as one."""
-    return CostModel(
-        **model_counts(model, BYTES_PER_NUMBER),
-        bandwidth=gpu.bandwidth * num_gpus * bandwidth_efficiency,
-        flop_rate=gpu.peak_flops * num_gpus * compute_efficiency,
-        seconds_per_step=seconds_per_step,
-        seconds_per_request=seconds_per_request,
-        overlaps=True,
+    bound = roofline(gpu, model, num_gpus)
+    return replace(
+        bound,
+        bandwidth=bound.bandwidth * BANDWIDTH_EFFICIENCY,
+        flop_rate=bound.flop_rate * COMPUTE_EFFICIENCY,
+        seconds_per_step=GPU_SECONDS_PER_STEP,
+        seconds_per_request=GPU_SECONDS_PER_REQUEST,
     )
 
 

@@ -1,4 +1,4 @@
-"""The limits of a model on a GPU: memory, concurrency, and the two bounds of the roofline. Pure functions.
+"""The limits of a model on a GPU: its bytes and operations, memory, concurrency. The time of a step is `CostModel`'s.
 
 Several GPUs (`num_gpus`, tensor parallel) count as one with that many times the memory, the bandwidth and the
 compute rate; communication between them is not counted.
@@ -69,60 +69,14 @@ def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> floa
     return bytes_per_number * gpu.peak_flops / (2 * gpu.bandwidth)
 
 
-def flops_per_token(model: ModelShape, context_len: int, *, with_logits: bool = True) -> int:
-    """Return the operations to compute one token that attends to `context_len` tokens, itself included."""
-    head = 2 * model.num_embedding_parameters if with_logits else 0
-    return 2 * model.num_matrix_parameters + attention_flops_per_pair(model) * context_len + head
+def flops_per_token(model: ModelShape, context_len: int) -> int:
+    """Return the operations to compute one token, with its logits, that attends to `context_len` tokens."""
+    return (
+        2 * (model.num_matrix_parameters + model.num_embedding_parameters)
+        + attention_flops_per_pair(model) * context_len
+    )
 
 
 def attention_flops_per_pair(model: ModelShape) -> int:
     """Return the operations for one token to attend to one token, in all layers: a score, and its share of V."""
     return 4 * model.num_layers * model.num_heads * model.head_dim
-
-
-def decode_step_bytes(
-    model: ModelShape, batch_size: int, context_len: int, bytes_per_number: int = BYTES_PER_NUMBER
-) -> int:
-    """Return the bytes that a decode step reads: the weights once, and the K and V of every request."""
-    context = batch_size * context_len * kv_bytes_per_token(model, bytes_per_number)
-    return model.num_parameters_read * bytes_per_number + context
-
-
-def decode_step_flops(model: ModelShape, batch_size: int, context_len: int) -> int:
-    """Return the operations of a decode step: one token for each of `batch_size` requests."""
-    return batch_size * flops_per_token(model, context_len)
-
-
-def prefill_flops(model: ModelShape, prompt_len: int) -> int:
-    """Return the operations to compute a whole prompt. Only its last token needs logits."""
-    num_pairs = prompt_len * (prompt_len + 1) // 2
-    pair_flops = attention_flops_per_pair(model) * num_pairs
-    return 2 * model.num_matrix_parameters * prompt_len + pair_flops + 2 * model.num_embedding_parameters
-
-
-def roofline_seconds(gpu: Gpu, flops: float, num_bytes: float, *, num_gpus: int = 1) -> float:
-    """Return the minimum time for these operations and bytes: the longer of reading and computing."""
-    return max(num_bytes / (gpu.bandwidth * num_gpus), flops / (gpu.peak_flops * num_gpus))
-
-
-def decode_tokens_per_second(
-    gpu: Gpu,
-    model: ModelShape,
-    batch_size: int,
-    context_len: int,
-    *,
-    num_gpus: int = 1,
-    bytes_per_number: int = BYTES_PER_NUMBER,
-) -> float:
-    """Return the maximum output tokens per second of `batch_size` requests with `context_len` tokens each."""
-    num_bytes = decode_step_bytes(model, batch_size, context_len, bytes_per_number)
-    flops = decode_step_flops(model, batch_size, context_len)
-    return batch_size / roofline_seconds(gpu, flops, num_bytes, num_gpus=num_gpus)
-
-
-def prefill_tokens_per_second(
-    gpu: Gpu, model: ModelShape, prompt_len: int, *, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER
-) -> float:
-    """Return the maximum prompt tokens per second of a prompt of `prompt_len` tokens, computed alone in one step."""
-    num_bytes = decode_step_bytes(model, 1, prompt_len, bytes_per_number)
-    return prompt_len / roofline_seconds(gpu, prefill_flops(model, prompt_len), num_bytes, num_gpus=num_gpus)

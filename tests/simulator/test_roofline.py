@@ -7,18 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 import mini_vllm
-from course.simulator.cost_model import CostModel, gpu_cost_model, pairs
+from course.simulator.cost_model import CostModel, StepCounts, pairs, roofline
 from course.simulator.gpus import GPUS, find_gpu
 from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape, shape_of_config
 from course.simulator.roofline import (
-    decode_step_bytes,
-    decode_tokens_per_second,
     flops_per_token,
     kv_bytes_per_block,
     kv_bytes_per_token,
     max_concurrency,
     num_kv_blocks,
-    prefill_tokens_per_second,
     saturation_batch,
     weight_bytes,
 )
@@ -83,25 +80,31 @@ def test_a_token_costs_two_operations_per_parameter_and_its_attention() -> None:
     assert per_pair == 32 * 32 * (2 * 128 + 2 * 128)
 
 
+def decode_speed(batch: int, context_len: int, num_gpus: int = 1) -> float:
+    """Return the most output tokens per second of requests with `context_len` tokens each."""
+    counts = StepCounts(batch, batch, batch * context_len, batch * context_len, batch)
+    return batch / roofline(H100, LLAMA_8B, num_gpus).step_seconds(*counts)
+
+
+def prefill_speed(length: int) -> float:
+    """Return the most prompt tokens per second of a prompt computed alone in one step."""
+    return length / roofline(H100, LLAMA_8B).step_seconds(1, length, length, pairs(0, length), 1)
+
+
 def test_a_small_batch_is_bound_by_bytes_and_a_large_one_by_operations() -> None:
-    one = decode_tokens_per_second(H100, LLAMA_8B, 1, 100)
-    assert one == pytest.approx(3.35e12 / decode_step_bytes(LLAMA_8B, 1, 100))
-    assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100) > 7.5 * one
-    many = decode_tokens_per_second(H100, LLAMA_8B, 4000, 10)
-    assert many == pytest.approx(989e12 / flops_per_token(LLAMA_8B, 10))
+    read = 2 * LLAMA_8B.num_parameters_read + 100 * kv_bytes_per_token(LLAMA_8B)
+    assert decode_speed(1, 100) == pytest.approx(3.35e12 / read)
+    assert decode_speed(8, 100) > 7.5 * decode_speed(1, 100)
+    assert decode_speed(4000, 10) == pytest.approx(989e12 / flops_per_token(LLAMA_8B, 10))
 
 
 def test_a_long_prompt_is_bound_by_operations_and_slower_per_token_than_a_short_one() -> None:
-    short, long = (prefill_tokens_per_second(H100, LLAMA_8B, length) for length in (1_000, 30_000))
-    assert long < short < 989e12 / (2 * LLAMA_8B.num_matrix_parameters)
-    alone = prefill_tokens_per_second(H100, LLAMA_8B, 1)
-    assert alone == pytest.approx(decode_tokens_per_second(H100, LLAMA_8B, 1, 1))
+    assert prefill_speed(30_000) < prefill_speed(1_000) < 989e12 / (2 * LLAMA_8B.num_matrix_parameters)
+    assert prefill_speed(1) == pytest.approx(decode_speed(1, 1))
 
 
 def test_two_gpus_are_twice_one_except_for_their_communication() -> None:
-    assert decode_tokens_per_second(H100, LLAMA_8B, 8, 100, num_gpus=2) == pytest.approx(
-        2 * decode_tokens_per_second(H100, LLAMA_8B, 8, 100)
-    )
+    assert decode_speed(8, 100, num_gpus=2) == pytest.approx(2 * decode_speed(8, 100))
 
 
 def test_pairs_are_what_each_new_token_sees() -> None:
@@ -116,12 +119,3 @@ def test_a_step_takes_the_longer_of_the_two_or_both_in_turn() -> None:
     assert cost.step_seconds(2, 4, 6, 9, 2) == pytest.approx(1 + 2 * 0.5 + memory)
     in_turn = CostModel(100, 10, 50, 7, 3, 10, 20, 1, 0.5, overlaps=False)
     assert in_turn.step_seconds(2, 4, 6, 9, 2) == pytest.approx(1 + 2 * 0.5 + memory + compute)
-
-
-def test_the_roofline_is_the_cost_model_at_full_efficiency_without_overhead() -> None:
-    ideal = gpu_cost_model(
-        H100, LLAMA_8B, bandwidth_efficiency=1, compute_efficiency=1, seconds_per_step=0, seconds_per_request=0
-    )
-    for batch in (1, 64, 1000):
-        seconds = ideal.step_seconds(batch, batch, batch * 500, batch * 500, batch)
-        assert batch / seconds == pytest.approx(decode_tokens_per_second(H100, LLAMA_8B, batch, 500))

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from course.simulator import roofline
+from course.simulator import cost_model, roofline
+from course.simulator.cost_model import StepCounts, pairs
 from course.simulator.gpus import Gpu, find_gpu
 from course.simulator.model_shapes import ModelShape, find_model_shape
 
@@ -26,8 +27,8 @@ class Work:
     """Operations and bytes of a step, and the maximum tokens per second that they allow."""
 
     num_tokens: int
-    flops: int
-    num_bytes: int
+    flops: float
+    num_bytes: float
     tokens_per_second: float
 
     @property
@@ -135,18 +136,18 @@ def capacity_of(setup: Setup) -> Capacity:
 
 def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
     """Return a step in which each of `batch_size` requests gets one token."""
-    size, length = setup.bytes_per_number, setup.context_len
-    flops = roofline.decode_step_flops(shape, batch_size, length)
-    num_bytes = roofline.decode_step_bytes(shape, batch_size, length, size)
-    speed = roofline.decode_tokens_per_second(
-        gpu, shape, batch_size, length, num_gpus=setup.num_gpus, bytes_per_number=size
-    )
-    return Work(batch_size, flops, num_bytes, speed)
+    context = batch_size * setup.context_len
+    return work_of(setup, gpu, shape, StepCounts(batch_size, batch_size, context, context, batch_size))
 
 
 def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
     """Return a prompt as long as the context, computed alone and at once."""
-    size, length = setup.bytes_per_number, setup.context_len
-    num_bytes = roofline.decode_step_bytes(shape, 1, length, size)
-    speed = roofline.prefill_tokens_per_second(gpu, shape, length, num_gpus=setup.num_gpus, bytes_per_number=size)
-    return Work(length, roofline.prefill_flops(shape, length), num_bytes, speed)
+    length = setup.context_len
+    return work_of(setup, gpu, shape, StepCounts(1, length, length, pairs(0, length), 1))
+
+
+def work_of(setup: Setup, gpu: Gpu, shape: ModelShape, counts: StepCounts) -> Work:
+    """Return the work of a step."""
+    bound = cost_model.roofline(gpu, shape, setup.num_gpus, setup.bytes_per_number)
+    num_bytes, flops = bound.work(*counts[1:])
+    return Work(counts.num_tokens, flops, num_bytes, counts.num_tokens / bound.step_seconds(*counts))
