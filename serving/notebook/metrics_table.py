@@ -13,13 +13,12 @@ LEFT_OUT = ("_bucket", "_created")
 
 @dataclass(frozen=True)
 class Metrics:
-    """The values of `/metrics`, by name and the labels that distinguish them.
+    """The values of `/metrics` except histogram buckets, by name and the labels that distinguish them.
 
-    Only `text`, the page itself, has the buckets of the histograms. `recorded` as in `WorkloadRun`.
+    `recorded` as in `WorkloadRun`.
     """
 
     values: Mapping[str, float]
-    text: str
     recorded: str = ""
 
     @classmethod
@@ -31,7 +30,7 @@ class Metrics:
         values = {
             named(sample.name, sample.labels): sample.value for sample in samples if not sample.name.endswith(LEFT_OUT)
         }
-        return cls(values, text, recorded)
+        return cls(values, recorded)
 
     def __getitem__(self, name: str) -> float:
         return self.values[name]

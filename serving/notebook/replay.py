@@ -8,9 +8,10 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 from course.notebook.records import find_record, key_of
 from mini_vllm.assembly.lineup import Lineup
@@ -102,53 +103,29 @@ def piece_of(event: str) -> str:
     return (choices[0].get("delta", {}).get("content") or "") if choices else ""
 
 
-class RecordedServer:
+class RecordedServer(ThreadingHTTPServer):
     """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last one."""
 
+    daemon_threads = True
+
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
         self._lock = threading.Lock()
-        replay = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                replay.answer(self, "")
-
-            def do_POST(self) -> None:
-                replay.answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Print nothing into the cell."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name="replay", daemon=True).start()
+        threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def answer(self, handler: BaseHTTPRequestHandler, body: str) -> None:
-        """Send the recorded answer to a request, or an error if there is none."""
-        status, headers, text = self._find(handler.command, handler.path, body)
-        content = text.encode()
-        try:
-            handler.send_response(status)
-            for name, value in headers.items():
-                handler.send_header(name, value)
-            handler.send_header("Content-Length", str(len(content)))
-            handler.end_headers()
-            handler.wfile.write(content)
-        except ConnectionError:  # a client that hangs up
-            handler.close_connection = True
+        return f"http://127.0.0.1:{self.server_port}"
 
     def close(self) -> None:
         """End the server."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
 
-    def _find(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], str]:
+    def find(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], str]:
+        """Return the status, the headers and the text of a recorded answer, or of an error if there is none."""
         one = method, path, plain_body(body)
         with self._lock:
             number = self._seen[one]
@@ -159,3 +136,24 @@ class RecordedServer:
                 return found["status"], found["headers"], found["answer"]
         error = {"message": "this request is not recorded", "type": "server_error", "param": None, "code": NOT_RECORDED}
         return 503, {"Content-Type": "application/json"}, json.dumps({"error": error})
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Sends what a `RecordedServer` finds."""
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        status, headers, text = cast(RecordedServer, self.server).find(self.command, self.path, body)
+        content = text.encode()
+        with suppress(ConnectionError):  # a client that hangs up
+            self.send_response(status)
+            for name, value in [*headers.items(), ("Content-Length", str(len(content)))]:
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing into the cell."""
