@@ -6,6 +6,7 @@ from course.notebook.charts import waits as waits
 from course.notebook.lab import Lab as Lab
 from course.notebook.measurements import measure as measure
 from course.notebook.notice import Notice as Notice
+from course.notebook.notice import Words as Words
 from course.notebook.notice import show as show
 from course.notebook.panels import bench as bench
 from course.notebook.panels import engine_panel as engine_panel
@@ -31,4 +32,3 @@ from course.notebook.tokens_ahead import draft_figures as draft_figures
 from course.notebook.tokens_ahead import draw_lanes as draw_lanes
 from course.notebook.tokens_ahead import watch_drafts as watch_drafts
 from course.notebook.tokens_ahead import watch_lanes as watch_lanes
-from course.notebook.words import Words as Words

@@ -10,13 +10,12 @@ from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_abl
 from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
-from course.notebook.graded_tests import GradedTests
+from course.notebook.graded_page import GradedTests
 from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
 from course.notebook.missing import first_missing, mark_for, whose_code
-from course.notebook.notice import Notice, Remark
+from course.notebook.notice import Notice, Remark, say
 from course.notebook.phase_code import PhaseCode, whole_lineup
 from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
-from course.notebook.words import say
 from course.views.picture import Picture
 from course.views.show import player
 from course.workloads.ablation import ablation_lineups

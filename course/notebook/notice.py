@@ -1,4 +1,4 @@
-"""Shown in a cell when there is no result."""
+"""Text in a cell: notices in place of a result, and words that wrap. Printed text breaks anywhere in JupyterLab."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from course.notebook.recorded_mark import first_mark, marked_text
 
 T = TypeVar("T")
+WORDS_STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;max-width:720px;margin:0"
 
 
 @dataclass(frozen=True)
@@ -60,4 +61,24 @@ def show(view: Callable[..., T], *results: Any, **options: Any) -> T | Notice:
         if isinstance(result, Notice):
             return result
     shown = view(*results, **options)
-    return marked_text(shown, first_mark(results)) if isinstance(shown, str) else shown  # type: ignore[return-value]
+    return type(shown)(marked_text(shown, first_mark(results))) if isinstance(shown, str) else shown
+
+
+class Words(str):
+    """A text that shows itself as a paragraph with its line breaks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        return {"text/html": f'<pre style="{WORDS_STYLE}">{escape(self)}</pre>', "text/plain": str(self)}
+
+
+def say(text: str) -> None:
+    """Show a text in the cell, unless it is empty."""
+    if text:
+        from IPython.display import display  # only the kernel shows: without it a panel's new process starts faster
+
+        display(Words(text))  # type: ignore[no-untyped-call]

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import TypeVar
 
-from course.fresh.process import FreshError, in_fresh_process, start_process
-from course.fresh.ready import ReadyProcess
+from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_process
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
 from course.notebook.records import recorded_result

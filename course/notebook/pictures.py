@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from course.fresh.jobs import ChatRun, WorkloadRun
-from course.notebook.notice import Notice, show
+from course.notebook.notice import Notice, Words, show
 from course.notebook.recorded_mark import first_mark, marked_film
-from course.notebook.words import Words
 from course.traces.recording import Recording
 from course.views.block_life import block_life
 from course.views.show import player
@@ -57,13 +56,12 @@ def compare(
 
 def answers(*runs: ChatRun | Notice) -> Words | Notice:
     """Return each question of some runs with its answer, and the time from one token to the next."""
-    text = show(_questions_and_answers, *runs)
-    return text if isinstance(text, Notice) else Words(text)
+    return show(_questions_and_answers, *runs)
 
 
-def _questions_and_answers(*runs: ChatRun) -> str:
+def _questions_and_answers(*runs: ChatRun) -> Words:
     texts = (f"{question}\n    {_answer_text(output)}" for run in runs for question, output in run.outputs.items())
-    return "\n\n".join(texts)
+    return Words("\n\n".join(texts))
 
 
 def _answer_text(output: RequestOutput) -> str:
@@ -74,16 +72,15 @@ def _answer_text(output: RequestOutput) -> str:
 
 def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
     """Return whether two runs generated the same tokens, as text, for the requests that both had."""
-    text = show(_comparison, first, second)
-    return text if isinstance(text, Notice) else Words(text)
+    return show(_comparison, first, second)
 
 
-def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> str:
+def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> Words:
     both = first.token_ids.keys() & second.token_ids.keys()
     different = [name for name in first.token_ids if name in both and first.token_ids[name] != second.token_ids[name]]
     if not both:
-        return "The two runs have no request in common."
+        return Words("The two runs have no request in common.")
     if not different:
         subject = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
-        return f"{subject} generated the same tokens in both runs."
-    return f"DIFFERENT answers for {', '.join(different)}: that must never happen."
+        return Words(f"{subject} generated the same tokens in both runs.")
+    return Words(f"DIFFERENT answers for {', '.join(different)}: that must never happen.")

@@ -31,11 +31,6 @@ class ServedRun(WorkloadRun):
         recording = from_json(answer["recording"])
         return cls(recording, output_tokens(recording), "", recorded, times, answer["unfinished"])
 
-    @property
-    def steps(self) -> Sequence[StepRecord]:
-        """The records of all steps."""
-        return self.recording.steps
-
 
 @dataclass(frozen=True)
 class Item:
@@ -125,7 +120,7 @@ def bill_in(run: ServedRun, label: str) -> Bill:
 def its_steps(run: ServedRun, request_id: str) -> tuple[list[StepRecord], str]:
     """Return the steps from a request's arrival to its end, and why it ended."""
     found = list[StepRecord]()
-    for record in run.steps:
+    for record in run.recording.steps:
         if request_id in record["aborted"]:
             return found, ABORT
         if found or request_id in record["added"]:

@@ -12,8 +12,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_notebook
 
-from course.fresh.process import OUTPUT_BYTES, FreshError, in_fresh_process, start_process
-from course.fresh.ready import ReadyProcess, saved_since
+from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, saved_since, start_process
 from course.sandbox import time_limit
 from course.sandbox.worker import WorkerProcess
 from course.starter_status import starter_path
@@ -36,10 +35,6 @@ def leave() -> None:
 
 def sleep_long() -> None:
     time.sleep(60)
-
-
-def flood() -> None:
-    print("x" * (3 * OUTPUT_BYTES))
 
 
 def write_everywhere() -> int:
@@ -109,13 +104,6 @@ def test_memory_is_limited() -> None:
         in_fresh_process(grow)
 
 
-def test_a_flood_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    in_fresh_process(flood)
-    printed = capsys.readouterr().out
-    assert len(printed) < OUTPUT_BYTES + 100
-    assert "left out" in printed
-
-
 class Started:
     """Starts processes and remembers them."""
 
@@ -146,7 +134,7 @@ def test_each_call_has_a_process_that_was_started_before(started: Started) -> No
 
 def test_a_process_older_than_the_course_is_not_handed_out(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = ReadyProcess(started)
-    monkeypatch.setattr("course.fresh.ready.saved_since", lambda moment: True)
+    monkeypatch.setattr("course.fresh.process.saved_since", lambda moment: True)
     assert in_fresh_process(os.getpid, start=ready.take) == started.workers[1].pid
     assert not started.workers[0].is_running
 
