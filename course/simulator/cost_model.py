@@ -95,8 +95,12 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
 
 def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
     """Return the bound that no step beats: a data sheet's figures without overhead, `num_gpus` GPUs treated as one."""
-    counts = model_counts(model, bytes_per_number)
-    return CostModel(**counts, bandwidth=gpu.bandwidth * num_gpus, flop_rate=gpu.peak_flops * num_gpus)
+    return CostModel(
+        **model_counts(model, bytes_per_number),
+        bandwidth=gpu.bandwidth * num_gpus,
+        flop_rate=gpu.peak_flops * num_gpus,
+        overlaps=True,
+    )
 
 
 def gpu_cost_model(gpu: Gpu, model: ModelShape, *, num_gpus: int = 1) -> CostModel:
