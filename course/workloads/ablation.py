@@ -124,7 +124,7 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
     latest: dict[str, float] = {}
     num_finished = 0
     try:
-        for output in _outputs(engine, clock, requests):
+        for output in outputs_in_time(engine, clock, requests):
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
@@ -143,7 +143,9 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
     return result
 
 
-def _outputs(engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]) -> Iterator[RequestOutput]:
+def outputs_in_time(
+    engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]
+) -> Iterator[RequestOutput]:
     """Add each request at its arrival time; yield after each step the outputs that got a token."""
     not_arrived = list(reversed(requests))
     for _ in range(MAX_STEPS):

@@ -11,12 +11,12 @@ from course.simulator.cost_model import CostModel
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.what_if import what_if
+from course.workloads.ablation import outputs_in_time
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
-from mini_vllm.sampling_params import SamplingParams
 
 LINEUP = parse_lineup("solution:1-5")
 COSTS = [
@@ -79,17 +79,9 @@ def engine_times(
     engine = build_engine(config, LINEUP)
     engine.runner, engine.clock = TimedRunner(engine.runner, clock, cost), clock
     first, last = [0.0] * len(requests), [0.0] * len(requests)
-    not_arrived = list(enumerate(requests))[::-1]
-    while not_arrived or engine.has_unfinished_requests():
-        if not engine.has_unfinished_requests():
-            clock.advance_to(not_arrived[-1][1].arrival_time)
-        while not_arrived and not_arrived[-1][1].arrival_time <= clock.now:
-            index, request = not_arrived.pop()
-            params = SamplingParams(max_tokens=request.num_output_tokens, ignore_eos=True)
-            engine.add_request(str(index), list(request.prompt_token_ids), params, priority=request.priority)
-        for output in engine.step():
-            first[int(output.request_id)] = first[int(output.request_id)] or clock.now
-            last[int(output.request_id)] = clock.now
+    for output in outputs_in_time(engine, clock, requests):
+        first[int(output.request_id)] = first[int(output.request_id)] or clock.now
+        last[int(output.request_id)] = clock.now
     return first, last
 
 
