@@ -25,15 +25,6 @@ def whole_lineup(text: str, phase: int) -> Lineup:
     return lineup
 
 
-def cut_lineup(whole: Lineup, last: int, config: EngineConfig | None) -> Lineup:
-    """Return phases 1 to `last` of a lineup; of the electives `last` itself, or those that a `config` turns on."""
-    kept = set(range(1, min(last, len(PHASE_NAMES)) + 1))
-    kept |= {last} if config is None else electives_of(config)
-    impls: tuple[Impl, ...] = astuple(whole)
-    absent: Impl = "absent"
-    return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
-
-
 T = TypeVar("T")
 
 
@@ -49,7 +40,12 @@ class PhaseCode:
 
         Of the electives it keeps the one that `phases` names, or with a `config` those that the config turns on.
         """
-        return cut_lineup(self.whole, self.phase if phases is None else phases, config)
+        last = self.phase if phases is None else phases
+        electives = {last} if config is None else electives_of(config)
+        kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *electives}
+        impls: tuple[Impl, ...] = astuple(self.whole)
+        absent: Impl = "absent"
+        return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
 
     def kept_ready(self) -> "PhaseCode":
         """Return the same code with a new process always waiting for its next call."""

@@ -28,7 +28,7 @@ def notice_of_error(error: Exception, whose: str) -> Notice | None:
     import openai
 
     match error:
-        case openai.APIStatusError() if code_of(error) == NOT_RECORDED:
+        case openai.APIStatusError() if error.code == NOT_RECORDED:
             return not_recorded()
         case HTTPError() if NOT_RECORDED in error.read().decode(errors="replace"):
             return not_recorded()
@@ -46,11 +46,6 @@ def notice_of_error(error: Exception, whose: str) -> Notice | None:
 def not_recorded() -> Notice:
     """Return the notice for a request that has no record."""
     return Remark("Not recorded", "Only the notebook's own requests are recorded. Your engine answers anything.")
-
-
-def code_of(error: Exception) -> str:
-    """Return the code of an error in OpenAI's form."""
-    return str(getattr(error, "code", ""))
 
 
 def message_of(error: Exception) -> str:
