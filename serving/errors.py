@@ -81,25 +81,26 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Make the application answer every error in this form, the framework's included."""
-    app.add_exception_handler(ApiError, _api_error)
-    for error in (EngineDeadError, ShuttingDownError):
-        app.add_exception_handler(error, _engine_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _wrong_query)
-    app.add_exception_handler(Exception, _unforeseen_error)
+    for kind in (ApiError, EngineDeadError, ShuttingDownError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer)
 
 
-async def _api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return error.response()
+async def _answer(request: Request, error: Exception) -> Response:
+    match error:
+        case ApiError() | EngineDeadError() | ShuttingDownError():
+            answer = error_of_engine(error, prompt_field="")
+        case HTTPException():
+            answer = _http_error(request, error)
+        case RequestValidationError():
+            first = error.errors()[0]
+            param = str(first["loc"][-1])
+            answer = invalid(f"{param}: {first['msg']}", param)
+        case _:
+            answer = ApiError(500, f"{type(error).__name__}: {error}", type="server_error", code="internal_error")
+    return answer.response()
 
 
-async def _engine_error(request: Request, error: Exception) -> Response:
-    return error_of_engine(error, prompt_field="").response()
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _http_error(request: Request, error: HTTPException) -> ApiError:
     path, status = request.url.path, HTTPStatus(error.status_code)
     match status:
         case HTTPStatus.NOT_FOUND:
@@ -109,15 +110,4 @@ async def _http_error(request: Request, error: Exception) -> Response:
         case _:
             message = str(error.detail)
     headers = dict(error.headers) if error.headers else None
-    return ApiError(status, message, code=status.phrase.lower().replace(" ", "_"), headers=headers).response()
-
-
-async def _wrong_query(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    param = str(first["loc"][-1])
-    return invalid(f"{param}: {first['msg']}", param).response()
-
-
-async def _unforeseen_error(request: Request, error: Exception) -> Response:
-    return ApiError(500, f"{type(error).__name__}: {error}", type="server_error", code="internal_error").response()
+    return ApiError(status, message, code=status.phrase.lower().replace(" ", "_"), headers=headers)

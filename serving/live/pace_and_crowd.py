@@ -68,11 +68,6 @@ class Crowd:
         self.num_refused = 0
         self.refusal = ""
 
-    @property
-    def num_unfinished(self) -> int:
-        """The number of the crowd's unfinished requests."""
-        return len(self._requests)
-
     def set(self, requests_per_second: float) -> None:
         """Change the rate of arrivals from now on; at 0, present requests may still finish."""
         self.requests_per_second = requests_per_second

@@ -8,26 +8,22 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-import psutil
 import pytest
 
 from mini_vllm import LLM, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
-from mini_vllm.engine import async_llm
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.engine.errors import EngineDeadError, QueueFullError, ShuttingDownError
+from mini_vllm.engine.errors import EngineDeadError, QueueFullError
 from mini_vllm.engine.llm_engine import LLMEngine
 from tests.engine.async_engines import (
     CONFIG,
     HOSTS,
     LINEUP,
     PROMPTS,
-    FaultyRunner,
     Result,
     held,
-    make_llm,
     opened,
     outputs_of,
     require_idle,
@@ -159,25 +155,6 @@ def test_a_request_that_cannot_be_served_is_refused_and_others_go_on(llm: AsyncL
     assert run(refuse()) == offline()[0]
 
 
-def test_a_request_that_takes_too_long_is_aborted(llm: AsyncLLM) -> None:
-    async def wait() -> None:
-        llm.pause()
-        with pytest.raises(TimeoutError, match="not finished after 0"):
-            await outputs_of(llm.generate(PROMPTS[0], SamplingParams(), "late", timeout=0.05))
-        assert await llm.call(held) == (0, 0, 63)
-
-    run(wait())
-
-
-def test_a_failing_step_ends_its_requests(llm: AsyncLLM) -> None:
-    async def fail() -> tuple[RequestOutput, str]:
-        failed = await outputs_of(llm.generate([FaultyRunner.RAISES], SamplingParams(3), "fails"))
-        return failed[-1], await text_of(llm, PROMPTS[0], "works")
-
-    failed, text = run(fail())
-    assert (failed.error, text) == ("OSError: the device is gone", offline()[0])
-
-
 def test_one_step_at_a_time(llm: AsyncLLM) -> None:
     async def step() -> str:
         with pytest.raises(ValueError, match="not paused"):
@@ -196,43 +173,6 @@ def test_one_step_at_a_time(llm: AsyncLLM) -> None:
 
 def num_output_tokens(engine: LLMEngine, request_id: str) -> int:
     return engine.scheduler.requests[request_id].num_output_tokens
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_shutdown_lets_running_requests_end_and_leaves_no_thread_or_process(host: str) -> None:
-    threads, children = set(threading.enumerate()), set(psutil.Process().children())
-
-    async def end() -> str:
-        llm = make_llm(host)
-        task = await waiting(llm, PROMPTS[0])
-        ending = asyncio.create_task(llm.shutdown(30))
-        await until(lambda: llm.is_shutting_down)
-        with pytest.raises(ShuttingDownError):
-            await text_of(llm, PROMPTS[1], "b")
-        await ending
-        await llm.shutdown()
-        with pytest.raises(ShuttingDownError):
-            await llm.call(held)
-        return (await task)[-1].outputs[0].text
-
-    assert run(end()) == offline()[0]
-    left = set(psutil.Process().children()) - children
-    assert [process for process in left if "spawn_main" in " ".join(process.cmdline())] == []
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(10)
-        assert not thread.is_alive()
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_shutdown_aborts_what_does_not_end_in_time(host: str) -> None:
-    async def end() -> RequestOutput:
-        llm = make_llm(host)
-        task = await waiting(llm, PROMPTS[0], 200)
-        await llm.step_once()
-        await llm.shutdown(0.0)
-        return (await task)[-1]
-
-    assert run(end()).outputs[0].finish_reason == "abort"
 
 
 def test_an_id_is_in_use_until_its_request_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,26 +271,6 @@ def test_if_the_thread_dies_all_readers_fail(monkeypatch: pytest.MonkeyPatch) ->
         assert not llm.is_alive
 
     run(read())
-
-
-def test_a_step_that_does_not_end_holds_up_neither_readers_nor_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(async_llm, "SECONDS_FOR_LAST_STEP", 0.05)
-    engine, goes_on = build_engine(CONFIG, LINEUP), threading.Event()
-    monkeypatch.setattr(engine, "step", lambda: goes_on.wait(60) and [])
-
-    async def end() -> float:
-        llm = AsyncLLM(engine)
-        first = asyncio.create_task(text_of(llm, PROMPTS[0], "a"))
-        await until(lambda: llm.seconds_in_step > 0)
-        with pytest.raises(TimeoutError, match="not finished after 0"):
-            await outputs_of(llm.generate(PROMPTS[1], SamplingParams(), "b", timeout=0.05))
-        await llm.shutdown(0.0)
-        with pytest.raises(EngineDeadError, match="in a step"):
-            await first
-        return llm.seconds_in_step
-
-    assert run(end()) >= 0.05
-    goes_on.set()
 
 
 def test_readers_of_a_closed_loop_cost_nothing() -> None:

@@ -7,19 +7,9 @@ import pytest
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.errors import QueueFullError
-from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from tests.engine.bad_requests import BAD_REQUESTS, add_bad
 from tests.engine.snapshots import snapshot
-from tests.engine.workloads import (
-    drain,
-    expect,
-    make_engine,
-    make_workload,
-    run_workload,
-    small_config,
-    true_tokens,
-)
+from tests.engine.workloads import drain, make_engine, small_config
 
 BAD_SETTINGS: list[tuple[str, tuple[Any, ...], str]] = [
     ("max_num_seqs max_num_batched_tokens block_size", (0, -1, 1.5, "8"), "an integer of at least 1"),
@@ -30,41 +20,6 @@ BAD_SETTINGS: list[tuple[str, tuple[Any, ...], str]] = [
     ("policy", ("lifo",), "'fcfs' or 'priority'"),
     ("dtype", ("float16",), "'float32' or 'bfloat16'"),
 ]
-
-
-@pytest.fixture
-def busy_engine() -> LLMEngine:
-    """Return an engine with a request in every state and a block in its prefix cache."""
-    engine = make_engine(small_config(num_gpu_blocks=15, max_num_batched_tokens=16), record=True)
-    for number in range(4):
-        engine.add_request(f"r{number}", [*range(12), *[number] * 12], SamplingParams(max_tokens=12))
-    while not any(request.num_preemptions for request in engine.scheduler.requests.values()):
-        engine.step()
-    return engine
-
-
-@pytest.mark.parametrize("kind", sorted(BAD_REQUESTS))
-def test_a_bad_request_is_refused_and_changes_nothing(busy_engine: LLMEngine, kind: str) -> None:
-    before = snapshot(busy_engine)
-    add_bad(busy_engine, kind)
-    assert snapshot(busy_engine) == before
-    busy_engine.add_request("bad", [1])  # its id is not used up
-
-
-def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(busy_engine: LLMEngine) -> None:
-    assert "the prompt has 40 tokens, but at most max_model_len - 1 = 39" in add_bad(busy_engine, "prompt too long")
-
-
-def test_the_id_of_an_unfinished_request_is_refused_and_can_be_reused_afterwards(busy_engine: LLMEngine) -> None:
-    before = snapshot(busy_engine)
-    with pytest.raises(ValueError, match="request_id 'r0' belongs to an unfinished request"):
-        busy_engine.add_request("r0", [1])
-    assert snapshot(busy_engine) == before
-    busy_engine.abort_request("r1")
-    drain(busy_engine)
-    for request_id in ("r0", "r1"):
-        busy_engine.add_request(request_id, [1], SamplingParams(max_tokens=1))
-    assert len(drain(busy_engine)) == 2
 
 
 def test_an_engine_keeps_nothing_of_requests_that_have_ended() -> None:
@@ -114,12 +69,6 @@ def test_a_request_that_can_never_fit_is_refused_with_the_numbers() -> None:
     assert snapshot(engine) == before
 
 
-def test_aborting_an_unknown_id_changes_nothing(busy_engine: LLMEngine) -> None:
-    before = snapshot(busy_engine)
-    assert busy_engine.abort_request("unknown") is None
-    assert snapshot(busy_engine) == before
-
-
 @pytest.mark.parametrize(
     ("setting", "value", "legal"),
     [(name, value, legal) for names, values, legal in BAD_SETTINGS for name in names.split() for value in values],
@@ -140,46 +89,3 @@ def test_a_budget_below_the_models_own_max_length_is_refused_once_that_is_known(
     config = EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=100)
     with pytest.raises(ValueError, match="max_num_batched_tokens must be at least max_model_len"):
         config.resolved(max_model_len=101, num_gpu_blocks=50)
-
-
-@pytest.mark.parametrize("guard", [False, True])
-@pytest.mark.parametrize(("num_prompt", "max_tokens"), [(20, 9), (28, 1), (1, 28)])
-def test_a_request_that_needs_exactly_all_blocks_is_served(num_prompt: int, max_tokens: int, guard: bool) -> None:
-    engine = make_engine(small_config(num_gpu_blocks=8, admission_guard=guard))
-    prompt, params = list(range(num_prompt)), SamplingParams(max_tokens=max_tokens)
-    engine.add_request("r", prompt, params)
-    assert drain(engine)["r"].outputs[0].token_ids == expect(prompt, params).token_ids
-    with pytest.raises(ValueError, match="may need 8 blocks"):
-        engine.add_request("one more token", prompt, SamplingParams(max_tokens=max_tokens + 1))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"block_size": 1, "num_gpu_blocks": 41},
-        {"block_size": 7, "num_gpu_blocks": 7},
-        {"block_size": 64, "num_gpu_blocks": 2},
-        {"max_num_batched_tokens": 1},
-        {"max_num_batched_tokens": 3, "block_size": 8},
-        {"max_num_batched_tokens": 5, "block_size": 3, "num_gpu_blocks": 15},
-        {"max_num_seqs": 1},
-        {"long_prefill_token_threshold": 1},
-        {"num_gpu_blocks": 11},
-        {"max_num_seqs": 1000, "max_num_batched_tokens": 100_000, "long_prefill_token_threshold": 100_000},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_the_smallest_and_oddest_legal_settings_work(settings: dict[str, Any], policy: str) -> None:
-    for seed in range(4):
-        workload = make_workload(seed)
-        engine = make_engine(small_config(policy=policy, **settings))
-        assert run_workload(engine, workload).token_ids == true_tokens(workload)
-
-
-def test_one_output_token_takes_one_step_and_no_more_memory_than_the_prompt() -> None:
-    engine = make_engine(small_config(num_gpu_blocks=3))
-    engine.add_request("r", list(range(8)), SamplingParams(max_tokens=1))
-    (output,) = engine.step()
-    assert output.finished
-    assert output.outputs[0].token_ids == expect(list(range(8)), SamplingParams(max_tokens=1)).token_ids

@@ -62,13 +62,6 @@ def test_a_partial_character_is_held_back_until_it_is_complete() -> None:
     assert shown == ["a", "a", "a", "a€", "a€b"]
 
 
-def test_no_text_follows_a_stop_string() -> None:
-    text = detokenizer("end")
-    assert text.add(list(b"the end of it")) == "end"
-    text.finish()
-    assert (text.text, text.stable_text()) == ("the ", "the ")
-
-
 def test_of_several_stop_strings_in_one_piece_of_text_the_earliest_wins() -> None:
     """The two bytes of the first character arrive last, so that both stops appear at the same moment."""
 

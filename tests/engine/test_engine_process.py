@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mini_vllm import RequestOutput, SamplingParams, parse_lineup
+from mini_vllm import EngineConfig, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.engine import async_llm
@@ -23,7 +23,6 @@ from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from tests.engine.async_engines import (
-    CONFIG,
     PROMPTS,
     FaultyRunner,
     held,
@@ -144,7 +143,7 @@ def open_no_engine() -> LLMEngine:
 
 def test_an_engine_that_cannot_be_opened_gives_the_reason() -> None:
     with pytest.raises(ValueError, match="no/such/model"):
-        AsyncLLM(partial(build_engine, CONFIG, parse_lineup("solution"), "no/such/model"))
+        AsyncLLM(partial(build_engine, EngineConfig(), parse_lineup("solution"), "no/such/model"))
     with pytest.raises(EngineDeadError, match="code 3"):
         AsyncLLM(partial(os._exit, 3))
     with pytest.raises(KeyError, match="what is missing") as raised:
@@ -179,6 +178,8 @@ def test_a_step_that_does_not_end_is_seen_and_killed(monkeypatch: pytest.MonkeyP
         stuck = asyncio.create_task(outputs_of(llm.generate([FaultyRunner.NEVER_ENDS], SamplingParams(3), "a")))
         await until(lambda: llm.seconds_in_step > 0.05)
         assert await llm.call_during_step(held) == (1, 1, 62), "one may look in the middle of a step"
+        with pytest.raises(TimeoutError, match="not finished after 0"):
+            await outputs_of(llm.generate(PROMPTS[1], SamplingParams(), "b", timeout=0.05))
         waiting = asyncio.create_task(llm.call(held))
         await llm.shutdown(0.0)
         with pytest.raises(EngineDeadError, match="in a step"):

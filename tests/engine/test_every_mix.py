@@ -2,46 +2,36 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 
 import pytest
 
-from labs.phase1_scheduler_step import starter as yours1
-from labs.phase2_block_pool import starter as yours2
-from labs.phase3_preemption import starter as yours3
-from labs.phase4_prefix_cache import starter as yours4
-from labs.phase5_chunked_prefill import starter as yours5
-from labs.phase7_speculative_decoding import starter as yours7
-from labs.phase8_async_scheduling import starter as yours8
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import SpeculativeConfig
-from solutions import phase1_scheduler_step as ours1
-from solutions import phase2_block_pool as ours2
-from solutions import phase3_preemption as ours3
-from solutions import phase4_prefix_cache as ours4
-from solutions import phase5_chunked_prefill as ours5
-from solutions import phase7_speculative_decoding as ours7
-from solutions import phase8_async_scheduling as ours8
 from tests.engine.workloads import MAX_MODEL_LEN, make_engine, make_workload, run_workload, small_config, true_tokens
 
+PHASES = {int(path.stem[len("phase")]): path.stem for path in (CHECKOUT / "solutions").glob("phase[1-578]_*.py")}
+OURS = {phase: import_module(f"solutions.{name}") for phase, name in PHASES.items()}
+YOURS = {phase: import_module(f"labs.{name}.starter") for phase, name in PHASES.items()}
 IMPLS: tuple[Impl, ...] = ("starter", "solution", "absent")
 COURSE_PARTS = ("kv", "preemption", "prefix_cache", "chunks")  # phases 2 to 5, by their names in the scheduler
 CLASSES: dict[str, type] = {
-    "kv": ours2.PagedKVCacheManager,
-    "preemption": ours3.RecomputePreemption,
-    "prefix_cache": ours4.HashPrefixCache,
-    "chunks": ours5.ChunkedPrefillPolicy,
-    "speculation": ours7.SpeculativeScheduling,
-    "async_scheduling": ours8.PlaceholderScheduling,
+    "kv": OURS[2].PagedKVCacheManager,
+    "preemption": OURS[3].RecomputePreemption,
+    "prefix_cache": OURS[4].HashPrefixCache,
+    "chunks": OURS[5].ChunkedPrefillPolicy,
+    "speculation": OURS[7].SpeculativeScheduling,
+    "async_scheduling": OURS[8].PlaceholderScheduling,
 }
-STARTERS = dict(zip(CLASSES, (yours2, yours3, yours4, yours5, yours7, yours8), strict=True))
+STARTERS = dict(zip(CLASSES, (YOURS[phase] for phase in (2, 3, 4, 5, 7, 8)), strict=True))
 # Subclasses that change nothing: a starter's part can be told from the reference by its class.
 YOUR_CLASSES = {part: type(f"Your{ours.__name__}", (ours,), {}) for part, ours in CLASSES.items()}
 FUNCTIONS = (
-    (yours1, ours1, ("schedule_step", "update_from_output")),
-    (yours7, ours7, ("propose_by_lookup", "select_logits_rows", "accept_drafts", "rejection_sample")),
-    (yours8, ours8, ("correct_share",)),
+    (YOURS[1], OURS[1], ("schedule_step", "update_from_output")),
+    (YOURS[7], OURS[7], ("propose_by_lookup", "select_logits_rows", "accept_drafts", "rejection_sample")),
+    (YOURS[8], OURS[8], ("correct_share",)),
 )
 
 
@@ -66,9 +56,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def your_clamp(num_new: int, budget: int, threshold: int) -> int:
         calls.append("clamp")
-        return ours1.clamp(num_new, budget, threshold)
+        clamped: int = OURS[1].clamp(num_new, budget, threshold)
+        return clamped
 
-    monkeypatch.setattr(yours1, "clamp", your_clamp)
+    monkeypatch.setattr(YOURS[1], "clamp", your_clamp)
     for yours, ours, names in FUNCTIONS:
         for name in names:
             monkeypatch.setattr(yours, name, getattr(ours, name))

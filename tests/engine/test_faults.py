@@ -28,7 +28,7 @@ def run_with_faults(engine: LLMEngine, seed: int, fault: Fault, every: int) -> d
     finished: dict[str, list[int]] = {}
     number = 0
     while pending or engine.has_unfinished_requests():
-        while pending and pending[0].step <= number:
+        while pending and pending[0].arrival_time <= number:
             add(engine, pending.pop(0))
         number += 1
         assert number < 2000, "the workload does not end"
@@ -93,25 +93,6 @@ def test_a_wrong_output_raises_an_error_with_the_expected_requests(fault: Fault,
     engine.add_request("r", [1, 2, 3])
     with pytest.raises(RunnerError, match=message):
         engine.step()
-
-
-@pytest.mark.parametrize("record", [False, True])
-def test_unusable_logits_end_only_their_own_request(record: bool) -> None:
-    engine = make_engine(small_config(), record=record)
-    faulty = install_faults(engine)
-    prompts = {"good": list(range(9)), "bad": list(range(10))}
-    for name, prompt in prompts.items():
-        engine.add_request(name, prompt, SamplingParams(max_tokens=6))
-    engine.step()
-    faulty.fault = "logits"
-    good, bad = engine.step()
-    assert (faulty.fired, good.request_id, bad.request_id) == ("bad", "good", "bad")
-    assert (bad.finished, bad.outputs[0].finish_reason, bad.error) == (True, "error", "the logits are not finite")
-    truth = {name: expect(prompt, SamplingParams(max_tokens=6)) for name, prompt in prompts.items()}
-    assert bad.outputs[0].token_ids == truth["bad"].token_ids[:1], "its tokens so far are kept"
-    assert bad.outputs[0].text == truth["bad"].text[:1]
-    assert not good.finished
-    assert drain(engine)["good"].outputs[0].token_ids == truth["good"].token_ids
 
 
 def test_the_trace_of_a_step_with_unusable_logits_names_the_requests_that_ended() -> None:

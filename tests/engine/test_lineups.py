@@ -150,31 +150,5 @@ def test_every_subset_generates_the_expected_tokens(phases: tuple[int, ...], is_
     assert (sum(run.num_chunks for run in runs) > 0) == (5 in phases)
 
 
-@pytest.mark.parametrize("num_blocks", [LONGEST_IN_BLOCKS + 1, LONGEST_IN_BLOCKS + 4])
-@pytest.mark.parametrize("guard", [False, True])
-@pytest.mark.parametrize("phases", [p for p in SUBSETS if 3 in p and 2 in p], ids=lineup_of)
-def test_under_priority_every_subset_generates_the_expected_tokens(
-    phases: tuple[int, ...], guard: bool, num_blocks: int
-) -> None:
-    config = config_of(phases, policy="priority", num_gpu_blocks=num_blocks, admission_guard=guard)
-    runs, num_stalled = run_all(phases, config)
-    assert (len(runs), num_stalled) == (len(SEEDS), 0)
-    assert sum(run.num_preemptions for run in runs) > 0
-
-
-@pytest.mark.parametrize("block_size", [1, 2, 3, 8])
-@pytest.mark.parametrize("settings", [{"enable_chunked_prefill": False}, {"enable_prefix_caching": False}])
-def test_switching_a_feature_off_changes_no_token(block_size: int, settings: dict[str, Any]) -> None:
-    budget = MAX_MODEL_LEN if "enable_chunked_prefill" in settings else 9
-    num_blocks = cdiv(MAX_MODEL_LEN - 1, block_size) + 2
-    config = small_config(
-        block_size=block_size, max_num_batched_tokens=budget, num_gpu_blocks=num_blocks, max_num_seqs=4, **settings
-    )
-    runs, num_stalled = run_all((2, 3, 4, 5), config)
-    assert num_stalled == 0
-    assert sum(run.num_preemptions for run in runs) > 0
-    assert (sum(run.num_cached_tokens for run in runs) > 0) == ("enable_prefix_caching" not in settings)
-
-
 def test_the_workloads_are_the_same_in_every_process() -> None:
-    assert [len(arrival.prompt) for arrival in make_workload(0)] == [5, 9, 26, 20, 9, 4]
+    assert [len(arrival.prompt_token_ids) for arrival in make_workload(0)] == [5, 9, 26, 20, 9, 4]

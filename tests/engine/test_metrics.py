@@ -1,5 +1,7 @@
 """Metrics of a request, on a clock that the test moves by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -8,29 +10,19 @@ from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import drain, make_engine, small_config
 
 
-class HandClock:
-    """A clock that returns the time it is set to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> SimpleNamespace:
+    return SimpleNamespace(now=100.0)
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def engine(clock: HandClock) -> LLMEngine:
+def engine(clock: SimpleNamespace) -> LLMEngine:
     engine = make_engine(small_config(max_num_seqs=1))
-    engine.clock = clock
+    engine.clock = lambda: clock.now
     return engine
 
 
-def test_every_latency_is_the_difference_of_two_readings(engine: LLMEngine, clock: HandClock) -> None:
+def test_every_latency_is_the_difference_of_two_readings(engine: LLMEngine, clock: SimpleNamespace) -> None:
     engine.add_request("first", [1, 2, 3], SamplingParams(max_tokens=3))
     clock.now = 101.0
     engine.add_request("second", [1, 2, 3], SamplingParams(max_tokens=2))
@@ -45,9 +37,9 @@ def test_every_latency_is_the_difference_of_two_readings(engine: LLMEngine, cloc
     assert (first.num_output_tokens, second.num_output_tokens) == (3, 2)
 
 
-def test_a_chunked_prompt_leaves_the_queue_before_its_first_token(clock: HandClock) -> None:
+def test_a_chunked_prompt_leaves_the_queue_before_its_first_token(clock: SimpleNamespace) -> None:
     engine = make_engine(small_config(max_num_batched_tokens=4))
-    engine.clock = clock
+    engine.clock = lambda: clock.now
     engine.add_request("r", list(range(10)), SamplingParams(max_tokens=1))
     outputs = []
     for now in (101.0, 102.0, 105.0):
@@ -58,7 +50,9 @@ def test_a_chunked_prompt_leaves_the_queue_before_its_first_token(clock: HandClo
     assert output.metrics.inter_token_latency is None, "a single token has no inter-token latency"
 
 
-def test_an_aborted_request_that_never_ran_has_only_an_end_to_end_latency(engine: LLMEngine, clock: HandClock) -> None:
+def test_an_aborted_request_that_never_ran_has_only_an_end_to_end_latency(
+    engine: LLMEngine, clock: SimpleNamespace
+) -> None:
     engine.add_request("r", [1])
     clock.now = 107.0
     output = engine.abort_request("r")

@@ -34,15 +34,6 @@ def test_an_output_does_not_change_when_its_request_continues() -> None:
     assert len(first.outputs[0].text) == 1
 
 
-def test_text_that_may_become_a_stop_string_is_emitted_late_but_emitted() -> None:
-    truth = expect([1, 2], SamplingParams(max_tokens=6)).text
-    engine = make_engine(small_config())
-    engine.add_request("r", [1, 2], SamplingParams(max_tokens=6, stop=("????",)))
-    outputs = [output for _ in range(6) for output in engine.step()]
-    assert [output.new_text for output in outputs] == ["", "", "", truth[0], truth[1], truth[2:]]
-    assert [output.outputs[0].text for output in outputs[:4]] == ["", "", "", truth[0]]
-
-
 def test_a_text_prompt_is_in_the_output_and_a_prompt_of_tokens_has_no_text() -> None:
     engine = make_engine(small_config())
     engine.add_request("text", "né")

@@ -5,7 +5,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +16,9 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
-from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.sampling_params import SamplingParams
-from tests.engine.runners import install_faults
 from tests.engine.workloads import (
     draft_half_right,
     drain,
@@ -83,16 +80,6 @@ def test_a_step_in_flight_never_changes_the_tokens(settings: dict[str, Any], dra
     assert num_preemptions > 10 or "num_gpu_blocks" not in settings
 
 
-@pytest.mark.parametrize(("drafts", "is_async"), [*((drafts, True) for drafts in DRAFTS), ("lookup", False)])
-@pytest.mark.parametrize("phases", ["1", "1-2", "1-3", "1-2,solution:4", "1,solution:5"])
-def test_electives_go_with_every_lineup(phases: str, drafts: str, is_async: bool) -> None:
-    for seed in range(8):
-        workload = make_workload(seed)
-        engine = async_engine(small_config(num_gpu_blocks=90), phases, drafts, is_async=is_async)
-        assert run_workload(engine, workload).token_ids == true_tokens(workload)
-        assert engine.draft_statistics is None or engine.draft_statistics.num_accepted_tokens > 0
-
-
 def test_the_first_step_starts_and_the_second_one_applies_it() -> None:
     engine = async_engine(small_config(), record=True)
     engine.add_request("A", PROMPT, SamplingParams(max_tokens=3))
@@ -115,31 +102,6 @@ def test_the_name_of_a_request_in_flight_can_be_used_again() -> None:
     other = SamplingParams(max_tokens=6)
     engine.add_request("A", [1, 2, 3], other)
     assert drain(engine)["A"].outputs[0].token_ids == expect((1, 2, 3), other, 40).token_ids
-
-
-@pytest.mark.parametrize("drafts", DRAFTS)
-@pytest.mark.parametrize("pause", range(5))
-def test_a_forward_pass_that_fails_costs_the_steps_in_flight_and_nothing_else(pause: int, drafts: str) -> None:
-    engine = async_engine(small_config(), drafts=drafts, record=True)
-    faulty = install_faults(engine)
-    prompts = {f"r{number}": [number, *PROMPT] for number in range(3)}
-    params = SamplingParams(max_tokens=24)
-    for request_id, prompt in prompts.items():
-        engine.add_request(request_id, prompt, params)
-    answers: dict[str, RequestOutput] = {}
-    for _ in range(pause):
-        answers |= {one.request_id: one for one in engine.step() if one.finished}
-    faulty.fault = "after"
-    with suppress(OSError):
-        while engine.has_unfinished_requests():
-            answers |= {one.request_id: one for one in engine.step() if one.finished}
-    assert faulty.fired is not None
-    answers |= drain(engine)
-    for request_id, prompt in prompts.items():
-        assert answers[request_id].outputs[0].token_ids == expect(tuple(prompt), params, 40).token_ids
-    check_drained(engine.scheduler)
-    recorded = [token for step in engine.recorder.steps for name, tokens in step["output"] for token in tokens]
-    assert len(recorded) == 3 * 24
 
 
 def test_the_thread_ends_with_the_engine() -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 from zlib import crc32
 
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
@@ -25,17 +26,6 @@ from tests.engine.runners import install_spy
 
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One request and the step before which it arrives."""
-
-    step: int
-    request_id: str
-    prompt: tuple[int, ...]
-    max_tokens: int
-    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,10 +46,9 @@ class Run:
     num_preemptions: int
     num_cached_tokens: int
     num_chunks: int
-    num_computed_tokens: int
 
 
-def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
+def make_workload(seed: int, num_requests: int = 6) -> list[TimedRequest]:
     """Return requests that share prefixes of whole and of broken blocks, over the first dozen steps."""
     rng = random.Random(seed)
     arrivals = []
@@ -70,7 +59,7 @@ def make_workload(seed: int, num_requests: int = 6) -> list[Arrival]:
         own = rng.choices(range(1000), k=rng.randint(1, 9))
         if len(shared) >= 8 and rng.random() < 0.3:
             own = []
-        arrivals.append(Arrival(step, f"r{number}", (*shared, *own), rng.randint(1, 10), rng.randint(0, 2)))
+        arrivals.append(TimedRequest(step, f"r{number}", (*shared, *own), rng.randint(1, 10), rng.randint(0, 2)))
     return arrivals
 
 
@@ -109,13 +98,13 @@ def small_config(**settings: Any) -> EngineConfig:
     return EngineConfig(**(defaults | settings))
 
 
-def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int = 1000) -> Run:
+def run_workload(engine: LLMEngine, workload: Sequence[TimedRequest], max_steps: int = 1000) -> Run:
     """Run a workload to its end."""
     spy = install_spy(engine)
     finished: dict[str, RequestOutput] = {}
     pending = list(workload)
     for number in range(max_steps):
-        while pending and pending[0].step <= number:
+        while pending and pending[0].arrival_time <= number:
             add(engine, pending.pop(0))
         if not pending and not engine.has_unfinished_requests():
             break
@@ -128,19 +117,21 @@ def run_workload(engine: LLMEngine, workload: Sequence[Arrival], max_steps: int 
         sum(m.num_preemptions for m in metrics),
         sum(m.num_cached_tokens for m in metrics),
         spy.num_chunks,
-        spy.num_computed_tokens,
     )
 
 
-def add(engine: LLMEngine, arrival: Arrival) -> None:
+def add(engine: LLMEngine, arrival: TimedRequest) -> None:
     """Add one request of a workload to an engine."""
     params = SamplingParams(max_tokens=arrival.max_tokens)
-    engine.add_request(arrival.request_id, list(arrival.prompt), params, priority=arrival.priority)
+    engine.add_request(arrival.request_id, list(arrival.prompt_token_ids), params, priority=arrival.priority)
 
 
-def true_tokens(workload: Sequence[Arrival], max_model_len: int = MAX_MODEL_LEN) -> dict[str, list[int]]:
+def true_tokens(workload: Sequence[TimedRequest], max_model_len: int = MAX_MODEL_LEN) -> dict[str, list[int]]:
     """Return each request's output tokens when it runs alone, without any cache."""
-    return {a.request_id: expect(a.prompt, SamplingParams(a.max_tokens), max_model_len).token_ids for a in workload}
+    return {
+        a.request_id: expect(a.prompt_token_ids, SamplingParams(a.max_tokens), max_model_len).token_ids
+        for a in workload
+    }
 
 
 def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = MAX_MODEL_LEN) -> Expected:
@@ -149,7 +140,8 @@ def expect(prompt: Sequence[int], params: SamplingParams, max_model_len: int = M
     token_ids = fake_continuation(prompt, limit, LETTERS)
     for end in range(1, limit + 1):
         if token_ids[end - 1] in params.stop_token_ids:
-            return Expected(token_ids[:end], text_of(token_ids[: end - 1]), "stop", token_ids[end - 1])
+            shown = token_ids[: end if params.include_stop_str_in_output else end - 1]
+            return Expected(token_ids[:end], text_of(shown), "stop", token_ids[end - 1])
         text = text_of(token_ids[:end])
         matches = [stop for stop in params.stop if text.endswith(stop)]
         if matches:  # each token is one character, so all matches end here: the longest began first

@@ -34,19 +34,6 @@ def kill_engine(server: ServerUnderTest) -> None:
     wait_until(lambda: not server.llm.is_alive, "the end is noticed")
 
 
-def test_it_answers_as_an_engine_on_a_thread_does(server: ServerUnderTest) -> None:
-    def answers(of: ServerUnderTest) -> tuple[object, ...]:
-        client, texts = of.client_of(), ["", ""]
-        whole = client.chat.completions.create(**FIELDS, logprobs=True, top_logprobs=2)
-        pieces = list(client.chat.completions.create(**FIELDS, stream=True, stream_options={"include_usage": True}))
-        for choice in (choice for piece in pieces for choice in piece.choices):
-            texts[choice.index] += choice.delta.content or ""
-        return whole.choices, texts, whole.usage, pieces[-1].usage
-
-    with serving(SPEC.config) as local:
-        assert answers(server) == answers(local)
-
-
 def test_the_metrics_are_those_of_the_engine(server: ServerUnderTest) -> None:
     server.post(COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)
     text = httpx.get(f"{server.address}/metrics").text

@@ -52,13 +52,6 @@ def test_the_settings_of_the_cases_matter(offline: LLM) -> None:
     assert len(set(texts)) == len(SETTINGS), "a case with the text of another compares nothing"
 
 
-def test_a_completion_has_the_offline_text(embedded: OpenAI, offline: LLM) -> None:
-    prompts = [PROMPT, "Once upon a time"]
-    wanted = offline.generate(prompts, SamplingParams(max_tokens=30))
-    answer = embedded.completions.create(model=MODEL, prompt=prompts, max_tokens=30, temperature=0)
-    assert [choice.text for choice in answer.choices] == [output.outputs[0].text for output in wanted]
-
-
 def test_each_of_n_choices_has_its_own_seed(embedded: OpenAI, offline: LLM) -> None:
     params = [SamplingParams(max_tokens=20, temperature=1.0, seed=seed) for seed in (40, 41, 42)]
     wanted = [output.outputs[0].text for output in offline.generate([PROMPT] * 3, params)]

@@ -114,11 +114,6 @@ def test_a_stop_string_ends_the_text_and_nothing_of_it_is_shown(client: OpenAI, 
     assert (last.finish_reason, last.model_dump()["stop_reason"]) == ("stop", stop)
 
 
-def test_a_stop_string_among_the_first_min_tokens_ends_nothing(client: OpenAI) -> None:
-    text, more = expected("abc", 30), {"min_tokens": 30}
-    assert complete(client, False, prompt="abc", max_tokens=30, stop=[text[:2]], extra_body=more)[0] == [text]
-
-
 def test_a_stop_token_ends_the_text(client: OpenAI) -> None:
     text = expected("abc", 30)
     more = {"stop_token_ids": [ord(text[6])]}

@@ -32,7 +32,7 @@ def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[L
     pending = make_workload(seed, 8)
     truth: list[dict[str, object]] = []
     for number in range(500):
-        while pending and pending[0].step <= number:
+        while pending and pending[0].arrival_time <= number:
             add(engine, pending.pop(0))
         if number == 5 + seed % 3 and engine.scheduler.running:
             engine.abort_request(engine.scheduler.running[0].request_id)

@@ -88,19 +88,6 @@ def test_strips_are_only_for_pools_that_one_can_read() -> None:
     assert shelf_for(replace(info, block_size=1), 720, 200) is None
 
 
-def test_letters_are_given_again_but_not_while_one_could_mix_them_up() -> None:
-    info = LiveInfo({}, {}, 128, 16, 256)
-    for name in ("a", "b", "c"):
-        info.add(name, 1)
-    info.end_time_of(["b", "b"])
-    info.add("d", 1)
-    info.add("e", 1)
-    assert info.numbers == {"a": 0, "b": 1, "c": 2, "d": 1, "e": 3}
-    info.forget(["b", "a"])
-    info.add("f", 1)
-    assert info.numbers == {"c": 2, "d": 1, "e": 3, "f": 0}, "b had given its number back before"
-
-
 def test_two_requests_of_one_time_never_share_a_letter() -> None:
     watched = Watched.build()
     watched.run(1500)
