@@ -1,4 +1,4 @@
-"""Many tasks on one engine: outputs, slow readers, early ends, failing steps, pause, shutdown."""
+"""Many tasks on one engine: outputs, slow readers, early ends, failing steps, pause."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Requests that can never be served are refused when added, with an error and no change of state; others work."""
+"""Requests and settings that can never be served are refused, with an error that names the reason and the numbers."""
 
 import re
 from typing import Any

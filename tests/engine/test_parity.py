@@ -71,10 +71,7 @@ def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytes
     ("field", "alter"),
     [
         ("scheduled", lambda step: step["scheduled"][0].update(n=99)),
-        (
-            "scheduled",
-            lambda step: step["scheduled"][0]["blocks"].append(9),
-        ),
+        ("scheduled", lambda step: step["scheduled"][0]["blocks"].append(9)),
         ("total", lambda step: step.update(total=-1)),
         ("preempted", lambda step: step["preempted"].append(["A", "B", 0])),
         ("evicted", lambda step: step["evicted"].append(1)),

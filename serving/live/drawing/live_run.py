@@ -139,7 +139,8 @@ class LiveRun:
         if applied is None or applied not in self.records:
             return []
         first = applied - (applied - 1 in self.records)
-        return verdicts_of([self.records[place] for place in range(first, step + 1)])[applied - first]
+        verdicts = verdicts_of([self.records[place] for place in range(first, step + 1)])[applied - first]
+        return [verdict for verdict in verdicts if verdict.drafts and verdict.sampled]
 
     def _copy(self, state: RunState) -> RunState:
         return deepcopy(state, {id(state.info): state.info})

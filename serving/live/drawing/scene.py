@@ -41,7 +41,7 @@ def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Pictur
     state, width = as_seen(run, step), float(look.width)
     parts = [budget_part(state, width, hits=constants["prefix_caching"])]
     if constants["num_drafts"]:
-        parts.append(drafts_part(judged_drafts(run, step), run.info, width))
+        parts.append(drafts_part(run.verdicts(step), run.info, width))
     parts.append(queues_part(state, width, in_rows=True))
     queue = [free_queue_part(state, width)] if run.info.block_size > 1 else []
     room = look.height - sum(part.height for part in (*parts, *queue)) - BELOW_TIMELINE
@@ -57,11 +57,6 @@ def as_seen(run: LiveRun, step: int) -> RunState:
     state, recent = copy(run.state(step)), run.recent(step)
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
-
-
-def judged_drafts(run: LiveRun, step: int) -> list[Verdict]:
-    """Return the verdicts on the drafts whose tokens a step has applied."""
-    return [verdict for verdict in run.verdicts(step) if verdict.drafts and verdict.sampled]
 
 
 def drafts_part(verdicts: Sequence[Verdict], info: RunInfo, width: float) -> Part:
@@ -158,8 +153,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
         for share in record["scheduled"]
     ]
     hits = [f"{info.label(share['id'])} {share['hit']}" for share in record["scheduled"] if share.get("hit")]
-    verdicts = judged_drafts(run, record["step"])
-    drafts = [f"{info.label(v.request_id)} {v.num_accepted} of {len(v.drafts)}" for v in verdicts]
+    drafts = [f"{info.label(v.request_id)} {v.num_accepted} of {len(v.drafts)}" for v in run.verdicts(record["step"])]
     held = len(state.holders())
     return facts(
         [
