@@ -88,3 +88,8 @@ def test_a_foreign_vocabulary_is_refused(tmp_path: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"must have the target's vocabulary of 1537 tokens, got .* 50"):
         engine_with(CONFIGS["plain"], model=str(tmp_path))
+
+
+def test_a_draft_model_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no model at"):
+        engine_with(CONFIGS["plain"], model=str(tmp_path / "nothing"))

@@ -143,6 +143,12 @@ def test_the_fake_model_is_always_certain() -> None:
     assert outputs[-1].outputs[0].logprobs == [{token: Logprob(0.0, 1)} for token in outputs[-1].outputs[0].token_ids]
 
 
+def test_a_seed_with_penalties_gives_the_same_text_with_drafts() -> None:
+    params = replace(SETTINGS["all"], temperature=1.0, seed=4, logprobs=None)
+    plain = [output.text for output in completions_of(engine_of("all at once"), params)]
+    assert plain == [output.text for output in completions_of(engine_of("drafts"), params)]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

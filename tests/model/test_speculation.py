@@ -74,6 +74,16 @@ def answers_of(
     return [output.outputs[0].token_ids for output in outputs], engine
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_greedy_texts_are_those_of_transformers(name: str) -> None:
+    answers, engine = answers_of(CONFIGS[name], SamplingParams(max_tokens=MAX_TOKENS), half_right(7, truth()))
+    assert answers == truth()
+    assert engine.draft_statistics is not None
+    accepted = engine.draft_statistics.num_accepted_tokens_per_pos
+    assert 60 < sum(accepted) < engine.draft_statistics.num_draft_tokens
+    assert accepted[3] > 0
+
+
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
 def test_a_sampled_text_is_the_same_with_drafts_and_without(temperature: float) -> None:
     params = SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, top_k=40, top_p=0.95, seed=5)
