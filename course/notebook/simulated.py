@@ -38,7 +38,7 @@ SERVED: list[Measure[Served]] = [
 TRIAL: list[Measure[Trial]] = [
     Measure("ITL, p99", lambda trial: trial.inter_token_latencies[99.0], seconds),
     Measure("TTFT, p99", lambda trial: trial.times_to_first_token[99.0], seconds),
-    Measure("output tokens per second", lambda trial: trial.output_tokens_per_second, count),
+    Measure("output tokens per second", lambda trial: trial.served.output_tokens_per_second, count),
 ]
 CAPACITY: list[Measure[Capacity]] = [
     Measure("requests that run", lambda capacity: capacity.batch_size, count),

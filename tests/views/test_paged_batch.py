@@ -35,17 +35,8 @@ def random_batch(seed: int, num_requests: int, block_size: int, num_blocks: int 
     for number in range(num_requests):
         computed, scheduled = rng.randrange(12 * block_size), rng.choice([1, 1, 3, 2 * block_size])
         table = [blocks.pop() for _ in range(cdiv(computed + scheduled, block_size) + number % 2)]
-        batch.append(
-            share(
-                f"r{number}",
-                1000 * number,
-                num_tokens=computed + scheduled + 2,
-                num_computed=computed,
-                num_scheduled=scheduled,
-                block_ids=table,
-                samples=number % 3 > 0,
-            )
-        )
+        known = computed + scheduled + 2
+        batch.append(share(f"r{number}", 1000 * number, known, computed, scheduled, table, samples=number % 3 > 0))
     return batch
 
 
@@ -119,10 +110,8 @@ def test_results_of_any_length_are_drawn_and_reported(name: str) -> None:
 
 
 def extremes() -> list[Film]:
-    one = [share("A", 0, num_tokens=1, num_computed=0, num_scheduled=1, block_ids=[1], samples=True)]
-    long = [
-        share("A", 0, num_tokens=3000, num_computed=40, num_scheduled=2900, block_ids=list(range(1, 200)), samples=True)
-    ]
+    one = [share("A", 0, 1, 0, 1, [1])]
+    long = [share("A", 0, 3000, 40, 2900, list(range(1, 200)))]
     return [paged_batch(one), paged_batch(random_batch(1, 12, 16), 16), paged_batch(long, 16)]
 
 
@@ -136,10 +125,7 @@ def test_a_long_batch_has_few_pictures_and_its_last_row_among_them() -> None:
         assert jumps == set(range(len(film)))
 
 
-SHARED_PREFIX = [
-    share("A", 0, num_tokens=8, num_computed=0, num_scheduled=8, block_ids=[1, 2], samples=True),
-    share("B", 0, num_tokens=8, num_computed=4, num_scheduled=4, block_ids=[1, 3], samples=True),
-]
+SHARED_PREFIX = [share("A", 0, 8, 0, 8, [1, 2]), share("B", 0, 8, 4, 4, [1, 3])]
 
 
 def test_shared_prefixes_are_not_reported_as_mistakes() -> None:
@@ -149,16 +135,15 @@ def test_shared_prefixes_are_not_reported_as_mistakes() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    def alone(**changed: Any) -> list[ScheduledRequest]:
-        usual: dict[str, Any] = {"num_tokens": 4, "num_computed": 0, "num_scheduled": 4, "block_ids": [1]}
-        return [share("A", 0, samples=True, **usual | changed)]
+    def alone(scheduled: int = 4) -> list[ScheduledRequest]:
+        return [share("A", 0, 4, 0, scheduled, [1])]
 
     for arguments, problem in (
         (([],), "batch is empty"),
         ((alone(), 0), "block_size is 0"),
-        ((alone(num_scheduled=0),), "at least 1"),
-        ((alone(num_scheduled=5),), "up to token 5, but has 4"),
-        ((alone(block_ids=[1]), 3), "needs 4 slots"),
+        ((alone(0),), "at least 1"),
+        ((alone(5),), "up to token 5, but has 4"),
+        ((alone(), 3), "needs 4 slots"),
         ((alone() * 17,), "17 requests"),
         ((alone(), 4, functions(compute_slot_mapping=lambda *_: None)), "returned None, but must return a list"),
         ((alone(), 4, functions(flatten_tokens=lambda *_: [1])), "three lists"),

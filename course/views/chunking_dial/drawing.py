@@ -146,7 +146,7 @@ def circumstances(trial: Trial) -> str:
 def sentence(now: Trial, earlier: Trial) -> str:
     """Return the knobs turned, the slowest 1 % of both latencies, the throughput, and a warning if memory is short."""
     first, old_first = now.times_to_first_token, earlier.times_to_first_token
-    rate, old_rate = (f"{digits(trial.output_tokens_per_second)} tokens/s" for trial in (now, earlier))
+    rate, old_rate = (f"{digits(trial.served.output_tokens_per_second)} tokens/s" for trial in (now, earlier))
     parts = [
         f"p50 time to first token {now_and_was(50, first, old_first)}",
         f"p99 time to first token {now_and_was(99, first, old_first)}",
@@ -169,10 +169,10 @@ def previous(now: Trial, before: Trial) -> str:
 
 def shortage(trial: Trial) -> str:
     """Return a warning if K and V would not fit in the GPU's memory, else nothing."""
-    if trial.peak_context_tokens <= trial.room_for_tokens:
+    if trial.served.peak_context_tokens <= trial.room_for_tokens:
         return ""
     return (
-        f"Not realistic: the peak needs K and V of {trial.peak_context_tokens:,} tokens, and "
+        f"Not realistic: the peak needs K and V of {trial.served.peak_context_tokens:,} tokens, and "
         f"{trial.room_for_tokens:,} fit. A real engine would preempt."
     )
 
@@ -181,10 +181,10 @@ def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
     """Return the totals of the run, as (figure with its previous value, name)."""
     figures = [
         (
-            digits(trial.output_tokens_per_second),
-            digits(trial.tokens_per_step),
-            f"{trial.num_steps:,}",
-            f"{100 * trial.peak_context_tokens / trial.room_for_tokens:.0f} %",
+            digits(trial.served.output_tokens_per_second),
+            digits(trial.served.num_computed_tokens / trial.served.num_steps),
+            f"{trial.served.num_steps:,}",
+            f"{100 * trial.served.peak_context_tokens / trial.room_for_tokens:.0f} %",
         )
         for trial in (now, earlier)
     ]

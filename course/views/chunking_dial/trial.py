@@ -1,10 +1,11 @@
 """One setting, simulated: the figures that are drawn."""
 
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from course.simulator.cost_model import CostModel
 from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, sustainable_rate
+from course.simulator.served import Served
 from course.simulator.what_if import what_if
 from course.simulator.workloads import make_requests
 from course.workloads.timed_request import TimedRequest
@@ -69,17 +70,16 @@ class Trial:
     setting: Setting
     deployment: Deployment
     rate: float
-    times_to_first_token: Percentiles
-    inter_token_latencies: Percentiles
-    output_tokens_per_second: float
-    num_steps: int
-    num_computed_tokens: int
-    peak_context_tokens: int
+    served: Served
     room_for_tokens: int
 
-    @property
-    def tokens_per_step(self) -> float:
-        return self.num_computed_tokens / self.num_steps
+    @cached_property
+    def times_to_first_token(self) -> Percentiles:
+        return dict(zip(LADDER, self.served.time_to_first_token(LADDER), strict=True))
+
+    @cached_property
+    def inter_token_latencies(self) -> Percentiles:
+        return dict(zip(LADDER, self.served.inter_token_latency(LADDER), strict=True))
 
 
 @lru_cache(maxsize=32)
@@ -109,17 +109,6 @@ def try_setting(setting: Setting, deployment: Deployment) -> Trial:
     """Serve the requests in simulated time. Raises `ValueError` for settings that do not go together."""
     config, cost = deployment.engine_and_cost(setting)
     rate, requests = arrivals(deployment, setting.workload, setting.load)
-    served = what_if(requests, config, cost)
     assert config.num_gpu_blocks is not None
-    return Trial(
-        setting,
-        deployment,
-        rate,
-        dict(zip(LADDER, served.time_to_first_token(LADDER), strict=True)),
-        dict(zip(LADDER, served.inter_token_latency(LADDER), strict=True)),
-        served.output_tokens_per_second,
-        served.num_steps,
-        served.num_computed_tokens,
-        served.peak_context_tokens,
-        (config.num_gpu_blocks - 1) * config.block_size,
-    )
+    room_for_tokens = (config.num_gpu_blocks - 1) * config.block_size
+    return Trial(setting, deployment, rate, what_if(requests, config, cost), room_for_tokens)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from course.views.panels import Panel
 
 MAX_ROWS, NOTE, SALT = 12, 16, "blue"
-ALIKE = "same tokens as above, other hash"
 ALIKE = svg.rect(0, 0, 14, 10, class_="mv-line", stroke_width=2, stroke_dasharray="2 2")
 OTHER = svg.text(7, 9, "7", class_="mv-alert mv-strong mv-middle", text_decoration="underline")
 SAMPLES = [

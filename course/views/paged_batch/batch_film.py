@@ -25,25 +25,17 @@ MAX_STEPS = 240
 def example_batch() -> list[ScheduledRequest]:
     """Return the step of phase 6's handout: a chunk, a decode and a whole prompt in blocks of 4."""
     return [
-        share("A", 100, num_tokens=10, num_computed=4, num_scheduled=4, block_ids=[5, 2, 8], samples=False),
-        share("B", 200, num_tokens=7, num_computed=6, num_scheduled=1, block_ids=[3, 6], samples=True),
-        share("C", 300, num_tokens=3, num_computed=0, num_scheduled=3, block_ids=[7], samples=True),
+        share("A", 100, 10, 4, 4, [5, 2, 8], samples=False),
+        share("B", 200, 7, 6, 1, [3, 6]),
+        share("C", 300, 3, 0, 3, [7]),
     ]
 
 
 def share(
-    name: str,
-    first: int,
-    *,
-    num_tokens: int,
-    num_computed: int,
-    num_scheduled: int,
-    block_ids: list[int],
-    samples: bool,
+    name: str, first: int, known: int, computed: int, scheduled: int, block_ids: list[int], *, samples: bool = True
 ) -> ScheduledRequest:
-    """Return one request's share, with token ids that count up from `first`."""
-    request = Request(name, list(range(first, first + num_tokens)))
-    return ScheduledRequest(request, num_computed, num_scheduled, block_ids, samples)
+    """Return one request's share, by its numbers of tokens; their ids count up from `first`."""
+    return ScheduledRequest(Request(name, list(range(first, first + known))), computed, scheduled, block_ids, samples)
 
 
 def paged_batch(

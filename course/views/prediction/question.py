@@ -77,16 +77,8 @@ class Card:
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "title": self.title,
-            "claim": self.claim,
-            "setup": self.setup,
-            "question": self.question.as_json(),
-            "truth": self.truth,
-            "why": self.why,
-            "pictures": [for_any_width(picture) for picture in self.pictures],
-            "text": self.text,
-        }
+        pictures = [for_any_width(picture) for picture in self.pictures]
+        return vars(self) | {"question": self.question.as_json(), "pictures": pictures}
 
 
 def for_any_width(picture: Picture) -> str:

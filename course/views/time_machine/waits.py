@@ -9,6 +9,7 @@ from course.traces.recording import Recording
 from course.traces.sentences import describe_step
 from course.views import svg
 from course.views.bars import SMALL_WIDTH
+from course.views.chart import foot
 from course.views.parts import WIDTHS, headline_part, page, span_of
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.step_axis import INTERVALS, StepAxis
@@ -17,7 +18,7 @@ from course.views.tiles import tile
 from course.views.time_machine.history import RequestHistory
 from course.views.time_machine.machine import Outlook, text_alternative
 from course.views.time_machine.timeline import Timeline
-from course.views.typeset import text_width, wrap
+from course.views.typeset import text_width
 
 MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
 
@@ -37,17 +38,15 @@ def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> P
         for place, (i, history) in enumerate(histories.items())
     ]
     sentence = sentence_of(recording, histories)
-    lines = wrap(sentence, width - 2 * MARGIN, LABEL, 3)
-    words = svg.joined(svg.text(MARGIN, below + 36 + 16 * n, line) for n, line in enumerate(lines))
+    words, height = foot(sentence, below + 36, width)
     layers = (
         Layer("heading", svg.joined([title, column])),
         Layer("rows", svg.joined(rows)),
         Layer("axis", numbers(axis, below)),
-        Layer("sentence", words),
+        words,
     )
     text = "\n".join([name, facts((info.label(i), in_words(history)) for i, history in histories.items()), sentence])
-    height = below + 32 + 16 * len(lines)
-    return Picture(name, height, layers, sentence, text, width)
+    return Picture(name, height - 4, layers, sentence, text, width)
 
 
 def row(label: str, index: int, history: RequestHistory, axis: StepAxis, width: float) -> svg.Markup:
