@@ -1,9 +1,9 @@
 """What became of the drafts of a run, step by step: a fold over its `StepRecord`s, without an engine."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 STAND_IN = -1
 """Stands for a draft that was unknown when the step was planned."""
@@ -101,9 +101,16 @@ def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
         before = {verdict.request_id: verdict for verdict in known}
         applied = applied_in.get(record["step"])
         kept = {} if applied is None else dict(applied["output"])
-        verdicts = [verdict_on(share, record["sampled"], kept, before) for share in record["scheduled"]]
         gone = set() if applied is None or applied is record else gone_between(record, applied)
-        found.append([replace(one, in_vain=not one.sampled and one.request_id in gone) for one in verdicts])
+        found.append([])
+        for share in record["scheduled"]:
+            i, drafts = share["id"], share.get("drafts", [])
+            too_far = before[i].num_rejected if share["kind"] == "running" and i in before else 0
+            computed, sampled = share["computed"] - too_far, record["sampled"].get(i, [])
+            in_vain = not sampled and i in gone
+            found[-1].append(
+                Verdict(i, computed, share["n"], drafts, sampled, kept.get(i, []), share["blocks"], in_vain)
+            )
     return found
 
 
@@ -112,23 +119,3 @@ def gone_between(planned: StepRecord, applied: StepRecord) -> set[str]:
     ended = {request_id for request_id, *_ in planned["finished"]}
     victims = {victim for victim, *_ in applied["preempted"]}
     return ended | victims | {*planned["aborted_before_update"], *applied["aborted"], *applied["aborted_before_update"]}
-
-
-def verdict_on(
-    share: ScheduledRecord,
-    sampled: Mapping[str, Sequence[int]],
-    kept: Mapping[str, Sequence[int]],
-    before: Mapping[str, Verdict],
-) -> Verdict:
-    """Return the verdict on a share; `before` are those that its plan did not know yet."""
-    request_id = share["id"]
-    too_far = before[request_id].num_rejected if share["kind"] == "running" and request_id in before else 0
-    return Verdict(
-        request_id,
-        share["computed"] - too_far,
-        share["n"],
-        share.get("drafts", []),
-        sampled.get(request_id, []),
-        kept.get(request_id, []),
-        share["blocks"],
-    )

@@ -64,11 +64,11 @@ class Recording:
             return self
         last = self.steps[-1]
         step = last["step"] + 1
-        empty: dict[str, Any] = {key: [] for key in ("added", "aborted", "scheduled", "preempted", "evicted")}
-        ended: dict[str, Any] = {"finished_sent": [], "aborted_before_update": [], "output": [], "finished": []}
-        free = {"free_after_schedule": last["free_after_update"], "free_after_update": last["free_after_update"]}
+        lists = ("added", "aborted", "scheduled", "preempted", "evicted", "finished_sent", "aborted_before_update")
+        empty: dict[str, Any] = {key: [] for key in (*lists, "output", "finished")}
         none: dict[str, Any] = {"total": 0, "sampled": {}, "drafts_given": {}, "update_of": step}
-        stuck = {**last, "step": step, **empty, **ended, **free, **none, "detail": {**last["detail"], "stuck": True}}
+        free = {"free_after_schedule": last["free_after_update"], "detail": {**last["detail"], "stuck": True}}
+        stuck = {**last, "step": step, **empty, **none, **free}
         return replace(self, steps=[*self.steps, cast(StepRecord, stuck)], stalled=False)
 
     @classmethod

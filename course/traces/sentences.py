@@ -1,10 +1,12 @@
-"""The events of a step, as a few sentences."""
+"""The events of a step: as a few sentences, and as the words for which it is worth stopping."""
 
 from collections.abc import Iterable
+from itertools import chain, zip_longest
 
+from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.core.step_record import StepRecord
 
 MAX_SENTENCES = 3
 
@@ -84,15 +86,10 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
 def chunks(state: RunState, record: StepRecord) -> list[str]:
     """Return a sentence for the first prompt of which this step computes only a part."""
     for share in record["scheduled"]:
-        if is_chunk(state, share):
-            end, known = share["computed"] + share["n"], state.num_known[share["id"]]
+        end, known = share["computed"] + share["n"], state.num_known[share["id"]]
+        if end < known:
             return [f"{state.info.label(share['id'])} computes a chunk, up to token {end} of {known}."]
     return []
-
-
-def is_chunk(state: RunState, share: ScheduledRecord) -> bool:
-    """Return whether a share leaves some of the request's known tokens for later steps."""
-    return share["computed"] + share["n"] < state.num_known[share["id"]]
 
 
 def finished(state: RunState, record: StepRecord) -> list[str]:
@@ -107,3 +104,20 @@ def ordinary(state: RunState, record: StepRecord) -> list[str]:
     prefills = [share["id"] for share in record["scheduled"] if not state.is_decode(share)]
     kinds = [("Decode", decodes), ("Prefill", prefills)]
     return [f"{kind}: {labels(state, ids)}." for kind, ids in kinds if ids] or ["No request could be scheduled."]
+
+
+def events_in(*recordings: Recording) -> list[list[str]]:
+    """Return, for each step, the events that happen in it in any of the runs."""
+    runs = [map(events_of, recording.steps) for recording in recordings]
+    return [list(dict.fromkeys(chain(*step))) for step in zip_longest(*runs, fillvalue=())]
+
+
+def events_of(record: StepRecord) -> list[str]:
+    """Return which of preemption, prefix hit, stall and finish happened in a step."""
+    happened = {
+        "preemption": record["preempted"],
+        "prefix hit": [share for share in record["scheduled"] if share.get("hit")],
+        "stall": not record["scheduled"] and (record["running_after"] or record["waiting_after"]),
+        "finish": record["finished"],
+    }
+    return [event for event, is_there in happened.items() if is_there]

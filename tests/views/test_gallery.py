@@ -242,8 +242,3 @@ def test_a_view_is_as_it_was_reviewed(name: str, snapshots: Snapshots) -> None:
 
 def test_every_snapshot_is_of_a_view(snapshots: Snapshots) -> None:
     assert snapshots.names() == set(SNAPSHOTS)
-
-
-@pytest.mark.parametrize("name", [*FILMS, *CHAINS])
-def test_every_picture_is_well_formed_without_ids_and_within_its_width(name: str) -> None:
-    assert all(is_sound(picture) for picture in pictures_of(name))

@@ -13,6 +13,7 @@ from course.views.hash_chain import hash_chain
 from course.views.show import player
 from tests.chromium import Pages
 from tests.views import test_gallery as gallery
+from tests.views.drawing import is_sound
 from tests.views.runs import ahead
 
 WIDTHS = (460, 600, 720, 1000, 1100)
@@ -53,9 +54,10 @@ def readable(page: Any, about: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*gallery.FILMS, *gallery.CHAINS, *gallery.KNOBS])
-def test_no_text_is_cut_or_lies_on_another(pages: Pages, name: str) -> None:
+def test_every_picture_is_sound_and_no_text_is_cut_or_lies_on_another(pages: Pages, name: str) -> None:
     page = pages.new_page(viewport={"width": 720, "height": 900})
     for picture in gallery.pictures_of(name):
+        assert is_sound(picture)
         page.set_content(f'<body style="margin:0">{picture.svg()}')
         shortened = [words for words in readable(page, picture.text_alternative) if "…" in words]
         assert name not in gallery.KNOBS or all("before:" in words for words in shortened)

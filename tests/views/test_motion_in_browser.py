@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.traces.events import events_in
 from course.traces.recording import Recording
+from course.traces.sentences import events_in
 from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import compare, time_machine

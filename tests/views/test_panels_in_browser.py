@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +14,11 @@ from course.simulator.model_shapes import MODEL_SHAPES
 from course.views.calculator import calculator
 from course.views.calculator.drawing import FRONT_END, draw, tables
 from course.views.chunking_dial import chunking_dial
-from course.views.film import Film
 from course.views.knobs import Slide
 from course.views.panels import FilmPanel, Panel, as_answer
-from course.views.picture import WIDTH, Picture
+from course.views.picture import WIDTH
 from tests.chromium import Pages
-from tests.views.test_base import KNOBS, budget_picture, counter
+from tests.views.test_base import KNOBS, budget_picture, counting
 from tests.views.test_layout_in_browser import readable
 
 ANSWER = """([ticket, words]) => model.set("answer",
@@ -103,29 +102,16 @@ def test_knobs_set_from_python_move_on_the_page(panel: Any) -> None:
     assert not panel.get_by_role("checkbox").is_checked()
 
 
-@dataclass(frozen=True)
-class Count:
-    """A run of as many steps as its knob says."""
-
-    num_steps: int
-
-    @property
-    def comparison(self) -> list[tuple[str, str, str]]:
-        return [("steps", "9", str(self.num_steps)), ("errors", "0", "0")]
-
-    @property
-    def sentence(self) -> str:
-        return f"It counts to {self.num_steps}."
-
-    def picture(self, step: int, width: float = WIDTH) -> Picture:
-        return counter(step)
-
-    def film(self) -> Film:
-        return Film([counter(step) for step in range(self.num_steps)])
+def count(num_steps: int) -> Any:
+    """Return a run of as many steps as its knob says."""
+    film = counting(num_steps)
+    comparison = [("steps", "9", str(num_steps)), ("errors", "0", "0")]
+    drawn = {"film": lambda: film, "picture": lambda step, width=WIDTH: film[step]}
+    return SimpleNamespace(num_steps=num_steps, comparison=comparison, sentence=f"It counts to {num_steps}.", **drawn)
 
 
 def test_a_player_under_knobs_has_the_steps_of_its_run(pages: Pages) -> None:
-    made = FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], Count, step=8)
+    made = FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], count, step=8)
     page = open_widget(pages, made, width=1100)
     step, knob = (page.get_by_role("slider", name=name, exact=True) for name in ("step", "steps"))
     step.wait_for()

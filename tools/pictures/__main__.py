@@ -1,30 +1,15 @@
 """`python -m tools.pictures` writes `docs/pictures/`; with names (`demo`, `screens`), only these."""
 
 import sys
-from collections.abc import Callable
 
-from course.views.block_life import block_life
-from course.views.picture import Picture
-from course.views.time_machine import time_machine
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.pictures import views
 from tools.pictures.moving import moving_pictures
 from tools.pictures.screens import screens
 from tools.pictures.serving import serving_screens
 from tools.pictures.terminal import demo
+from tools.pictures.views import VIEWS
 
 PICTURES = CHECKOUT / "docs" / "pictures"
-VIEWS: dict[str, Callable[[], Picture]] = {
-    "time_machine": lambda: views.at_preemption(time_machine),
-    "block_life": lambda: views.at_preemption(block_life),
-    "hash_chain": views.three_chains,
-    "paged_batch": views.paged_decode,
-    "chunking_dial": views.smaller_budget,
-    "calculator": views.capacity,
-    "policy_comparison": views.policies,
-    "drafts": views.kept_and_rejected_drafts,
-    "lanes": views.in_turn_and_ahead,
-}
 NAMES = ("demo", *VIEWS, "screens", "serving", "film")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from course.simulator.served import Slo
 from course.traces.recording import Recording
+from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
@@ -13,6 +14,7 @@ from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
+from course.views.time_machine import time_machine
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
@@ -37,19 +39,10 @@ def three_chains() -> Picture:
     return hash_chain(prompts, 4, phase4_prefix_cache.hash_block, salts=salts, hits=hits)
 
 
-def paged_decode() -> Picture:
-    """Return the decode of the handout's batch: it reads all 7 tokens of B, in two blocks."""
-    return paged_batch(functions=phase6_gpu_runner)[4]
-
-
 def smaller_budget() -> Picture:
     deployment = Deployment()
     before, now = (try_setting(Setting(max_num_batched_tokens=budget), deployment) for budget in (2048, 512))
     return chunking_picture(now, before)
-
-
-def capacity() -> Picture:
-    return calculator_picture(capacity_of(Setup()))
 
 
 def two_chats(lineup: str, config: EngineConfig) -> LLM:
@@ -81,3 +74,17 @@ def in_turn_and_ahead() -> Picture:
 def policies() -> Picture:
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())
+
+
+VIEWS: dict[str, Callable[[], Picture]] = {
+    "time_machine": lambda: at_preemption(time_machine),
+    "block_life": lambda: at_preemption(block_life),
+    "hash_chain": three_chains,
+    # The decode of the handout's batch: it reads all 7 tokens of B, in two blocks.
+    "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
+    "chunking_dial": smaller_budget,
+    "calculator": lambda: calculator_picture(capacity_of(Setup())),
+    "policy_comparison": policies,
+    "drafts": kept_and_rejected_drafts,
+    "lanes": in_turn_and_ahead,
+}

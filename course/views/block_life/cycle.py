@@ -1,6 +1,6 @@
 """The four states of a block, how many blocks are in each, and how many moved in this step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.views import svg
@@ -84,10 +84,11 @@ def arrows(moves: Moves) -> dict[str, int]:
 def cycle_part(moves: Moves, width: float) -> Part:
     """Return the states as boxes and the ways between them as arrows; the ways taken in this step are bold."""
     num, taken, places = counts(moves), arrows(moves), WIDE if width >= WIDTH else NARROW
-    drawn = [across(*place, NAMES[name][0], taken[name]) for name, place in places.sideways.items()]
-    drawn += [
-        down(*place, NAMES[name], taken[name], alert=name.startswith("handed out"))
-        for name, place in places.up_and_down.items()
+    ways = {True: places.sideways, False: places.up_and_down}
+    drawn = [
+        arrow(name, place, taken[name], is_sideways=sideways)
+        for sideways, some in ways.items()
+        for name, place in some.items()
     ]
     x = max(0, (width - WIDTH) / 2)
     during = {HELD: sum(len(users) == 1 for users in moves.in_use.values())}
@@ -113,31 +114,20 @@ def box(name: str, during: int, num_blocks: int, left: float, right: float, top:
     )
 
 
-def across(start: float, end: float, y: float, name: str, num_blocks: int) -> svg.Markup:
-    sign = 1 if end > start else -1
-    tip = end - sign * 3
-    shaft = f"M{start + sign * 3:g} {y}H{tip:g}m{-sign * HEAD} {-HEAD}l{sign * HEAD} {HEAD}l{-sign * HEAD} {HEAD}"
-    return way(shaft, [((start + end) / 2, y - 7 if sign > 0 else y + 17, name)], num_blocks, "mv-middle")
-
-
-def down(start: float, end: float, x: float, names: Sequence[str], num_blocks: int, *, alert: bool) -> svg.Markup:
-    """Return a vertical arrow with the lines of its name on the right."""
-    sign = 1 if end > start else -1
-    tip, middle = end - sign * 3, (start + end) / 2
-    shaft = f"M{x:g} {start + sign * 3:g}V{tip:g}m{-HEAD} {-sign * HEAD}l{HEAD} {sign * HEAD}l{HEAD} {-sign * HEAD}"
-    lines = [(x + 8, middle + 11 - 7 * len(names) + 14 * place, name) for place, name in enumerate(names)]
-    return way(shaft, lines, num_blocks, alert=alert)
-
-
-def way(
-    shaft: str, lines: list[tuple[float, float, str]], num_blocks: int, anchor: str = "", *, alert: bool = False
-) -> svg.Markup:
+def arrow(name: str, place: Way, num_blocks: int, *, is_sideways: bool) -> svg.Markup:
     """Return an arrow and its name, with the number of blocks that went this way in front."""
+    start, end, cross = place
+    sign, middle, names = 1 if end > start else -1, (start + end) / 2, NAMES[name]
+    first, tip, back = start + sign * 3, end - sign * 3, -sign * HEAD
+    if is_sideways:
+        shaft = f"M{first:g} {cross}H{tip:g}m{back} {-HEAD}l{-back} {HEAD}l{back} {HEAD}"
+        x, y, anchor = middle, cross - 7 if sign > 0 else cross + 17, "mv-middle"
+    else:
+        shaft = f"M{cross:g} {first:g}V{tip:g}m{-HEAD} {back}l{HEAD} {-back}l{HEAD} {back}"
+        x, y, anchor = cross + 8, middle + 11 - 7 * len(names), ""
     stroke, ink = ("mv-line", "mv-strong") if num_blocks else ("mv-rule", "mv-faint")
-    if alert and num_blocks:
+    if num_blocks and name == "handed out, content forgotten":
         stroke, ink = "mv-alert-line", "mv-strong mv-alert"
-    named = [
-        svg.text(x, y, f"{num_blocks} {line}" if k == 0 and num_blocks else line, class_=f"{ink} {anchor}")
-        for k, (x, y, line) in enumerate(lines)
-    ]
+    lines = [f"{num_blocks} {names[0]}" if num_blocks else names[0], *names[1:]]
+    named = [svg.text(x, y + 14 * k, line, class_=f"{ink} {anchor}") for k, line in enumerate(lines)]
     return svg.joined([svg.path(shaft, class_=stroke, stroke_width=2.5 if num_blocks else 1.5), *named])

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
+from course.traces.sentences import events_in
 from course.views.block_life.cycle import counts, cycle_part
 from course.views.block_life.lives import Life, Strips, busiest, lives_of
 from course.views.block_life.moves import Moves, all_moves

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from course.traces.drafts import Verdict
-from course.traces.events import events_in
 from course.traces.recording import Recording
+from course.traces.sentences import events_in
 from course.views import svg
 from course.views.drafts import strips, words
 from course.views.drafts.scene import DraftScene, describe, scenes, text_alternative

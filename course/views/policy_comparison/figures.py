@@ -10,6 +10,7 @@ from course.views.policy_comparison.comparison import P95, PolicyComparison, Pol
 from course.views.text import facts
 
 NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
+Figure = Callable[[PolicyResult], float]
 STARVED = 1.1
 """A group that waits this many times as long as under FCFS is starved."""
 
@@ -67,11 +68,7 @@ def group_rows(results: list[PolicyResult]) -> list[Row]:
 
 
 def row(
-    name: str,
-    results: list[PolicyResult],
-    value: Callable[[PolicyResult], float],
-    text: Callable[[float], str],
-    more_is_better: bool = False,
+    name: str, results: list[PolicyResult], value: Figure, text: Callable[[float], str], more_is_better: bool = False
 ) -> Row:
     values = [value(result) for result in results]
     return Row(name, values, [text(value) for value in values], more_is_better)

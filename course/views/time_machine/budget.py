@@ -103,7 +103,7 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
     data = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"
     cross = svg.path(data, class_="mv-alert-line mv-undone", stroke_width=2)
     names = (f"{label} {num_tokens}", label)
-    return outlined(state.info.index(victim), "undone", about, names, x, width, HIGH, None, cross)
+    return outlined(state.info.index(victim), "undone", about, names, x, width, HIGH, cross)
 
 
 def hit_shares(state: RunState, bar: float) -> svg.Markup:
@@ -117,24 +117,16 @@ def hit_shares(state: RunState, bar: float) -> svg.Markup:
         label = state.info.label(request_id)
         about = f"{label}: {counted(num_tokens, 'token')} found in the prefix cache, not computed"
         names = (f"{label} {num_tokens} in the cache", f"{label} {num_tokens}", label)
-        parts.append(outlined(state.info.index(request_id), "hit", about, names, x, width, HITS_HEIGHT, "4 2"))
+        parts.append(outlined(state.info.index(request_id), "hit", about, names, x, width, HITS_HEIGHT))
         x += width
     return svg.joined(parts)
 
 
 def outlined(
-    index: int,
-    kind: str,
-    about: str,
-    names: Sequence[str],
-    x: float,
-    width: float,
-    high: float,
-    dashes: str | None,
-    *more: svg.Markup,
+    index: int, kind: str, about: str, names: Sequence[str], x: float, width: float, high: float, *more: svg.Markup
 ) -> svg.Markup:
     """Return a share that is not computed: a frame in the request's colour, around the first name that fits."""
-    style = f"stroke:{color(index)};stroke-width:2"
+    style, dashes = f"stroke:{color(index)};stroke-width:2", "4 2" if kind == "hit" else None
     return svg.group(
         svg.tooltip(about),
         svg.rect(x + 1.5, 1, width - 3, high - 2, rx=3, class_="mv-paper", style=style, stroke_dasharray=dashes),

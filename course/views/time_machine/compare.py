@@ -1,18 +1,18 @@
 """Two runs of one workload step by step, side by side where there is room, with the first difference marked."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
+from course.traces.sentences import events_in
 from course.views import svg
 from course.views.film import Film
 from course.views.parts import WIDTHS, Part, headline_part, most_lines, page, side_by_side, span_of, stacked
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.time_machine.budget import budget_part, with_hits
-from course.views.time_machine.machine import Outlook, axes_of, choices, figures, headline, states, text_alternative
+from course.views.time_machine.machine import Outlook, axes_of, choices, figures, headline, text_alternative
 from course.views.time_machine.memory import memory_part
 from course.views.time_machine.queues import queues_part, record_of
 from course.views.time_machine.shelf import Shelf
@@ -79,7 +79,11 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
     sentences = [frames[0].sentence(step, told) for step, told in enumerate(events)]
     num_lines: dict[float, int] = {width: most_lines(sentences, width) for width in WIDTHS}
     drawn: dict[float, list[Picture]] = {width: [] for width in WIDTHS}
-    for step, *pair in zip(range(num_steps), *(states_until(run, num_steps) for run in runs), strict=True):
+    pair = [RunState(run.info) for run in runs]
+    for step in range(num_steps):
+        for state, run in zip(pair, runs, strict=True):
+            if step < len(run.steps):
+                state.advance(run.steps[step])
         for frame in frames:
             drawn[frame.width].append(frame.picture(step, pair, events[step], num_lines[frame.width]))
     follow = max((choices(run.info, shelf_for(runs, WIDTH)) for run in runs), key=len)
@@ -92,14 +96,6 @@ def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, 
     lengths = second.info.num_prompt_tokens | first.info.num_prompt_tokens
     info = [replace(run.info, titles=titles, num_prompt_tokens=lengths) for run in (first, second)]
     return replace(first, info=info[0]), replace(second, info=info[1])
-
-
-def states_until(recording: Recording, num_steps: int) -> Iterator[RunState]:
-    """Yield a state for each step; a run that has ended keeps its last state."""
-    for state in states(recording):
-        yield state
-    for _ in range(num_steps - len(recording.steps)):
-        yield state
 
 
 def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:

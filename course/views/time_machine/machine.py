@@ -3,10 +3,9 @@
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from course.traces.events import events_in
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo, RunState
-from course.traces.sentences import describe_step
+from course.traces.sentences import describe_step, events_in
 from course.views.film import Film
 from course.views.parts import WIDTHS, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Picture
