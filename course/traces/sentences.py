@@ -42,12 +42,10 @@ def num_missing(state: RunState, request_id: str) -> int:
 
 
 def labels(state: RunState, request_ids: Iterable[str]) -> str:
-    """Return the labels of some requests, separated by commas."""
     return ", ".join(map(state.info.label, request_ids))
 
 
 def preempted(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for each preemption."""
     sentences = []
     for victim, cause, _ in record["preempted"]:
         need = f"{state.info.label(cause)} needs a block and none is free"
@@ -93,7 +91,6 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def finished(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for the requests that finished in this step."""
     ended = [request_id for request_id, *_ in record["finished"]]
     return [f"Finished, blocks freed: {labels(state, ended)}."] if ended else []
 

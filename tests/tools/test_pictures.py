@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.pictures import __main__ as command
+from tools.pictures.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"""(?:\]\(|src=["']|srcset=["'])([^)"'\s]*pictures/[^)"'\s]+)""")
@@ -42,7 +43,7 @@ def test_screenshots_and_films_are_small(names: set[str], largest: int) -> None:
     assert [name for name in names if (command.PICTURES / name).stat().st_size > largest] == []
 
 
-@pytest.mark.parametrize("name", command.VIEWS)
+@pytest.mark.parametrize("name", VIEWS)
 def test_the_picture_in_the_docs_is_what_the_view_draws_today(name: str) -> None:
     for file, content in command.files(name).items():
         assert (command.PICTURES / file).read_bytes() == content, f"python -m tools.pictures {name}"

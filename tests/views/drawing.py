@@ -20,7 +20,6 @@ def tree(picture: Picture) -> ElementTree.Element:
 
 
 def layers(picture: Picture) -> dict[str, ElementTree.Element]:
-    """Return the layers of the drawing by name."""
     return {str(part.get("data-layer")): part for part in tree(picture).findall(f"{SVG}g")}
 
 
@@ -59,7 +58,6 @@ def right_edges(root: ElementTree.Element) -> Iterator[float]:
 
 
 def count(picture: Picture, name: str) -> int:
-    """Return how many elements have a class."""
     return sum(name in str(part.get("class")).split() for part in tree(picture).iter())
 
 

@@ -26,7 +26,6 @@ Opened = Callable[..., Any]
 
 
 def saved(film: Film, step: int = 0) -> str:
-    """Return the HTML that a cell with a player is saved with."""
     shown: list[dict[str, Any]] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("course.views.widgets.display", lambda data, **options: shown.append(data))

@@ -47,6 +47,8 @@ FILMS: dict[str, Callable[[], Film]] = {
     "block life of a shipped trace": lambda: block_life(observed()),
     "block life of a large run": lambda: block_life(large()),
     "one block": lambda: block_life(small(5, 1), [1]),
+    "drafts": lambda: draft_film(ahead()),
+    "drafts ahead": lambda: draft_film(ahead(asynchronous=True)),
     "paged batch": paged_batch,
     "wrong slots": lambda: paged_batch(functions=functions(compute_slot_mapping=by_row_index)),
     "five requests": lambda: paged_batch(random_batch(3, 5, 4), 4),

@@ -1,20 +1,17 @@
 """The size of what is drawn on a screen: text that can be read, nothing cut or covered, no higher than a laptop is."""
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.drafts import draft_film
-from course.views.film import Film
 from course.views.hash_chain import hash_chain
+from course.views.paged_batch import paged_batch
 from course.views.show import player
 from tests.chromium import Pages
 from tests.views import test_gallery as gallery
 from tests.views.drawing import is_sound
-from tests.views.runs import ahead
 
 WIDTHS = (460, 600, 720, 1000, 1100)
 MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16
@@ -31,14 +28,8 @@ SIZES = """() => [...document.querySelectorAll("svg text")].filter((text) => tex
   .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a])"""
 HEIGHT = "document.getElementById('host').getBoundingClientRect().height"
 RIGHT = "document.querySelector('.mvw-picture svg').getBoundingClientRect().right"
-FILMS: dict[str, Callable[[], Film]] = {
-    "time machine": gallery.FILMS["of a shipped trace"],
-    "compare": gallery.FILMS["compare"],
-    "block life": gallery.FILMS["block life of a shipped trace"],
-    "paged batch": gallery.FILMS["paged batch"],
-    "drafts": lambda: draft_film(ahead()),
-    "drafts planned ahead": lambda: draft_film(ahead(asynchronous=True)),
-}
+# The films that are tried in all widths.
+FILMS = ("of a shipped trace", "compare", "block life of a shipped trace", "paged batch", "drafts", "drafts ahead")
 
 
 def readable(page: Any, about: str = "") -> list[str]:
@@ -65,7 +56,7 @@ def test_every_picture_is_sound_and_no_text_is_cut_or_lies_on_another(pages: Pag
 
 @pytest.mark.parametrize("name", FILMS)
 def test_text_is_never_small_and_a_widget_fits_a_laptop(pages: Pages, name: str) -> None:
-    film = FILMS[name]()
+    film = gallery.FILMS[name]()
     page = open_widget(pages, player(film))
     for width in WIDTHS:
         page.set_viewport_size({"width": width + PAGE_MARGIN, "height": 900})
@@ -79,7 +70,7 @@ def test_text_is_never_small_and_a_widget_fits_a_laptop(pages: Pages, name: str)
 
 
 def test_two_runs_stand_side_by_side_where_there_is_room(pages: Pages) -> None:
-    page = open_widget(pages, player(FILMS["compare"]()), width=1000 + PAGE_MARGIN)
+    page = open_widget(pages, player(gallery.FILMS["compare"]()), width=1000 + PAGE_MARGIN)
     first, second = (page.locator(f'[data-layer="{side}-budget"]') for side in ("first", "second"))
     assert first.bounding_box()["y"] == second.bounding_box()["y"]
     page.set_viewport_size({"width": 720 + PAGE_MARGIN, "height": 900})
@@ -90,7 +81,7 @@ def test_two_runs_stand_side_by_side_where_there_is_room(pages: Pages) -> None:
 @pytest.mark.parametrize(("width", "drawn"), [(480, 460), (820, 720)])
 def test_a_still_is_drawn_for_its_page_as_image_and_as_drawing(pages: Pages, width: int, drawn: int) -> None:
     page = pages.new_page(viewport={"width": width, "height": 900})
-    page.set_content(f'<body style="margin:0">{player(FILMS["paged batch"]()).picture().image()}')
+    page.set_content(f'<body style="margin:0">{player(paged_batch()).picture().image()}')
     page.wait_for_function("document.querySelector('img').complete")
     assert page.locator("img").bounding_box()["width"] == drawn
     page.set_content(f'<body style="margin:0">{hash_chain({"A": range(12), "B": range(8)}, 4).in_page()}')

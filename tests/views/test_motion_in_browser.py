@@ -30,7 +30,6 @@ def chip(queue: str, request: int) -> str:
 
 
 def place(page: Any, selector: str) -> list[float]:
-    """Return the centre of the one element."""
     ((x, y),) = page.evaluate(PLACES, selector)
     return [round(x), round(y)]
 

@@ -47,7 +47,6 @@ def lit(picture: Picture) -> list[int]:
 
 
 def columns(picture: Picture) -> dict[int, list[str]]:
-    """Return the numbers in each column of the row."""
     page = layers(picture)["row-page"]
     return {int(str(part.get("data-row"))): texts(part) for part in page.iter(f"{SVG}g") if part.get("data-row")}
 

@@ -30,7 +30,6 @@ def machine(pages: Pages) -> Any:
 
 
 def shown(page: Any) -> str:
-    """Return the step that the picture itself shows."""
     return str(page.locator('[data-layer="digit"] text').text_content())
 
 

@@ -17,7 +17,6 @@ SEVERAL = Question("Which ones run?", "which ones", "several", ("A", "B", "C"))
 
 
 def focused(page: Any) -> str:
-    """Return what has the focus, in words."""
     words: str = page.evaluate("document.activeElement.textContent || document.activeElement.value")
     return words
 

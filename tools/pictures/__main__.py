@@ -4,8 +4,7 @@ import sys
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from tools.pictures.moving import moving_pictures
-from tools.pictures.screens import screens
-from tools.pictures.serving import serving_screens
+from tools.pictures.screens import screens, serving_screens
 from tools.pictures.terminal import demo
 from tools.pictures.views import VIEWS
 

@@ -3,7 +3,6 @@
 import base64
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 TRANSPARENT, CLEAR, END, MAX_CODES = 255, 256, 257, 4096
@@ -45,50 +44,33 @@ CHANGED = """async (screenshot) => { const image = new Image();
     pixels: base64(pixels) }; }"""
 
 
-@dataclass
-class GifFrame:
-    """A part of the picture at (x, y): colours of three bytes each, and the number of the colour of each pixel."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-    colours: bytes
-    pixels: bytes
-    milliseconds: int
-
-    def blocks(self) -> bytes:
-        """Return the frame as stored in the file: laid over the last one, and left there."""
-        control = struct.pack("<BBBBHBB", 0x21, 0xF9, 4, 0x05, round(self.milliseconds / 10), TRANSPARENT, 0)
-        place = struct.pack("<BHHHHB", 0x2C, self.x, self.y, self.width, self.height, 0x87)
-        data = compressed(self.pixels)
-        parts = [data[at : at + 255] for at in range(0, len(data), 255)]
-        return control + place + self.colours.ljust(768, b"\0") + b"\x08" + b"".join(map(counted, parts)) + b"\0"
-
-
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
-    """Return an animation that repeats for ever. `screenshots` are PNGs of one size with their milliseconds."""
-    frames = list(frames_of(browser, screenshots))
-    head = b"GIF89a" + struct.pack("<HHBBB", frames[0].width, frames[0].height, 0x70, 0, 0)
-    for_ever = b"\x21\xff" + counted(b"NETSCAPE2.0") + counted(b"\x01\0\0") + b"\0"
-    return head + for_ever + b"".join(frame.blocks() for frame in frames) + b"\x3b"
+    """Return an animation that repeats for ever. `screenshots` are PNGs of one size with their milliseconds.
 
-
-def frames_of(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> Iterator[GifFrame]:
-    """Yield what changes from one screenshot to the next; one without a change prolongs the frame before it."""
-    page, frame = browser.new_page(), None
+    One without a change prolongs the frame before it.
+    """
+    page, frames = browser.new_page(), list[tuple[dict[str, Any], int]]()
     for png, milliseconds in screenshots:
         changed = page.evaluate(CHANGED, base64.b64encode(png).decode())
-        if changed is None and frame:
-            frame.milliseconds += milliseconds
-            continue
-        if frame:
-            yield frame
-        colours, pixels = (base64.b64decode(changed.pop(name)) for name in ("colours", "pixels"))
-        frame = GifFrame(**changed, colours=colours, pixels=pixels, milliseconds=milliseconds)
+        if changed is None and frames:
+            changed, before = frames.pop()
+            milliseconds += before
+        frames.append((changed, milliseconds))
     page.close()
-    if frame:
-        yield frame
+    first, _ = frames[0]
+    head = b"GIF89a" + struct.pack("<HHBBB", first["width"], first["height"], 0x70, 0, 0)
+    for_ever = b"\x21\xff" + counted(b"NETSCAPE2.0") + counted(b"\x01\0\0") + b"\0"
+    return head + for_ever + b"".join(frame_of(*frame) for frame in frames) + b"\x3b"
+
+
+def frame_of(part: dict[str, Any], milliseconds: int) -> bytes:
+    """Return a part of the picture as it is stored in the file: laid over the last one, and left there."""
+    control = struct.pack("<BBBBHBB", 0x21, 0xF9, 4, 0x05, round(milliseconds / 10), TRANSPARENT, 0)
+    place = struct.pack("<BHHHHB", 0x2C, *(part[name] for name in ("x", "y", "width", "height")), 0x87)
+    colours, pixels = (base64.b64decode(part[name]) for name in ("colours", "pixels"))
+    data = compressed(pixels)
+    blocks = b"".join(counted(data[at : at + 255]) for at in range(0, len(data), 255))
+    return control + place + colours.ljust(768, b"\0") + b"\x08" + blocks + b"\0"
 
 
 def counted(data: bytes) -> bytes:

@@ -1,9 +1,18 @@
-"""JupyterLab with a notebook of the course, as a learner sees it: light and dark."""
+"""A notebook of the course in JupyterLab and the page of `mini-vllm serve`, both at a preemption: light and dark."""
 
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
 
 from course.browser.chromium import headless_chromium
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.async_llm import AsyncLLM
+from serving.server import running_server
 from tools.jupyter.screen import Screen, write_notebook
 from tools.jupyter.server import copy_course, jupyterlab
 
@@ -15,6 +24,15 @@ CELLS = (
 )
 NOTEBOOK = "notebooks/preemption.ipynb"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+CONFIG = EngineConfig(num_gpu_blocks=73, max_num_seqs=12, max_num_batched_tokens=128)
+CHATS = (
+    "Tell me a story about Mina and a kite.",
+    "What is the capital of Norway?",
+    "Tell me a story about Ben and a drum.",
+)
+NOTES = "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
+NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum", "map", "boat", "hat", "bell")
+SIZE = {"width": 1280, "height": 800}
 
 
 def screens() -> dict[str, bytes]:
@@ -37,3 +55,49 @@ def screens() -> dict[str, bytes]:
                 taken[f"jupyterlab_{name}"] = screen.page.screenshot()
             screen.close()
     return taken
+
+
+def serving_screens() -> dict[str, bytes]:
+    """Return a PNG per theme. All requests come while the engine is held, and every step is asked for."""
+    llm = AsyncLLM(build_engine(CONFIG, parse_lineup("solution")))
+    with running_server(llm) as server, headless_chromium() as browser:
+        page = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1.1)
+        page.goto(server.address)
+        page.wait_for_selector("#connection[data-state=open]")
+        page.locator("#pause").click()
+        page.wait_for_selector("body.paused")
+        num_asked = 0
+        for number, question in enumerate(CHATS):
+            if number:
+                page.click("#add-chat")
+            page.fill("#message", question)
+            page.click("#send")
+            num_asked = wait_for_arrivals(page, num_asked + 1)
+        for number, (name, thing) in enumerate(zip(NAMES * 3, THINGS * 3, strict=True)):
+            question = f"{NOTES * (number % 2)}Tell me a story about {name} and a {thing}."
+            threading.Thread(target=ask, args=(server.base_url, question), daemon=True).start()
+            num_asked = wait_for_arrivals(page, num_asked + 1)
+        while "preempted" not in page.locator("#sentence").text_content():
+            before = page.locator("#picture").get_attribute("data-step")
+            page.locator("#step").click()
+            page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
+        page.locator("#tabs [role=tab]").first.click()
+        page.mouse.move(0, 0)
+        taken = {}
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            taken[f"serving_{theme}"] = page.screenshot()
+    return taken
+
+
+def ask(base_url: str, question: str) -> None:
+    """Ask as a client that waits for its answer."""
+    body = {"messages": [{"role": "user", "content": question}], "max_tokens": 120}
+    with httpx.Client(timeout=None) as client:
+        client.post(f"{base_url}/chat/completions", json=body)
+
+
+def wait_for_arrivals(page: Any, number: int) -> int:
+    """Wait until so many requests have come to the engine that is held."""
+    page.get_by_text(f"paused, {number} arrived since").wait_for()
+    return number

@@ -54,12 +54,8 @@ class Deployment:
     def engine_and_cost(self, setting: Setting) -> tuple[EngineConfig, CostModel]:
         """Return the engine's settings on this GPU, and the cost of its steps."""
         experiment = Experiment(gpu=self.gpu, model=self.model)
-        engine = replace(
-            experiment.engine,
-            max_num_seqs=setting.max_num_seqs,
-            max_num_batched_tokens=setting.max_num_batched_tokens,
-            long_prefill_token_threshold=setting.long_prefill_token_threshold,
-        )
+        knobs = ("max_num_seqs", "max_num_batched_tokens", "long_prefill_token_threshold")
+        engine = replace(experiment.engine, **{name: getattr(setting, name) for name in knobs})
         return replace(experiment, engine=engine).resolved_engine(), experiment.cost
 
 

@@ -1,6 +1,6 @@
 """The arrays of a step: as phase 6's functions return them, as the handout's rules give them, and where they differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -12,14 +12,10 @@ from mini_vllm.core.step import ScheduledRequest
 class RowFunctions(Protocol):
     """The functions of phase 6 that return lists: a starter, a solution, or `RunnerSteps`."""
 
-    @property
-    def flatten_tokens(self) -> Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]: ...
-    @property
-    def compute_slot_mapping(self) -> Callable[[Sequence[ScheduledRequest], int], list[int]]: ...
-    @property
-    def pad_block_tables(self) -> Callable[[Sequence[ScheduledRequest], int], list[list[int]]]: ...
-    @property
-    def select_logits_rows(self) -> Callable[[Sequence[ScheduledRequest]], list[int]]: ...
+    def flatten_tokens(self, batch: Sequence[ScheduledRequest], /) -> tuple[list[int], list[int], list[int]]: ...
+    def compute_slot_mapping(self, batch: Sequence[ScheduledRequest], block_size: int, /) -> list[int]: ...
+    def pad_block_tables(self, batch: Sequence[ScheduledRequest], block_size: int, /) -> list[list[int]]: ...
+    def select_logits_rows(self, batch: Sequence[ScheduledRequest], /) -> list[int]: ...
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ def free_queue_part(state: RunState, width: float) -> Part:
 
 
 def places_in(width: float, wide: int = WIDE) -> int:
-    """Return how many blocks of the queue a picture has room for."""
     return int(span_of(width) // wide)
 
 

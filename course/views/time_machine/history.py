@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import is_stuck
 from course.views.time_machine.queues import record_of
+from mini_vllm.core.step_record import StepRecord
 
 
 @dataclass
@@ -95,15 +96,19 @@ class Histories:
         return ", ".join(f"{info.label(i)} {num_tokens}" for i, num_tokens in longest if num_tokens)
 
     def add(self, state: RunState) -> None:
-        record, step = record_of(state), record_of(state)["step"]
+        record = record_of(state)
         self._arrived |= set(record["added"])
         self.num_tokens.append(record["total"])
         if is_stuck(record):
-            self.stuck = step
+            self.stuck = record["step"]
         for request_id in self._arrived:
             history = self.of[request_id]
             if history.end is None and (kind := state.status(request_id)) != "done":
-                history.add("waiting" if kind == "preempted" else kind, step)
+                history.add("waiting" if kind == "preempted" else kind, record["step"])
+        self._add_events(record, state)
+
+    def _add_events(self, record: StepRecord, state: RunState) -> None:
+        step = record["step"]
         for victim, *_ in record["preempted"]:
             self.of[victim].preemptions.append(step)
         for share in record["scheduled"]:
