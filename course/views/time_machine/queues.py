@@ -23,22 +23,20 @@ def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
     victims = {victim for victim, *_ in record["preempted"]}
     waiting, new, room = record["waiting_after"], victims | set(record["added"]), span_of(width)
-    if in_rows or room < MIN_ROOM_FOR_ONE_ROW or state.info.priorities:
-        layers = [
-            heading("running", "running", HIGH / 2 + 4),
-            Layer("running", chips(state, running, joined, room), x=LEFT),
-            heading("waiting", "waiting", ROW + HIGH / 2 + 4, "after the step"),
-            Layer("waiting", chips(state, waiting, new, room), x=LEFT, y=ROW),
-        ]
-        return Part(layers, 2 * ROW + 10)
-    half = (room - WAITING) / 2
+    is_high = in_rows or room < MIN_ROOM_FOR_ONE_ROW or bool(state.info.priorities)
+    each = room if is_high else (room - WAITING) / 2
+    if is_high:
+        x, y, title = float(LEFT), ROW, heading("waiting", "waiting", ROW + HIGH / 2 + 4, "after the step")
+    else:
+        x, y, words = LEFT + each + WAITING, 0, svg.text(0, HIGH / 2 + 4, "waiting", class_="mv-strong")
+        title = Layer("waiting-heading", words, x=LEFT + each)
     layers = [
-        heading("running", "running", HIGH / 2 + 4, "after the step"),
-        Layer("running", chips(state, running, joined, half), x=LEFT),
-        Layer("waiting-heading", svg.text(0, HIGH / 2 + 4, "waiting", class_="mv-strong"), x=LEFT + half),
-        Layer("waiting", chips(state, waiting, new, half), x=LEFT + half + WAITING),
+        heading("running", "running", HIGH / 2 + 4, "" if is_high else "after the step"),
+        Layer("running", chips(state, running, joined, each), x=LEFT),
+        title,
+        Layer("waiting", chips(state, waiting, new, each), x=x, y=y),
     ]
-    return Part(layers, ROW + 10)
+    return Part(layers, y + ROW + 10)
 
 
 def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float) -> svg.Markup:
