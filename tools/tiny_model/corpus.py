@@ -5,30 +5,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tools.tiny_model.stories import story
-from tools.tiny_model.words import (
-    ANIMALS,
-    CAPITALS,
-    CITIES,
-    COLOR_OF,
-    COLORS,
-    DAYS,
-    FOODS,
-    JOBS,
-    LEGS,
-    MAKERS,
-    MONTHS,
-    NAMES,
-    NUMBERS,
-    OPPOSITES,
-    SMALL_TALK,
-    SOUNDS,
-    THINGS,
-    sentence_case,
-    with_article,
-)  # fmt: skip
+from tools.tiny_model.world import NAMES, WORDS, WORLD, sentence_case, story, with_article
 
 Turn = tuple[str, str]
+NOTED = {"city": "cities", "food": "foods", "day": "days"}
 
 
 @dataclass
@@ -41,29 +21,31 @@ class Document:
 
 def fact(rng: random.Random) -> Turn:
     """Return a question about the tiny world and its answer."""
-    country, animal, eater = rng.choice(list(CAPITALS)), rng.choice(list(SOUNDS)), rng.choice(list(LEGS))
-    one, other = rng.sample(rng.choice(OPPOSITES), 2)
-    what, maker = rng.choice(list(COLOR_OF)), rng.choice(list(MAKERS))
-    day, month = rng.randrange(7), rng.randrange(12)
-    legs = NUMBERS[LEGS[eater]] if LEGS[eater] else "no"
-    return rng.choice(
-        [
-            (f"What is the capital of {country}?", f"The capital of {country} is {CAPITALS[country]}."),
-            (
-                f"What does {with_article(animal)} say?",
-                f"{sentence_case(with_article(animal))} says {SOUNDS[animal]}.",
-            ),
-            (f"What is the opposite of {one}?", f"The opposite of {one} is {other}."),
-            (f"What color is {what}?", f"{sentence_case(what)} is {COLOR_OF[what]}."),
-            (f"Which day comes after {DAYS[day]}?", f"{DAYS[(day + 1) % 7]} comes after {DAYS[day]}."),
-            (f"Which month comes after {MONTHS[month]}?", f"{MONTHS[(month + 1) % 12]} comes after {MONTHS[month]}."),
-            (
-                f"How many legs does {with_article(eater)} have?",
-                f"{sentence_case(with_article(eater))} has {legs} legs.",
-            ),
-            (f"What do {maker} make?", f"{sentence_case(maker)} make {MAKERS[maker]}."),
-        ]
-    )
+    country, animal, eater = (rng.choice(list(WORLD[table])) for table in ("capitals", "sounds", "legs"))
+    one, other = rng.sample(rng.choice(WORLD["opposites"]), 2)
+    what, maker = rng.choice(list(WORLD["color_of"])), rng.choice(list(WORLD["makers"]))
+    day, month, num_legs = rng.randrange(7), rng.randrange(12), WORLD["legs"][eater]
+    words = {
+        "country": country,
+        "capital": WORLD["capitals"][country],
+        "an_animal": with_article(animal),
+        "sound": WORLD["sounds"][animal],
+        "one": one,
+        "other": other,
+        "what": what,
+        "color": WORLD["color_of"][what],
+        "day": WORDS["days"][day],
+        "next_day": WORDS["days"][(day + 1) % 7],
+        "month": WORDS["months"][month],
+        "next_month": WORDS["months"][(month + 1) % 12],
+        "an_eater": with_article(eater),
+        "legs": WORDS["numbers"][num_legs] if num_legs else "no",
+        "maker": maker,
+        "product": WORLD["makers"][maker],
+    }
+    words |= {sentence_case(name): sentence_case(words[name]) for name in ("an_animal", "what", "an_eater", "maker")}
+    question, answer = rng.choice(WORLD["facts"])
+    return question.format_map(words), answer.format_map(words)
 
 
 def small_sum(rng: random.Random) -> Turn:
@@ -75,37 +57,28 @@ def small_sum(rng: random.Random) -> Turn:
     return f"What is {text}?", f"{text} = {value}."
 
 
-def note(rng: random.Random, name: str, kind: int | None = None) -> tuple[str, Turn]:
-    """Return one note about a person, of any of six kinds, and the question that only this note answers."""
-    city, food, day = rng.choice(CITIES), rng.choice(FOODS), rng.choice(DAYS)
-    thing = with_article(f"{rng.choice(COLORS)} {rng.choice(THINGS)}")
-    job, room = with_article(rng.choice(JOBS)), rng.randrange(10, 100)
-    kinds = [
-        (f"{name} lives in {city}.", f"Where does {name} live?"),
-        (f"{name} has {thing}.", f"What does {name} have?"),
-        (f"{name} likes {food}.", f"What does {name} like?"),
-        (f"{name} is {job}.", f"What is the job of {name}?"),
-        (f"The room of {name} is number {room}.", f"Which room does {name} have?"),
-        (f"{name} comes on {day}.", f"When does {name} come?"),
-    ]
-    statement, question = rng.choice(kinds) if kind is None else kinds[kind]
-    return statement, (question, statement)
+def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
+    """Return the question that a note about a person answers, and this note, of any of six kinds."""
+    words = {"name": name} | {word: rng.choice(WORDS[plural]) for word, plural in NOTED.items()}
+    words["thing"] = with_article(f"{rng.choice(WORDS['colors'])} {rng.choice(WORDS['things'])}")
+    words |= {"job": with_article(rng.choice(WORDS["jobs"])), "room": str(rng.randrange(10, 100))}
+    statement, question = rng.choice(WORLD["notes"]) if kind is None else WORLD["notes"][kind]
+    return question.format_map(words), statement.format_map(words)
 
 
 def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str, list[Turn]]:
     """Return `count` notes as the text of a system prompt, with their questions; of one kind, only names tell which."""
-    made: dict[str, tuple[str, Turn]] = {}
+    made: dict[str, str] = {}
     while len(made) < count:
-        statement, turn = note(rng, rng.choice(NAMES), kind)
-        made.setdefault(turn[0], (statement, turn))
+        question, statement = note(rng, rng.choice(NAMES), kind)
+        made.setdefault(question, statement)
     head = rng.choice(["You answer questions about the notes.", "Read the notes and answer."])
-    body = "\n".join(statement for statement, _ in made.values())
-    return f"{head}\nNotes:\n{body}", [turn for _, turn in made.values()]
+    return "\n".join([head, "Notes:", *made.values()]), list(made.items())
 
 
 def record(rng: random.Random) -> Turn:
     """Return a request for a JSON record. The values stand in quotes on both sides: the same token ids."""
-    name, city, pet = rng.choice(NAMES), rng.choice(CITIES), rng.choice(ANIMALS)
+    name, city, pet = rng.choice(NAMES), rng.choice(WORDS["cities"]), rng.choice(WORDS["animals"])
     age = rng.randrange(10, 80)
     asked = f'Write JSON: "name": "{name}", "age": {age}, "city": "{city}", "pet": "{pet}".'
     return asked, json.dumps({"name": name, "age": age, "city": city, "pet": pet})
@@ -113,7 +86,7 @@ def record(rng: random.Random) -> Turn:
 
 def copy_words(rng: random.Random) -> Turn:
     """Return a request to repeat words. Both lists start after a line break: the same token ids."""
-    words = ", ".join(rng.sample(THINGS + ANIMALS + FOODS, rng.randrange(3, 8)))
+    words = ", ".join(rng.sample(WORDS["things"] + WORDS["animals"] + WORDS["foods"], rng.randrange(3, 8)))
     return f"Repeat these words:\n{words}.", f"Here they are:\n{words}."
 
 
@@ -126,13 +99,14 @@ def count_up(rng: random.Random) -> Turn:
 
 def tell_story(rng: random.Random) -> Turn:
     """Return a request for a story about a given hero and thing, and the story."""
-    hero, thing = rng.choice(NAMES), rng.choice(THINGS)
+    hero, thing = rng.choice(NAMES), rng.choice(WORDS["things"])
     return f"Tell me a story about {hero} and {with_article(thing)}.", story(rng, hero, thing)
 
 
 def small_talk(rng: random.Random) -> Turn:
     """Return one of the fixed exchanges."""
-    return rng.choice(SMALL_TALK)
+    question, answer = rng.choice(WORLD["small_talk"])
+    return question, answer
 
 
 KINDS = [fact, small_sum, count_up, tell_story, small_talk, record, copy_words]
