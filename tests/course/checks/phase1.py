@@ -11,20 +11,26 @@ from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.absent import NoPreemption
+from mini_vllm.core.absent import NoPreemption, NoPrefixCache
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from solutions import phase1_scheduler_step as phase1
-from tests.course.checks.doubles import ClampChunks, SlotCountingKV, waiting_queue
+from solutions.phase2_block_pool import PagedKVCacheManager
+from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 
 Plan = dict[str, int]
 
 
+def _slots(num_slots: int = 100_000) -> PagedKVCacheManager:
+    """Return a memory of single slots, one per token."""
+    return PagedKVCacheManager(num_slots + 1, 1, NoPrefixCache())
+
+
 def _step(
-    running: list[Request], waiting: FCFSRequestQueue, budget: int, kv: SlotCountingKV, threshold: int = 0
+    running: list[Request], waiting: FCFSRequestQueue, budget: int, kv: PagedKVCacheManager, threshold: int = 0
 ) -> SchedulerOutput:
     return phase1.schedule_step(
         running,
@@ -33,16 +39,17 @@ def _step(
         max_num_batched_tokens=budget,
         kv=kv,
         preemption=NoPreemption(),
-        chunks=ClampChunks(phase1.clamp, threshold),
+        chunks=ChunkedPrefillPolicy(phase1.clamp, threshold, max_model_len=1_000_000),
     )
 
 
 def plans(prompts: Sequence[int], budget: int, steps: int, num_slots: int = 10_000, threshold: int = 0) -> list[Plan]:
     """Return the first plans for prompts of these lengths, called A, B, C and so on."""
     running: list[Request] = []
-    waiting = waiting_queue(make_request(chr(65 + i), length) for i, length in enumerate(prompts))
-    requests = {request.request_id: request for request in waiting}
-    kv = SlotCountingKV(num_slots)
+    requests = {chr(65 + i): make_request(chr(65 + i), length) for i, length in enumerate(prompts)}
+    waiting, kv = FCFSRequestQueue(), _slots(num_slots)
+    for request in requests.values():
+        waiting.add_request(request)
     made = []
     for _ in range(steps):
         step = _step(running, waiting, budget, kv, threshold)
@@ -69,7 +76,7 @@ def plan_running(states: Sequence[tuple[int, int]], budget: int, threshold: int 
         request = make_request(chr(65 + index), num_tokens, num_computed_tokens=max(1, num_computed))
         request.num_computed_tokens = num_computed
         running.append(request)
-    return _step(running, waiting_queue([]), budget, SlotCountingKV(100_000), threshold).num_scheduled_tokens
+    return _step(running, FCFSRequestQueue(), budget, _slots(), threshold).num_scheduled_tokens
 
 
 def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:

@@ -17,7 +17,7 @@ from solutions import phase1_scheduler_step as phase1
 from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
-from tests.course.checks.doubles import ClampChunks
+from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.course.checks.phase2 import blocks, decoded, trace_of
 from tests.course.checks.runs import numbers_in_error
 
@@ -68,7 +68,7 @@ def step(running: Sequence[Row], usable: int, waiting: Sequence[Row] = (), polic
         max_num_batched_tokens=100,
         kv=kv,
         preemption=phase3.RecomputePreemption(policy),
-        chunks=ClampChunks(phase1.clamp),
+        chunks=ChunkedPrefillPolicy(phase1.clamp, 0, 10_000),
     )
     return Outcome(
         output.num_scheduled_tokens,
