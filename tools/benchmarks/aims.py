@@ -1,9 +1,14 @@
-"""The targets of the project in `bench throughput`, and whether a record meets them."""
+"""The targets of the project, and whether a record meets them: rows of (aim, found, whether it is met)."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from bench.overlap import EMBEDDED, OVERLAPPED
 from bench.peer_process import BACKENDS
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
-from tools.benchmarks.table import Record, table
+from bench.speculative import ADAPTIVE, COPYING, FIXED, WITHOUT
 
+Record = Mapping[str, Any]
 PEERS = BACKENDS[1:]
 TIMES_FASTER = {
     "random-150m": {"transformers-continuous": 3.0, "transformers-static": 4.0, "openvino": 0.9},
@@ -19,11 +24,12 @@ MEDIANS = {
     "per token": "normalized_latency",
 }
 MAX_OVERHEAD = 0.05
+MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
 NOT_MEASURED = ["", "not measured"]
 
 
-def aims(record: Record) -> str:
-    """Return which aims were met, and by how much others were missed."""
+def throughput(record: Record) -> list[list[str]]:
+    """Return the aims of one model in `bench throughput`."""
     rows = []
     if record["plan"]["dtype"] == "float32":
         for peer, times in TIMES_FASTER.get(record["model"], {}).items():
@@ -32,7 +38,7 @@ def aims(record: Record) -> str:
         if record["model"] == "random-150m":
             rows.append(overhead(record))
     rows += [[f"shared prefix, more tokens/s than {peer}", *found(record, SHARED_PREFIX, peer, 1.0)] for peer in PEERS]
-    return "#### What was aimed at\n\n" + table(["aim", "found", ""], rows) + never_slower(record)
+    return rows
 
 
 def found(record: Record, workload: str, peer: str, aim: float) -> list[str]:
@@ -61,19 +67,6 @@ def overhead(record: Record) -> list[str]:
     return [f"all at once, under {MAX_OVERHEAD:.0%} of large steps is not the forward pass", f"{share:.1%}", words]
 
 
-def never_slower(record: Record) -> str:
-    """Return for each workload whether ours is at least as fast as transformers' modes, and what it is slower in."""
-    rows = [
-        [workload, *(compare(workload, entries, peer) for peer in NEVER_SLOWER_THAN)]
-        for workload, entries in record["workloads"].items()
-    ]
-    return table(["never slower than", *NEVER_SLOWER_THAN], rows) + (
-        "Over 1, ours is faster: our rate over theirs, their median latency over ours. In a stream no backend can "
-        f"serve faster than requests arrive: a rate of {STREAM_RATE} counts as equal, and median latencies count too. "
-        "Where an aim is missed, the end of this section shows where our time goes.\n\n"
-    )
-
-
 def compare(workload: str, entries: Record, peer: str) -> str:
     """Return whether nothing that counts in a workload is slower in ours than in a peer, and the ratios."""
     if peer not in entries:
@@ -87,3 +80,30 @@ def compare(workload: str, entries: Record, peer: str) -> str:
         f"{words} {times:.2f}" + (f" (by {short(times, aim)})" if times < aim else "") for words, times, aim in checks
     ]
     return ("met: " if all(times >= aim for _, times, aim in checks) else "**missed:** ") + ", ".join(texts)
+
+
+def drafts(record: Record) -> list[list[str]]:
+    """Return the aims of `bench speculative`: much gained where drafts are right, and little lost anywhere."""
+    rates = {
+        (case["workload"], case["batch_size"]): {
+            name: one["tokens_per_second"] / case["measured"][WITHOUT]["tokens_per_second"]
+            for name, one in case["measured"].items()
+        }
+        for case in record["cases"]
+    }
+    gain = max(rates[COPYING, 1][name] for name in (FIXED, ADAPTIVE))
+    worst = min(one[ADAPTIVE] for one in rates.values())
+    return [
+        [f"{COPYING}, batch 1: at least {MIN_GAIN:g} times", f"{gain:.2f}", verdict(gain, MIN_GAIN)],
+        [f"{ADAPTIVE}, never under {MAX_LOSS:g} times", f"{worst:.2f}", verdict(worst, MAX_LOSS)],
+    ]
+
+
+def between_passes(record: Record) -> list[str]:
+    """Return the aim of `bench async`: little time between two forward passes with a step in flight."""
+    cases = [case for case in record["cases"] if case["model"] == EMBEDDED]
+    shares = [case["timed"][OVERLAPPED]["share_between"] for case in cases]
+    num_missed = sum(share >= MAX_SHARE_BETWEEN for share in shares)
+    words = f"**missed at {num_missed} of {len(shares)} batch sizes**" if num_missed else "met"
+    aim = f"embedded model: under {MAX_SHARE_BETWEEN:.0%} of the time is not the forward pass"
+    return [aim, f"{min(shares):.0%} to {max(shares):.0%}", words]

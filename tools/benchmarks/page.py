@@ -1,57 +1,55 @@
-"""docs/benchmarks.md from the records of the runs."""
+"""docs/benchmarks.md from the records of the runs: `page.md.jinja` with the figures filled in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-from tools.benchmarks.electives import in_flight, speculative
-from tools.benchmarks.engine import feature, loop, scheduler, simulator
-from tools.benchmarks.serving import serving
-from tools.benchmarks.table import Record, section
-from tools.benchmarks.throughput import throughput
+from jinja2 import Environment, StrictUndefined
 
-HEAD = """# Benchmarks
+from bench.cli.features import settings_text
+from bench.plan import OURS
+from course.simulator.measured_engine import FITTED_ON
+from course.terminal.charts import duration, measured_bar, shares
+from tools.benchmarks import aims
 
-Made by `python -m tools.benchmarks` from the records in `docs/benchmarks/`; do not edit. The heading of each part
-names the command that measures it.
-
-"""
+TEMPLATE = Path(__file__).with_name("page.md.jinja")
+TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
+Record = Mapping[str, Any]
 
 
 def page(records: Mapping[str, Record]) -> str:
     """Return the whole page. Benchmarks that were not run are listed as not measured."""
-
-    def one(name: str, body: Callable[[Record], str]) -> str:
-        return section(f"bench {name}", records.get(name), body)
-
-    return "".join(
-        [
-            HEAD,
-            machine(records),
-            throughput([record for name, record in records.items() if name.startswith("throughput")]),
-            *(one(name, feature) for name in ("prefix", "chunked", "preemption")),
-            one("speculative", speculative),
-            one("async", in_flight),
-            serving([record for name, record in records.items() if name.startswith("serve-on-")]),
-            one("scheduler", scheduler),
-            one("loop", loop),
-            section("calibrate --check --rounds 9", records.get("calibrate"), simulator),
-            "## GPUs\n\nNot measured.\n",
-        ]
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"f": format, "duration": duration, "median": median, "us": microseconds}
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        records=records,
+        named=lambda start: [record for name, record in records.items() if name.startswith(start)],
+        machines=dict.fromkeys(describe(record["machine"]) for record in records.values()),
+        ours=OURS,
+        titles=TITLES,
+        fitted_on=FITTED_ON,
+        aims=aims,
+        bar=bar,
+        shares=shares,
+        settings_text=settings_text,
     )
 
 
-def machine(records: Mapping[str, Record]) -> str:
-    """Return a description of the machine, and a warning if any run was a quick one."""
-    texts = [
-        f"Machine: {text}\n\n" for text in dict.fromkeys(_machine_text(one["machine"]) for one in records.values())
-    ]
-    if any(record["quick"] for record in records.values()):
-        texts.append(
-            "**Some of these are quick trial runs: they show that the command works, and measure nothing.**\n\n"
-        )
-    return "".join(texts)
+def microseconds(cost: float) -> str:
+    """Return a cost with its unit."""
+    return f"{cost:.2f} µs" if cost < 10 else f"{cost:.1f} µs"
 
 
-def _machine_text(found: Record) -> str:
+def bar(name: str, rate: float, scale: float) -> str:
+    """Return a backend's output tokens per second as a bar of text."""
+    return measured_bar(name, rate, scale, f"{rate:,.0f}", ours=name == OURS).plain
+
+
+def describe(found: Record) -> str:
+    """Return a description of the machine."""
     return (
         f"{found['cores']} cores ({found['architecture']}, {found['vectors']}), {found['memory_gib']} GiB of memory, "
         f"{found['system']}; Python {found['python']}, torch {found['torch']}, transformers {found['transformers']}."
