@@ -1,12 +1,43 @@
 """What each phase of the ablation gains, as a sentence made of its figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from course.views.text import counted
 from course.workloads.ablation import LineupResult
 from course.workloads.percentiles import percentiles
 from course.workloads.simulated_electives import WRONG_ONE_IN
+
+SENTENCES = {
+    1: "Every request reserves memory for the longest possible output: at most {now.most_running} run at once, and "
+    "{now.mean_empty:.0%} of the memory they hold stays empty.",
+    2: "Blocks as they are needed, {now.mean_empty:.0%} of them empty: {now.most_running} run at once instead of "
+    "{before.most_running}.{stall}",
+    3: "Preemption{finish}: {preempted}, {again} computed again.",
+    4: "{now.hit_rate:.0%} of the tokens come from the prefix cache: {now.num_computed_tokens:,} are computed instead "
+    "of {before.num_computed_tokens:,}, {now.most_running} run at once instead of {before.most_running}, the first "
+    "token comes after {ttft[0]:.0f} ms instead of {ttft[1]:.0f}.",
+    5: "Long prompts are split into chunks: 95 of 100 tokens come within {p95[0]:.0f} ms of the one before instead of "
+    "{p95[1]:.0f}. The first token waits for its chunks, and at the guard: {ttft[0]:.0f} ms instead of {ttft[1]:.0f}.",
+    6: "The embedded model generates instead of the fake model. Not one decision differs in {now.num_steps} steps: "
+    "scheduling depends on lengths, not on text. (The time is simulated here too.)",
+    7: "Drafts of which one in {wrong} is wrong: {now.num_steps} steps instead of {before.num_steps}, and "
+    "{now.num_computed_tokens:,} tokens computed instead of {before.num_computed_tokens:,}, because rejected ones are "
+    "computed too. A token comes {itl[0]:.1f} ms after the one before instead of {itl[1]:.1f}.",
+    8: "Each step is planned while the one before it is computed. Planning takes no simulated time, so only the price "
+    "is seen here: {more} planned, as a request that has ended is in one more step{drafts}. What it hides on this "
+    "machine: mini-vllm bench async.",
+}
+IF_STALLED = {
+    4: "{now.hit_rate:.0%} of the tokens come from the prefix cache: {now.num_computed_tokens:,} are computed instead "
+    "of {before.num_computed_tokens:,}.",
+    5: "Long prompts are split into chunks.",
+    7: "Drafts are verified many at a time.",
+}
+"""The times of a lineup that stalled are those of its first requests alone, so they are not compared."""
+OTHER_DECISIONS = (
+    "The embedded model generates, and the decisions differ from step {step} on: an output has a different length."
+)
 
 
 def mean_ms(seconds: Sequence[float]) -> float:
@@ -27,8 +58,34 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
             f"mini-vllm oracle finds the step."
         )
     if before is None:
-        return _phase1(stage)
-    return SENTENCES[stage.last_phase](stage, before)
+        return SENTENCES[1].format(now=stage)
+    text = SENTENCES[stage.last_phase]
+    if before.num_stalled or stage.num_stalled:
+        text = IF_STALLED.get(stage.last_phase, text)
+    if stage.last_phase == 6 and stage.decisions != before.decisions:
+        text = OTHER_DECISIONS
+    return text.format(now=stage, before=before, **figures(stage, before))
+
+
+def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
+    """Return what the sentences name besides the fields of the two results; pairs are (now, before)."""
+    both, more = (now, before), now.num_computed_tokens - before.num_computed_tokens
+    steps = enumerate(zip(now.decisions, before.decisions, strict=False))
+    return {
+        "ttft": [mean_ms(one.first_token_latencies) for one in both],
+        "itl": [mean_ms(one.inter_token_latencies) for one in both],
+        "p95": [p95_ms(one.inter_token_latencies) for one in both],
+        "preempted": counted(now.num_preemptions, "preemption"),
+        "again": counted(now.num_recomputed_tokens, "token"),
+        "finish": " lets every request finish" if before.num_stalled and not now.num_stalled else "",
+        "stall": f" But without preemption memory fills up: {now.num_stalled} of {now.num_requests} requests stall."
+        if now.num_stalled
+        else "",
+        "step": next((step for step, (mine, theirs) in steps if mine != theirs), "the last one"),
+        "wrong": WRONG_ONE_IN,
+        "more": f"{counted(abs(more), 'token')} {'more' if more >= 0 else 'fewer'}",
+        "drafts": "" if now.lineup.speculation == "absent" else ", and drafts are planned before they are known",
+    }
 
 
 def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
@@ -41,95 +98,3 @@ def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
         if mine[:length] != theirs[:length]:
             return request_id
     return None
-
-
-def _phase1(stage: LineupResult) -> str:
-    return (
-        f"Every request reserves memory for the longest possible output: at most {stage.most_running} run at once, "
-        f"and {stage.mean_empty:.0%} of the memory they hold stays empty."
-    )
-
-
-def _phase2(stage: LineupResult, before: LineupResult) -> str:
-    text = (
-        f"Blocks as they are needed, {stage.mean_empty:.0%} of them empty: {stage.most_running} run at once "
-        f"instead of {before.most_running}."
-    )
-    if stage.num_stalled:
-        text += f" But without preemption memory fills up: {stage.num_stalled} of {stage.num_requests} requests stall."
-    return text
-
-
-def _phase3(stage: LineupResult, before: LineupResult) -> str:
-    text = "Preemption lets every request finish" if before.num_stalled and not stage.num_stalled else "Preemption"
-    preempted, again = counted(stage.num_preemptions, "preemption"), counted(stage.num_recomputed_tokens, "token")
-    return f"{text}: {preempted}, {again} computed again."
-
-
-def _phase4(stage: LineupResult, before: LineupResult) -> str:
-    text = (
-        f"{stage.hit_rate:.0%} of the tokens come from the prefix cache: {stage.num_computed_tokens:,} are computed "
-        f"instead of {before.num_computed_tokens:,}"
-    )
-    if before.num_stalled or stage.num_stalled:
-        return f"{text}."
-    return (
-        f"{text}, {stage.most_running} run at once instead of {before.most_running}, the first token comes after "
-        f"{mean_ms(stage.first_token_latencies):.0f} ms instead of {mean_ms(before.first_token_latencies):.0f}."
-    )
-
-
-def _phase5(stage: LineupResult, before: LineupResult) -> str:
-    text = "Long prompts are split into chunks"
-    if before.num_stalled or stage.num_stalled:
-        return f"{text}."
-    return (
-        f"{text}: 95 of 100 tokens come within {p95_ms(stage.inter_token_latencies):.0f} ms of the one before instead "
-        f"of {p95_ms(before.inter_token_latencies):.0f}. The first token waits for its chunks, and at the guard: "
-        f"{mean_ms(stage.first_token_latencies):.0f} ms instead of {mean_ms(before.first_token_latencies):.0f}."
-    )
-
-
-def _phase6(stage: LineupResult, before: LineupResult) -> str:
-    if stage.decisions == before.decisions:
-        return (
-            f"The embedded model generates instead of the fake model. Not one decision differs in {stage.num_steps} "
-            f"steps: scheduling depends on lengths, not on text. (The time is simulated here too.)"
-        )
-    pairs = zip(stage.decisions, before.decisions, strict=False)
-    step = next((step for step, (mine, theirs) in enumerate(pairs) if mine != theirs), "the last one")
-    return (
-        f"The embedded model generates, and the decisions differ from step {step} on: an output has a different length."
-    )
-
-
-def _phase7(stage: LineupResult, before: LineupResult) -> str:
-    if before.num_stalled or stage.num_stalled:
-        return "Drafts are verified many at a time."
-    return (
-        f"Drafts of which one in {WRONG_ONE_IN} is wrong: {stage.num_steps} steps instead of {before.num_steps}, and "
-        f"{stage.num_computed_tokens:,} tokens computed instead of {before.num_computed_tokens:,}, because rejected "
-        f"ones are computed too. A token comes {mean_ms(stage.inter_token_latencies):.1f} ms after the one before "
-        f"instead of {mean_ms(before.inter_token_latencies):.1f}."
-    )
-
-
-def _phase8(stage: LineupResult, before: LineupResult) -> str:
-    more = stage.num_computed_tokens - before.num_computed_tokens
-    drafts = "" if stage.lineup.speculation == "absent" else ", and drafts are planned before they are known"
-    return (
-        f"Each step is planned while the one before it is computed. Planning takes no simulated time, so only the "
-        f"price is seen here: {counted(abs(more), 'token')} {'more' if more >= 0 else 'fewer'} planned, as a request "
-        f"that has ended is in one more step{drafts}. What it hides on this machine: mini-vllm bench async."
-    )
-
-
-SENTENCES: dict[int, Callable[[LineupResult, LineupResult], str]] = {
-    2: _phase2,
-    3: _phase3,
-    4: _phase4,
-    5: _phase5,
-    6: _phase6,
-    7: _phase7,
-    8: _phase8,
-}
