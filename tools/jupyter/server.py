@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.serve.server_process import free_port
 from mini_vllm.assembly.lineup import CHECKOUT
 
 COPIED = ("conftest.py", "pyproject.toml", "labs", "mini_vllm", "course", "bench", "serving", "notebooks", "solutions")
@@ -86,14 +86,6 @@ def environment(course: Path, home: Path) -> dict[str, str]:
         "PYTHONPATH": str(course),
         "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:

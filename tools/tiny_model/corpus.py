@@ -77,7 +77,7 @@ def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str,
 
 
 def record(rng: random.Random) -> Turn:
-    """Return a request for a JSON record. The values stand in quotes on both sides: the same token ids."""
+    """Return a request for a JSON record. Both sides quote the values, so that their token ids are the same."""
     name, city, pet = rng.choice(NAMES), rng.choice(WORDS["cities"]), rng.choice(WORDS["animals"])
     age = rng.randrange(10, 80)
     asked = f'Write JSON: "name": "{name}", "age": {age}, "city": "{city}", "pet": "{pet}".'
@@ -85,7 +85,7 @@ def record(rng: random.Random) -> Turn:
 
 
 def copy_words(rng: random.Random) -> Turn:
-    """Return a request to repeat words. Both lists start after a line break: the same token ids."""
+    """Return a request to repeat words. Both lists start after a line break, so that their token ids are the same."""
     words = ", ".join(rng.sample(WORDS["things"] + WORDS["animals"] + WORDS["foods"], rng.randrange(3, 8)))
     return f"Repeat these words:\n{words}.", f"Here they are:\n{words}."
 

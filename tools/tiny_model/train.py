@@ -1,31 +1,7 @@
-"""Make the embedded model on two cores: 40 minutes for English and a small world, 90 for looking up notes.
+"""Make the embedded model, or the one that drafts for it; `README.md` beside this file has the commands.
 
-    python -m tools.tiny_model.train S1
-    python -m tools.tiny_model.train S2 --init S1 --seed 3 --notes-share 0.9 --length 512 --steps 1200 --peak-rate 1e-3
-
-and six runs with `--looking-up`, each with `--init` of the one before. In S7 it learns that the name decides where
-several notes are of one kind:
-
-    S3 --seed 5 --steps 2800 --peak-rate 2e-3
-    S4 --seed 6 --steps 1000 --peak-rate 2e-3 --characters 10000000
-    S5 --seed 7 --steps 2200 --peak-rate 2e-3 --about-share 0.9
-    S6 --seed 8 --steps 1100 --peak-rate 2e-3 --about-share 0.9 --one-kind-share 0.6 --characters 8000000
-    S7 --seed 9 --steps 550 --peak-rate 3e-3 --about-share 0.9 --one-kind-share 1 --characters 5000000 --length 256
-    OUT --seed 10 --steps 430 --peak-rate 1.5e-3 --about-share 0.75 --one-kind-share 0.6 --characters 5000000
-
-A step takes 0.65 s. S1 and S2 of the embedded model multiplied in bfloat16, which is slow on CPUs without hardware
-for it; the rest is in float32. Of 40 answers from four notes 20 were right after S2, 34 after S3, 36 after S6 and S7.
-
-`--draft-of` makes the model that drafts for another one: one layer with its tokenizer and its heads, so that a block
-of its cache has the shape of one layer of the other's. It learns from the other's greedy answers to the same chats:
-
-    DRAFT --draft-of mini_vllm/embedded_model --seed 11 --notes-share 0.2 --steps 3600 --peak-rate 1e-2 \
-        --characters 2400000
-
-On one core the answers take 5 minutes and a step 0.3 s. One layer copies badly.
-
-Writes a `save_pretrained` directory: config, bfloat16 weights, tokenizer with chat template, and a
-README with seed, loss and hash. Nothing is downloaded; the text comes from `corpus.py`.
+Writes a `save_pretrained` directory: config, bfloat16 weights, tokenizer with chat template, and a README with seed,
+loss and hash.
 """
 
 import argparse
