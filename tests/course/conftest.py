@@ -1,11 +1,26 @@
 """A student edition to look at, and copies of it to write in."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from classroom.student_edition.edition import compose, write
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Return this environment without a lineup and without what this pytest set, and with `more`."""
+    return {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")} | more
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m ...` in a folder, as the two commands of a student edition do."""
+    environment = clean_environment(COLUMNS="100", PYTHONDONTWRITEBYTECODE="1", **environment)
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_every_handout_checks_something() -> None:
 
 @pytest.mark.parametrize("path", sorted(LABS.rglob("README.md")), ids=lambda path: path.parent.name)
 def test_no_check_breaks_a_paragraph(path: Path) -> None:
-    """A line that begins with a comment ends a paragraph, and markdown leaves the rest of the line as it is."""
+    """A line that begins with a comment ends a paragraph, and Markdown leaves the rest of the line unformatted."""
     blocks = [token for token in MarkdownIt("commonmark").parse(path.read_text(encoding="utf-8")) if token.map]
     for block in (block for block in blocks if block.type == "html_block"):
         assert re.sub(r"<summary>.*?</summary>|<[^>]*>|<!--.*?-->|\s", "", CHECK.sub("", block.content)) == ""

@@ -1,7 +1,6 @@
 """Every command, lineup, path and link in the student edition works with the files of the edition alone."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import typer.main
 from cli.main import app
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
+from tests.course.conftest import clean_environment, run
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
 
@@ -39,7 +39,7 @@ NOT_THERE = re.compile(
 NBVAL = ("-p", "nbval.plugin", "--nbval-lax")
 NEEDS_THE_REFERENCE = ("release",)
 STALLS = {  # the handouts say that these end with an error
-    "trace --lineup starter:1-2 --num-gpu-blocks 21",
+    "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }
 
 
@@ -189,21 +189,17 @@ def test_every_trace_stages_and_generate_command_runs_on_written_starters(
     lines = {tuple(c.words[1:]) for c in commands if c.words[:2] and c.words[0] == "mini-vllm" and not c.environment}
     lines = {line for line in lines if line[:1] in (("trace",), ("stages",), ("generate",))}
     assert len(lines) > 20
-    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
+    command, text = [sys.executable, "-c", PROGRAM], json.dumps(sorted(lines))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=folder, env=environment, input=json.dumps(sorted(lines)), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        command, cwd=folder, env=clean_environment(), input=text, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     results = json.loads(done.stdout)
     for line, (exit_code, output, exception) in results.items():
         assert exit_code == (1 if line in STALLS else 0), f"{line}: {exception}\n{output}"
 
 
-def test_the_tour_runs_on_an_untouched_edition(student: Path, tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(student), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NBVAL, "notebooks"]
-    done = subprocess.run(command, cwd=student, env=environment, capture_output=True, text=True, check=False)
+def test_the_tour_runs_on_an_untouched_edition(student: Path) -> None:
+    done = run(student, "pytest", "-q", "-p", "no:cacheprovider", *NBVAL, "notebooks", PYTHONPATH=str(student))
     assert done.returncode == 0, done.stdout[-3000:]
     assert re.search(r"\d+ passed", done.stdout)

@@ -1,11 +1,12 @@
 """What a learner can do with the student edition and nothing else."""
 
-import os
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,27 +15,68 @@ import pytest
 from course.parity.scenario import PUBLIC_TRACES
 from course.starter_status import starter_path
 from course.terminal.learner_lineup import activation
-from tests.course.surface import solution_path
+from tests.course.conftest import run
+from tests.course.surface import PHASES, solution_path
 
 
-def run(folder: Path, *arguments: str, lab_impl: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `python -m ...` in a student edition, as its own two commands do."""
-    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
-    environment |= {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"} | ({"LAB_IMPL": lab_impl} if lab_impl else {})
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_graded_tests_fail_with_our_error_only(student: Path, tmp_path: Path) -> None:
-    report = tmp_path / "report.xml"
-    done = run(student, "pytest", "labs", "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={report}")
+def test_every_graded_test_of_a_new_edition_fails_and_names_a_task_of_its_own_phase(
+    student: Path, tmp_path: Path
+) -> None:
+    phases = sorted(path.name for path in (student / "labs").glob("phase*"))
+    report, folders = tmp_path / "report.xml", [f"labs/{name}" for name in phases]  # named, so that electives count
+    done = run(student, "pytest", *folders, "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={report}")
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    assert len(cases) > 100
-    for case in cases:
+    num_tests = Counter[str]()
+    for case in ElementTree.parse(report).iter("testcase"):
+        place = re.match(r"labs\.phase(\d+)_", case.get("classname") or "")
+        assert place is not None, f"a test outside the phases: {case.attrib}"
+        num_tests[place[1]] += 1
         failure = case.find("failure")
-        assert failure is not None, case.attrib
-        assert re.match(r"NotImplementedError: Phase \d+, tasks? \d+", failure.get("message") or ""), case.attrib
+        assert failure is not None, f"passed, skipped, or an error outside the test: {case.attrib}"
+        message = failure.get("message") or ""
+        assert re.match(rf"NotImplementedError: Phase {place[1]}, tasks? \d", message), f"{case.attrib}: {message}"
+    assert num_tests.total() > 100
+    assert set(num_tests) == set(map(str, PHASES)), "a phase without graded tests"
+
+
+PROGRAM = """
+import json
+from mini_vllm import EngineConfig, LLM, parse_lineup
+from mini_vllm.assembly.lineup import default_lineup_text, lineup_from_env
+from mini_vllm.assembly.parts import solutions_exist
+
+def outcome(action):
+    try:
+        return f"nothing raised: {action()}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+config = EngineConfig(max_model_len=40, num_gpu_blocks=12, block_size=4)
+print(json.dumps([
+    [solutions_exist(), default_lineup_text(), str(lineup_from_env()), str(parse_lineup("starter"))],
+    [outcome(lambda: parse_lineup(text)) for text in ("solution", "starter:1-3,solution:4")],
+    outcome(lambda: LLM(config=config, lineup=parse_lineup("starter:1-5"))),
+    outcome(lambda: LLM(config=config, lineup=parse_lineup("starter:1")).generate("hello")),
+]))
+"""
+
+
+@pytest.mark.parametrize("is_left_over", [False, True], ids=["no solutions", "git left their compiled files"])
+def test_an_edition_knows_the_learners_own_code_alone(learner: Path, is_left_over: bool) -> None:
+    if is_left_over:
+        (learner / "solutions" / "__pycache__").mkdir(parents=True)
+    # `-S` keeps an installed mini-vLLM, with its own solutions, out of sight.
+    command = [sys.executable, "-S", "-c", PROGRAM]
+    done = subprocess.run(command, cwd=learner, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    defaults, refused, whole, phase_1 = json.loads(done.stdout)
+    assert defaults == [False, "starter", "starter", "starter"]
+    for message in refused:
+        assert message.startswith("ValueError")
+        assert "no reference solutions" in message
+        assert "'starter'" in message
+    assert whole.startswith("NotImplementedError: Phase ")
+    assert phase_1.startswith("NotImplementedError: Phase 1, task")
 
 
 def test_the_demo_names_what_is_missing(student: Path) -> None:
@@ -125,7 +167,9 @@ def test_the_demo_runs_on_what_is_written(learner: Path) -> None:
     assert "next is Phase 3, task 1" in done.stdout
     assert "Phase 3 is absent" in done.stdout
     assert re.search(r"^step \d", done.stdout, re.MULTILINE)
-    assert run(learner, "cli", "demo", lab_impl="starter:1-5").returncode == 1, "an error is what was asked for"
+    assert run(learner, "cli", "demo", LAB_IMPL="starter:1-5").returncode == 1, (
+        "a lineup that was asked for is not replaced"
+    )
 
 
 def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, edition: dict[str, bytes]) -> None:

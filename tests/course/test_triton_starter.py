@@ -1,10 +1,7 @@
 """The optional task's starter: the reference without its bodies, and tests that run where triton is."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from course.starter_status import touched_in
+from tests.course.conftest import run
 from tests.course.surface import ROOT, functions, parse, surface
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_triton.py"
@@ -31,20 +29,16 @@ def test_the_starter_is_untouched_and_names_its_task() -> None:
         assert f'NotImplementedError("Phase 6, task 7: {node.name}")' in ast.unparse(node).replace("'", '"')
 
 
-def run(lineup: str, report: Path) -> list[ElementTree.Element]:
-    """Run the tests in a process of their own: the interpreter is chosen when triton is imported."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", TESTS, "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment | {"LAB_IMPL": lineup}, capture_output=True, text=True, check=False
-    )
+def graded(lineup: str, report: Path) -> list[ElementTree.Element]:
+    """Run the tests in a separate process: the interpreter is chosen when triton is imported."""
+    done = run(ROOT, "pytest", TESTS, "-q", "-p", "no:cacheprovider", f"--junitxml={report}", LAB_IMPL=lineup)
     assert report.exists(), done.stdout + done.stderr
     return list(ElementTree.parse(report).iter("testcase"))
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed (the extra 'triton', on Linux)")
 def test_the_reference_passes(tmp_path: Path) -> None:
-    cases = run("solution", tmp_path / "report.xml")
+    cases = graded("solution", tmp_path / "report.xml")
     assert len(cases) > 15
     assert [case.get("name") for case in cases if len(case.findall("failure") + case.findall("error"))] == []
     assert [case.get("name") for case in cases if case.find("skipped") is not None] == []
@@ -52,14 +46,14 @@ def test_the_reference_passes(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed (the extra 'triton', on Linux)")
 def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None:
-    failures = [case.find("failure") for case in run("starter", tmp_path / "report.xml")]
+    failures = [case.find("failure") for case in graded("starter", tmp_path / "report.xml")]
     messages = ["passed" if failure is None else failure.get("message") or "" for failure in failures]
     assert [text for text in messages if not re.match("NotImplementedError: Phase 6, task 7: ", text)] == []
 
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="triton is installed")
 def test_without_triton_the_reason_is_printed(tmp_path: Path) -> None:
-    (case,) = run("starter", tmp_path / "report.xml")
+    (case,) = graded("starter", tmp_path / "report.xml")
     skipped = case.find("skipped")
     assert skipped is not None
     assert "triton is not installed" in (skipped.text or "") + (skipped.get("message") or "")

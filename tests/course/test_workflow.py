@@ -1,7 +1,6 @@
 """The workflow that grades a learner's repository: its own commands, run in a student edition."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import yaml
 from course.grading.plan import load_plan
 from course.starter_status import starter_path
 from lab import set_up
+from tests.course.conftest import clean_environment
 from tests.course.surface import solution_path
 
 WORKFLOW = ".github/workflows/grade.yml"
@@ -57,8 +57,8 @@ def test_its_commands_show_the_grade(learner: Path) -> None:
     text = solution_path(1).read_text(encoding="utf-8")
     bad = "\ndef clamp(*numbers): raise ValueError('</pre><script> `x` \\x1b')\n"
     starter_path(1, learner).write_text(text + bad, encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")}
-    environment |= {"GITHUB_STEP_SUMMARY": str(learner / "summary.md"), "PYTHONDONTWRITEBYTECODE": "1"}
+    summary = str(learner / "summary.md")
+    environment = clean_environment(GITHUB_STEP_SUMMARY=summary, PYTHONDONTWRITEBYTECODE="1")
     for name in ("Grade", "Show the grade"):
         line = command(learner, name).replace(".venv/bin/python", f"'{sys.executable}'")
         line = line.replace(" grade --json", " grade --phase 1 --json")

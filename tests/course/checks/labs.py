@@ -54,7 +54,7 @@ def hits(step: int) -> dict[str, int]:
 
 
 def waiting(step: int) -> list[str]:
-    """Return who waits after a step."""
+    """Return which requests wait after a step."""
     return trace()[step]["waiting_after"]
 
 

@@ -92,7 +92,7 @@ def steps_to_first_tokens(prompts: Sequence[int], budget: int) -> int:
 
 
 def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) -> Callable[..., SchedulerOutput]:
-    """Return the step that a learner may try: every request that fits is admitted, whatever stands before it."""
+    """Return the step that a learner may try: every request that fits is admitted, even past one that does not."""
 
     def schedule(running: list[Request], waiting: FCFSRequestQueue, **rest: Any) -> SchedulerOutput:
         slots, kv = rest.pop("max_num_seqs"), rest["kv"]

@@ -48,7 +48,7 @@ def balance() -> int:
 
 
 def scheduled(num_tokens: int, computed: int, num_drafts: int, budget: int, num_sampled: int) -> tuple[int, int, int]:
-    """Take a decoding request through a step; return (drafts scheduled, computed at last, tokens at last)."""
+    """Take a decoding request through a step; return (drafts scheduled, final computed tokens, final tokens)."""
     scheduling = SpeculativeScheduling(num_drafts, False)
     request = drafted(1, num_tokens - 1, [9] * num_drafts, computed=computed)
     request.num_computed_tokens += min(num_tokens + num_drafts - computed, budget)

@@ -75,7 +75,7 @@ def over(num_prompt: int, max_tokens: int, known: int, computed: int, placeholde
 
 
 def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequence[int]) -> tuple[int, int, list[int]]:
-    """Return (start, tokens, drafts) of a share as it is computed."""
+    """Return (start, tokens, drafts) of a share once it has been corrected."""
     share = ScheduledRequest(request_with(3, computed=start + size), start, size, [1], True, [-1] * places)
     result = reference.correct_share(share, rejected, drafts)
     return result.num_computed_tokens, result.num_scheduled_tokens, list(result.draft_token_ids)
@@ -83,7 +83,7 @@ def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequenc
 
 @cache
 def in_vain(num_drafts: int) -> int:
-    """Return how many tokens are planned for a request behind its stop token, the fourth of its answer."""
+    """Return how many tokens are planned for a request after its stop token, the fourth of its answer."""
     prompt = [5, 6, 7]
     outputs = fake_continuation(prompt, 20, ANSWERS)
     params = SamplingParams(max_tokens=20, stop_token_ids=(outputs[3],))

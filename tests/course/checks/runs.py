@@ -1,4 +1,4 @@
-"""What the checks of several handouts call: small engines, and what the commands `trace` and `stages` come to."""
+"""What the checks of several handouts call: small engines, and the figures of the commands `trace` and `stages`."""
 
 import json
 import re
