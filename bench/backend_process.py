@@ -26,8 +26,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         return OpenVino(settings)
     import torch
 
-    from bench.mini_vllm_backend import MiniVllmBackend
-    from bench.operators import ProfiledBackend
+    from bench.mini_vllm_backend import MiniVllmBackend, ProfiledBackend
     from bench.transformers_peers import Continuous, StaticBatches
 
     makers: dict[str, Callable[[BackendSettings], Backend]] = {

@@ -1,4 +1,4 @@
-"""Several engines in simulated time, each on a GPU of its own, and a router in front of them."""
+"""Several engines in simulated time, each on its own GPU, and a router in front of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

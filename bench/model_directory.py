@@ -29,7 +29,7 @@ def model_directory(model: str, folder: Path) -> Path:
 
 
 def make_random_model(directory: Path) -> None:
-    """Write the model. Runs in a process of its own."""
+    """Write the model. Runs in a separate process."""
     from bench.models import save_random_model
 
     save_random_model(directory)

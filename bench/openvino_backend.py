@@ -55,10 +55,7 @@ class OpenVino:
     def __init__(self, settings: BackendSettings) -> None:
         self._folder = TemporaryDirectory()  # removed when the process ends
         self.pipeline = open_pipeline(settings, self._folder.name)
-        self.facts: dict[str, Any] = {
-            "precision": PRECISIONS[settings.dtype],
-            "version": version("openvino-genai"),
-        }
+        self.facts: dict[str, Any] = {"precision": PRECISIONS[settings.dtype], "version": version("openvino-genai")}
         self._ids = count()  # go on from one round to the next
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, FigureComparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measured_engine import ENGINE, FITTED_ON, MeasuredEngine
+from course.terminal.charts import facts_table
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, ModelName
@@ -67,7 +67,7 @@ def calibrate(
         typer.echo(json.dumps(as_record(calibration, compared)))
         return
     console.print(whose_code(team), markup=False)
-    show(console, calibration, output)
+    console.print(fitted_table(calibration, output))
     if check:
         console.print(agreement_table(compared))
         console.print(verdict(compared), style=FAINT, markup=False)
@@ -91,23 +91,21 @@ def measured_engine(
     return MeasuredEngine(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)
 
 
-def show(console: Console, calibration: Calibration, path: str) -> None:
-    """Print the fitted cost model."""
+def fitted_table(calibration: Calibration, path: str) -> Table:
+    """Return the fitted cost model."""
     cost = calibration.cost
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column()
-    for title, value in (
-        ("fitted on", f"{calibration.num_steps:,} steps of {FITTED_ON!r}, {calibration.model}, {calibration.dtype}"),
-        ("bandwidth", speed(cost.bandwidth, "B/s")),
-        ("arithmetic", speed(cost.flop_rate, "FLOP/s")),
-        ("per step", f"{cost.seconds_per_step * 1e3:.3f} ms"),
-        ("per request", f"{cost.seconds_per_request * 1e3:.3f} ms"),
-        ("typical error", f"{calibration.typical_error:.1%} of a step's time"),
-        ("written to", f"{path}: mini-vllm simulate --calibration {path} --scale 0.1"),
-    ):
-        table.add_row(title, value)
-    console.print(table)
+    steps = f"{calibration.num_steps:,} steps of {FITTED_ON!r}"
+    return facts_table(
+        {
+            "fitted on": f"{steps}, {calibration.model}, {calibration.dtype}",
+            "bandwidth": speed(cost.bandwidth, "B/s"),
+            "arithmetic": speed(cost.flop_rate, "FLOP/s"),
+            "per step": f"{cost.seconds_per_step * 1e3:.3f} ms",
+            "per request": f"{cost.seconds_per_request * 1e3:.3f} ms",
+            "typical error": f"{calibration.typical_error:.1%} of a step's time",
+            "written to": f"{path}: mini-vllm simulate --calibration {path} --scale 0.1",
+        }
+    )
 
 
 def agreement_table(compared: list[FigureComparison]) -> Table:

@@ -12,14 +12,7 @@ from rich.live import Live
 
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import (
-    FakeModel,
-    LineupText,
-    ModelName,
-    open_llm,
-    remark_on_phase_6,
-    stands_in_for_phase_6,
-)
+from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible

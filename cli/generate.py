@@ -12,14 +12,7 @@ from course.terminal.console import fail, friendly, make_console
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
-from course.terminal.options import (
-    FakeModel,
-    LineupText,
-    ModelName,
-    open_llm,
-    remark_on_phase_6,
-    stands_in_for_phase_6,
-)
+from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Message

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from course.terminal.charts import facts_table
 from course.terminal.console import chip_style
 from course.terminal.step_view import FAINT, STRONG
 from course.traces.run_state import RunState
@@ -54,18 +55,15 @@ def totals(state: RunState, outputs: Sequence[RequestOutput], seconds: float) ->
     num_output = sum(output.metrics.num_output_tokens for output in outputs)
     first = [t for output in outputs if (t := output.metrics.time_to_first_token) is not None]
     between = [t for output in outputs if (t := output.metrics.inter_token_latency) is not None]
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in (
-        ("steps", f"{len(state.blocks_in_use)} in {seconds:.2f} s, without pauses and drawing"),
-        ("output tokens", f"{num_output}, {num_output / max(seconds, 1e-9):,.0f} per second"),
-        ("computed tokens", f"{state.num_computed_tokens}, of which {state.num_recomputed_tokens} recomputed"),
-        ("prefix cache", f"{state.num_hits} hits, {state.num_hit_tokens} tokens not computed ({state.hit_rate:.0%})"),
-        ("preemptions", f"{state.num_preemptions}"),
-        ("chunked prompts", f"{len(state.chunked)} of {len(state.info.titles)}"),
-        ("time to first token", f"{milliseconds(mean(first or [0]))} ms on average"),
-        ("inter-token latency", f"{milliseconds(mean(between or [0]))} ms on average"),
-    ):
-        table.add_row(name, value)
-    return table
+    return facts_table(
+        {
+            "steps": f"{len(state.blocks_in_use)} in {seconds:.2f} s, without pauses and drawing",
+            "output tokens": f"{num_output}, {num_output / max(seconds, 1e-9):,.0f} per second",
+            "computed tokens": f"{state.num_computed_tokens}, of which {state.num_recomputed_tokens} recomputed",
+            "prefix cache": f"{state.num_hits} hits, {state.num_hit_tokens} tokens not computed ({state.hit_rate:.0%})",
+            "preemptions": f"{state.num_preemptions}",
+            "chunked prompts": f"{len(state.chunked)} of {len(state.info.titles)}",
+            "time to first token": f"{milliseconds(mean(first or [0]))} ms on average",
+            "inter-token latency": f"{milliseconds(mean(between or [0]))} ms on average",
+        }
+    )

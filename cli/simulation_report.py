@@ -10,7 +10,7 @@ from course.simulator.calibration import NEVER
 from course.simulator.experiment import Experiment
 from course.simulator.served import Slo
 from course.simulator.summary import PERCENTS, Summary
-from course.terminal.step_view import STRONG
+from course.terminal.charts import facts_table
 
 BAR_LENGTH = 8
 SWEPT = ("TTFT\np50", "TTFT\np99", "ITL\np50", "ITL\np99", "output\ntok/s", "pre-\nempted", "hits")
@@ -57,21 +57,18 @@ def latency_table(summary: Summary) -> Table:
 
 def totals(summary: Summary, wall_seconds: float) -> Table:
     """Return the figures other than latencies."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style=STRONG)
-    table.add_column()
     throughput = f"{summary.output_tokens_per_second:,.0f} output tokens/s over {summary.simulated_seconds:,.0f} s"
-    for title, value in (
-        ("throughput", throughput),
-        ("goodput", f"{summary.goodput:,.2f} requests/s: {summary.share_good:.1%} met the SLO"),
-        ("most at once", f"{summary.most_running} requests, {summary.peak_context_tokens:,} tokens of context"),
-        ("preemptions", f"{summary.num_preemptions:,}"),
-        ("prefix cache", f"{summary.hit_rate:.1%} of the tokens were hits"),
-        ("steps", f"{summary.num_steps:,}, {summary.num_computed_tokens / summary.num_steps:,.1f} tokens each"),
-        ("run time", f"{wall_seconds:,.1f} s on this machine"),
-    ):
-        table.add_row(title, value)
-    return table
+    return facts_table(
+        {
+            "throughput": throughput,
+            "goodput": f"{summary.goodput:,.2f} requests/s: {summary.share_good:.1%} met the SLO",
+            "most at once": f"{summary.most_running} requests, {summary.peak_context_tokens:,} tokens of context",
+            "preemptions": f"{summary.num_preemptions:,}",
+            "prefix cache": f"{summary.hit_rate:.1%} of the tokens were hits",
+            "steps": f"{summary.num_steps:,}, {summary.num_computed_tokens / summary.num_steps:,.1f} tokens each",
+            "run time": f"{wall_seconds:,.1f} s on this machine",
+        }
+    )
 
 
 def legend(slo: Slo) -> str:

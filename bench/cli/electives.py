@@ -114,7 +114,7 @@ def measure(
     for case in cases:
         show(console, case)
         if not case.same_tokens:
-            console.print("The tokens differ: that must not be.", style="bold red")
+            console.print("The tokens differ, which is a bug.", style="bold red")
     console.print(f"\n{why}", style=FAINT, markup=False)
 
 

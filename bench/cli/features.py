@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench.feature_runs import FeatureComparison, as_record, measure_feature
+from bench.features import FeatureComparison, as_record, measure_feature
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run

@@ -31,7 +31,7 @@ LOAD = 2.1
 @friendly
 def bench_router(
     workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")] = "shared-prefix",
-    replicas: Annotated[int, typer.Option(min=1, help="Engines, each on a simulated GPU of its own.")] = 4,
+    replicas: Annotated[int, typer.Option(min=1, help="Engines, each on its own simulated GPU.")] = 4,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 4_000,
     rate: Annotated[
         float | None,

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import BACKENDS, PeerError, chosen_peers
-from bench.plan import OURS, ThroughputPlan
-from bench.requests import FULL, QUICK
+from bench.plan import FULL, OURS, QUICK, ThroughputPlan
 from bench.throughput import Results, as_record, run_throughput, seconds_by_operator
 from course.terminal.charts import duration, measured_bar, shares
 from course.terminal.console import fail, friendly, make_console
@@ -77,12 +76,7 @@ def bench_throughput(
                 explained = efficiency_of_ours(plan, results)
         except PeerError as error:
             fail(str(error), 1)
-        record = {
-            "model": model,
-            "num_parameters": size.num_parameters,
-            **as_record(plan, results),
-            **explained,
-        }
+        record = {"model": model, "num_parameters": size.num_parameters, **as_record(plan, results), **explained}
     if as_json:
         typer.echo(json.dumps(record))
     else:

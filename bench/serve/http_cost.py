@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from bench.backend import BackendSettings
 from bench.peer_process import PeerError
+from bench.serve.completion import Round, run_round
 from bench.serve.load import Load
-from bench.serve.open_loop import Round, run_round
 from bench.serve.report import report
 from bench.serve.server_process import MeasuredServer
 from bench.serve.text_requests import TextRequest

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bench.serve.completion import run_round
 from bench.serve.endpoint import Endpoint
-from bench.serve.open_loop import run_round
 from bench.serve.rate_search import RateSearch
 from bench.serve.report import Objective, RoundReport, report
 from bench.serve.text_requests import SHAREGPT, TextRequest, text_requests
@@ -37,24 +37,14 @@ class Load:
     def requests(self, round_number: int) -> list[TextRequest]:
         """Return the requests of a round. Every round has the same lengths and different words, so no cache helps."""
         return text_requests(
-            self.workload,
-            self.num_requests,
-            self.request_rate,
-            self.burstiness,
-            self.scale,
-            self.seed,
-            round_number,
+            self.workload, self.num_requests, self.request_rate, self.burstiness, self.scale, self.seed, round_number
         )
 
     def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.Report) -> RoundReport:
         """Run a round and return its figures."""
         requests = self.requests(round_number)
         answered = run_round(
-            endpoint,
-            requests,
-            self.max_concurrency,
-            self.timeout,
-            lambda done: on_progress(name, done, len(requests)),
+            endpoint, requests, self.max_concurrency, self.timeout, lambda done: on_progress(name, done, len(requests))
         )
         return report(answered, self.objective)
 

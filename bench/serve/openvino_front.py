@@ -1,4 +1,4 @@
-"""OpenVINO GenAI behind `/v1/completions`, streamed. Runs in `.venv-openvino`, with fastapi and uvicorn.
+"""OpenVINO GenAI served as `/v1/completions`, streamed. Runs in `.venv-openvino`, with fastapi and uvicorn.
 
 `python -m bench.serve.openvino_front SETTINGS PORT`
 """

@@ -1,4 +1,4 @@
-"""The servers of a comparison: ours, `transformers serve`, and OpenVINO GenAI behind a small front."""
+"""The servers of a comparison: ours, `transformers serve`, and OpenVINO GenAI with a small front end."""
 
 import json
 import sys

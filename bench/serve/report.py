@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.serve.answer import ClientAnswer
-from bench.serve.open_loop import Round
+from bench.serve.completion import Round
 from course.simulator.summary import Spread
 
 MIN_SPAN = 0.1

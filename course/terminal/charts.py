@@ -1,7 +1,8 @@
-"""Bars with numbers, for the benchmarks."""
+"""Bars with numbers, and tables of facts."""
 
 from collections.abc import Mapping
 
+from rich.table import Table
 from rich.text import Text
 
 from course.palette import color
@@ -16,6 +17,16 @@ def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: b
     return Text.assemble(
         f"{name:>23} ", ("█" * length, OURS if ours else THEIRS), " " * (BAR_LENGTH - length), f" {figures}"
     )
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """Return one row per fact, its name in bold."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column()
+    for fact in facts.items():
+        table.add_row(*fact)
+    return table
 
 
 def duration(seconds: float) -> str:

@@ -27,12 +27,18 @@ def show_failure(console: Console, verdict: ParityVerdict) -> None:
     difference = verdict.difference
     if difference is None:
         return
+    parts = differing_parts(difference.field, difference.recorded, difference.ours)
+    console.print(table_of_parts(parts, "", "recorded", "ours"))
+
+
+def table_of_parts(parts: list[tuple[str, str, str]], *headings: str) -> Table:
+    """Return the differing parts of a field, one per row."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("", "recorded", "ours"):
+    for heading in headings:
         table.add_column(heading, overflow="fold")
-    for name, recorded, ours in differing_parts(difference.field, difference.recorded, difference.ours):
-        table.add_row(name, recorded, ours)
-    console.print(table)
+    for part in parts:
+        table.add_row(*part)
+    return table
 
 
 def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str, str]]:
@@ -74,11 +80,6 @@ def last_steps(title: str, records: list[StepRecord]) -> Table:
 
 def side_by_side(divergence: Divergence) -> Table:
     """Return the differing entries of the first field that differs."""
-    field = divergence.field
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in (field, "reference", "yours"):
-        table.add_column(heading, overflow="fold")
-    reference, mine = divergence.reference[-1], divergence.mine[-1]
-    for row in differing_parts(field, reference[field], mine[field]):  # type: ignore[literal-required]
-        table.add_row(*row)
-    return table
+    field, reference, mine = divergence.field, divergence.reference[-1], divergence.mine[-1]
+    parts = differing_parts(field, reference[field], mine[field])  # type: ignore[literal-required]
+    return table_of_parts(parts, field, "reference", "yours")

@@ -39,10 +39,7 @@ def test_a_step_in_flight_changes_no_token_and_the_passes_are_counted(mini_vllm:
 @pytest.mark.parametrize(
     ("command", "counts"),
     [
-        (
-            "speculative",
-            {"7 speculative decoding: reference": 1, "accepted by position": 12, "same draft model": 2},
-        ),
+        ("speculative", {"7 speculative decoding: reference": 1, "accepted by position": 12, "same draft model": 2}),
         ("async", {"8 async scheduling: reference": 1, "ms between two passes": 4, "Python runs one thread": 1}),
     ],
 )

@@ -7,11 +7,10 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
+from bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
-from bench.operators import OperatorStopwatch, by_kind
-from bench.plan import ThroughputPlan
-from bench.requests import poisson_stream, questions_about_one_document, room_needed, skewed_requests
+from bench.plan import ThroughputPlan, poisson_stream, questions_about_one_document, room_needed, skewed_requests
 from bench.roofline import MachineRates, efficiency, minimum_seconds, where_time_goes
 from bench.served import ServedRound, num_equal, require_complete, summary
 from bench.throughput import Results

@@ -90,6 +90,4 @@ def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
 
 def test_a_command_that_does_not_complete_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="broken exited with 1; its last line: no"):
-        loop.measure_loop(
-            [loop.TimedCommand("broken", [sys.executable, "-c", "raise SystemExit('no')"])], 1, lambda *given: None
-        )
+        loop.measure_loop({"broken": [sys.executable, "-c", "raise SystemExit('no')"]}, 1, lambda *given: None)

@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from bench import peer_process
-from bench.feature_runs import measure_feature, require_phases
-from bench.features import FEATURES
+from bench.features import FEATURES, measure_feature, require_phases
 from bench.model_directory import EMBEDDED_MODEL
-from bench.plan import ThroughputPlan
-from bench.requests import QUICK
+from bench.plan import QUICK, ThroughputPlan
 from bench.throughput import as_record, run_throughput
 from course.terminal.options import threads_to_use
 from mini_vllm.assembly.lineup import parse_lineup

@@ -5,8 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from cli.demo import EngineClock, run
-from cli.demo_script import plan_demo
+from cli.demo import EngineClock, plan_demo, run
 from course.palette import label
 from course.terminal.console import make_console
 from course.terminal.options import open_llm

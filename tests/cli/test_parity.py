@@ -102,8 +102,7 @@ def test_a_made_up_defect_does_not_excuse_a_difference(mini_vllm: Commands, writ
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["config", "trace", "requests", "events", "config.block_size", "config.spec", "requests.A", "trace.steps"],
+    "path", ["config", "trace", "requests", "events", "config.block_size", "config.spec", "requests.A", "trace.steps"]
 )
 def test_an_incomplete_scenario_exits_with_2(mini_vllm: Commands, write: Write, path: str) -> None:
     line = named("budget_cap")

@@ -60,11 +60,6 @@ def test_the_last_line_adds_up_all_steps(mini_vllm: Commands) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["5-3", "x", "-", "900", "1-2-3"])
-def test_a_bad_range_is_refused(mini_vllm: Commands, text: str) -> None:
-    assert "--steps" in mini_vllm("trace", f"--steps={text}", exit_code=2).stderr
-
-
 def test_recorded_scenarios_are_read_by_name(mini_vllm: Commands) -> None:
     file = PUBLIC_TRACES / "named.jsonl"
     shown = mini_vllm("trace", "--read", file, "--name", "priority_victim_leaves_uncomputed_cached_blocks").output
@@ -80,19 +75,22 @@ def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path,
     assert "is not a trace" in mini_vllm("trace", "--read", file, exit_code=2).stderr
 
 
-def test_a_missing_file_is_refused(mini_vllm: Commands, tmp_path: Path) -> None:
-    assert "cannot be read" in mini_vllm("trace", "--read", tmp_path / "none.jsonl", exit_code=2).stderr
-
-
-def test_settings_that_can_serve_no_request_are_explained(mini_vllm: Commands) -> None:
-    assert "would wait forever" in mini_vllm("trace", "--num-gpu-blocks", 5, exit_code=2).stderr
-    result = mini_vllm("trace", "--scheduling-policy", "priority", "--lineup", "solution:1-2", exit_code=2)
-    assert "phase 3" in result.stderr
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        *((f"--steps={text}", "--steps") for text in ("5-3", "x", "-", "900", "1-2-3")),
+        ("--read none.jsonl", "cannot be read"),
+        ("--num-gpu-blocks 5", "would wait forever"),
+        ("--scheduling-policy priority --lineup solution:1-2", "phase 3"),
+    ],
+)
+def test_bad_options_are_refused_with_a_reason(mini_vllm: Commands, options: str, reason: str) -> None:
+    assert reason in mini_vllm("trace", *options.split(), exit_code=2).stderr
 
 
 @pytest.fixture
 def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queue a preempted request behind all others, which no FCFS engine may do."""
+    """Queue a preempted request after all others, which no FCFS engine may do."""
     monkeypatch.setattr(FCFSRequestQueue, "prepend_request", FCFSRequestQueue.add_request)
 
 

@@ -19,7 +19,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from tests.notebook.cells import NOTEBOOKS
-from tools.recorded_runs.make import record_notebook
+from tools.recorded_runs import record_notebook
 
 MARK = mark_of(1)
 # The first run of 01_scheduler_step.

@@ -157,10 +157,7 @@ def test_inaccurate_predictions_are_shown_with_their_error() -> None:
     record = {
         "calibration": {"model": "embedded", "dtype": "float32", "num_steps": 1234},
         "tolerance": 0.15,
-        "agreement": [
-            {**near, "agrees": True, "ratios": [0.88, 0.9, 1.2]},
-            {**far, "agrees": False, "ratios": [1.25]},
-        ],
+        "agreement": [{**near, "agrees": True, "ratios": [0.88, 0.9, 1.2]}, {**far, "agrees": False, "ratios": [1.25]}],
     }
     text = page({"calibrate": {**SHELL, **record}})
     assert "1 of 2 predictions are within 15%" in text

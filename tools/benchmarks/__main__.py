@@ -83,7 +83,7 @@ def read_records(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def main() -> None:
-    """Run what is asked for, and write the page."""
+    """Run the chosen benchmarks, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
     parser.add_argument("--only", choices=RUNS, action="append", help="run this one; may be repeated")
     parser.add_argument("--render", action="store_true", help="run nothing, write the page again")

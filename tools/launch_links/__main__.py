@@ -29,7 +29,7 @@ def badges(repository: str, branch: str, path: str) -> str:
 
 
 def with_badges(text: str, links: str) -> str:
-    """Return a text with the links between its two marks. Raises `ValueError` if it has not exactly one such place."""
+    """Return a text with the links between its two marks. Raises `ValueError` unless it has exactly one such place."""
     place = re.compile(f"{START}.*?{END}", re.DOTALL)
     if len(place.findall(text)) != 1:
         raise ValueError(f"a text must have {START} and {END} once")

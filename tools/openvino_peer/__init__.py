@@ -1,1 +1,1 @@
-"""OpenVINO GenAI as a peer of the benchmarks, in a virtual environment of its own."""
+"""OpenVINO GenAI as a peer of the benchmarks, in its own virtual environment."""

@@ -5,8 +5,7 @@ import re
 
 from rich.console import Console
 
-from cli.demo import run_info
-from cli.demo_script import plan_demo
+from cli.demo import plan_demo, run_info
 from course.terminal.step_view import render_step
 from course.traces.recording import Recording
 from course.traces.run_state import RunState

@@ -59,7 +59,7 @@ ANSWERS: dict[str, bytes] = {
 
 
 class Stub:
-    """Answers on a thread of its own. `bodies` are those that it received."""
+    """Answers on its own thread. `bodies` are the request bodies that it received."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, object]] = []

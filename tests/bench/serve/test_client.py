@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from bench.serve.answer import ClientAnswer
-from bench.serve.completion import complete
+from bench.serve.completion import complete, run_round
 from bench.serve.endpoint import Endpoint
-from bench.serve.open_loop import run_round
 from bench.serve.text_requests import TextRequest
 from tests.bench.serve.stub import GAP, Stub
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.serve.answer import ClientAnswer
-from bench.serve.open_loop import Round
+from bench.serve.completion import Round
 from bench.serve.rate_search import RateSearch, ratio
 from bench.serve.report import RoundReport, report
 

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from bench.serve.answer import ClientAnswer
-from bench.serve.open_loop import Round
+from bench.serve.completion import Round
 from bench.serve.report import Objective, RoundReport, parse_objective, report
 from bench.serve.view import client_line, show_report
 

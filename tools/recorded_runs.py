@@ -1,10 +1,15 @@
-"""Run a notebook's cells on the reference and note the result of each run that they ask for."""
+"""`python -m tools.recorded_runs` records all notebooks; with names such as `05`, only these.
+
+It runs a notebook's cells on the reference, and notes the result of each run that they ask for in
+`labs/observed/notebooks/`.
+"""
 
 import ast
 import contextlib
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -15,9 +20,9 @@ from unittest.mock import patch
 from course.fresh.jobs import play_workload
 from course.fresh.process import FreshError, describe
 from course.notebook.record_codec import to_json
-from course.notebook.records import REFUSED, key_of
+from course.notebook.records import FOLDER, REFUSED, key_of, write_lines
 from course.views.policy_comparison import PolicyComparison, compare_policies
-from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.config import EngineConfig
 from serving.notebook import LabServer
 
@@ -34,7 +39,7 @@ Lines = dict[str, str]
 
 
 def record_notebook(path: Path) -> Lines:
-    """Return the records of a notebook's runs, key to JSON, and of the settings that its knobs are asked for."""
+    """Return the records of a notebook's runs, key to JSON, and of the settings that its knobs can reach."""
     lines: Lines = {}
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
@@ -100,3 +105,20 @@ def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
             for value in values:
                 with contextlib.suppress(ValueError):  # a setting that the engine refuses needs no record
                     yield replace(config, **chosen | {slider: value})
+
+
+def main(names: list[str]) -> None:
+    """Record the notebooks whose names begin so, or all."""
+    for path in sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
+        if names and not path.stem.startswith(tuple(names)):
+            continue
+        lines, target = record_notebook(path), FOLDER / f"{path.stem}.xz"
+        target.unlink(missing_ok=True)
+        if lines:
+            write_lines(target, lines)
+            size = target.stat().st_size
+            print(f"{target.relative_to(CHECKOUT)}: {len(lines)} runs, {size:,} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
