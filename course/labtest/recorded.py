@@ -3,12 +3,18 @@
 So the tests need no second implementation, which would be an answer. `python -m tests.mutants.answers` records them.
 """
 
+import base64
 import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from course.labtest.expect import Told, difference_report
+
 FOLDER = Path(__file__).with_name("recorded_answers")
+MIN_PACKED = 5000
 
 
 class Answers:
@@ -31,7 +37,40 @@ class Answers:
 
 @cache
 def recorded(phase: int) -> dict[str, list[Any]]:
-    """Return the answers of a phase by test."""
+    """Return the answers of a phase by test; those of a test with many cases are packed."""
     path = FOLDER / f"phase{phase}.json"
-    answers: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return answers
+    answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {test: unpacked(cases) if isinstance(cases, str) else cases for test, cases in answers.items()}
+
+
+def packed(cases: list[Any]) -> list[Any] | str:
+    """Return the answers of a test as they stand in the file: random cases, which nobody reads, as compressed text."""
+    text = json.dumps(cases)
+    return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(text: str) -> list[Any]:
+    cases: list[Any] = json.loads(zlib.decompress(base64.b85decode(text)))
+    return cases
+
+
+def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[str, object], Told]]]) -> str:
+    """Compare all that a random case shows with what was recorded; return the report of the first difference.
+
+    `run` begins the case anew at each call, and yields what is compared and what a report says beside it.
+    """
+    right = answers(lambda: [yours for yours, _ in run()])
+    for expected, (yours, told) in zip(right, run(), strict=True):
+        if report := difference_report(yours, with_tuples(expected), **told):
+            return report
+    return ""
+
+
+def with_tuples(decided: Mapping[str, Any]) -> dict[str, object]:
+    """Return values in which the lists within a list are tuples, which JSON does not have."""
+    return {
+        name: [tuple(entry) if isinstance(entry, list) else entry for entry in value]
+        if isinstance(value, list)
+        else value
+        for name, value in decided.items()
+    }

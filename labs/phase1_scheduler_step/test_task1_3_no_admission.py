@@ -9,6 +9,7 @@ from course.labtest.expect import fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS, check_step, decoding, steps_differ
 from course.labtest.phase1.random_cases import random_situation
 from course.labtest.phase1.situations import Situation
+from course.labtest.recorded import Answers
 from course.labtest.support import make_request
 
 
@@ -161,6 +162,6 @@ def test_more_running_than_max_num_seqs_admits_no_request(phase1: ModuleType) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_steps_agree_with_a_slow_model(phase1: ModuleType, seed: int) -> None:
+def test_steps_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([steps_differ(phase1, random_situation(rng), num_steps=3) for _ in range(NUM_STATES)])
+    fail_with_smallest([steps_differ(phase1, answers, random_situation(rng), num_steps=3) for _ in range(NUM_STATES)])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from course.labtest.recorded import FOLDER, Answers
+from course.labtest.recorded import FOLDER, Answers, packed
 from tests.mutants.catalog import PHASES, module_name
 
 
@@ -34,7 +34,8 @@ def main() -> int:
         if pytest.main([f"labs/{module_name(phase)}", "-q", "-p", "no:cacheprovider"]):
             return 1
         if recorded:
-            text = ",\n".join(f"{json.dumps(test)}: {json.dumps(answers)}" for test, answers in recorded.items())
+            lines = (f"{json.dumps(test)}: {json.dumps(packed(answers))}" for test, answers in recorded.items())
+            text = ",\n".join(lines)
             (FOLDER / f"phase{phase}.json").write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     return 0
 

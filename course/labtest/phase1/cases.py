@@ -1,13 +1,14 @@
 """Checks that several tasks of phase 1 use. Nothing here is to be filled in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from types import ModuleType
 from typing import NotRequired, TypedDict, Unpack
 
 from course.labtest.expect import difference_report, expect_equal
 from course.labtest.failure import Shares
-from course.labtest.phase1.reference_model import PlainScheduler
 from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
+from course.labtest.recorded import Answers, with_tuples
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
@@ -96,32 +97,37 @@ def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
     return None
 
 
-def steps_differ(phase1: ModuleType, situation: Situation, num_steps: int) -> str:
-    """Take steps beside the slow model; return the report of the first that differs."""
-    model, scene = PlainScheduler(situation), Scene(situation)
-    plans: list[tuple[SchedulerOutput, str]] = []
-    for number in range(1, num_steps + 1):
+def steps_of(
+    phase1: ModuleType, situation: Situation, num_steps: int
+) -> Iterator[tuple[Scene, SchedulerOutput, dict[str, object]]]:
+    """Take steps in a scene; yield what each decided, with the plans of the earlier ones."""
+    scene = Scene(situation)
+    earlier: list[SchedulerOutput] = []
+    for _ in range(num_steps):
         scheduler_output = scene.take_step(phase1)
-        model.step()
-        yours = scene.outcome(scheduler_output)
-        plans_now = [describe_plan(one.num_scheduled_tokens.items()) for one, _ in plans]
-        expected = model.outcome() | {"plans of earlier steps": [plan for _, plan in plans]}
-        if yours | {"plans of earlier steps": plans_now} != expected:
+        plans = [describe_plan(step.num_scheduled_tokens.items()) for step in earlier]
+        yield scene, scheduler_output, scene.outcome(scheduler_output) | {"plans of earlier steps": plans}
+        earlier.append(scheduler_output)
+        scene.advance(scheduler_output)
+
+
+def steps_differ(phase1: ModuleType, answers: Answers, situation: Situation, num_steps: int) -> str:
+    """Take steps and compare with the recorded ones; return the report of the first that differs."""
+    right = answers(lambda: [decided for *_, decided in steps_of(phase1, deepcopy(situation), num_steps)])
+    steps = zip(right, steps_of(phase1, situation, num_steps), strict=True)
+    for number, (expected, (scene, scheduler_output, yours)) in enumerate(steps, start=1):
+        if yours != with_tuples(expected):
             rule, hint = seen_by_the_doubles(scene) or (
                 f"Step {number} of a random case does not follow the rules in the handout.",
                 "go through the rules with these requests; which of your calls is the first that they do not ask for?",
             )
-            yours["plans of earlier steps"] = plans_now
             return difference_report(
                 yours,
-                expected,
+                with_tuples(expected),
                 rule=rule,
                 situation=scene.before,
                 hint=hint,
                 calls=scene.log,
-                shares=shares_of(scheduler_output, dict(model.plan), situation.budget),
+                shares=shares_of(scheduler_output, read_plan(expected["plan"]), situation.budget),
             )
-        plans.append((scheduler_output, describe_plan(model.plan)))
-        model.advance()
-        scene.advance(scheduler_output)
     return ""
