@@ -39,8 +39,9 @@ class RoomHarness:
         self.kv = kv or SharedBlocksKV(num_blocks, block_size, tables)
         self.step = SchedulerOutput(budget, dict(plan or {}))
         self.before: list[str] = []
+        self.answer: object = None
 
-    def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> object:
+    def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> None:
         """Call `make_room` of your class."""
         running = [f"{rank(r)} {r.num_computed_tokens}/{r.num_tokens}" for r in self.running]
         self.before[:] = [
@@ -53,14 +54,14 @@ class RoomHarness:
         self._fields_before = {name: fields_of(one) for name, one in self.requests.items()}
         self.kv.calls.clear()
         with explained(self.before, self.kv.calls):
-            return preemption.make_room(  # type: ignore[attr-defined]
+            self.answer = preemption.make_room(  # type: ignore[attr-defined]
                 request, num_new_tokens, self.running, self.waiting, self.step, self.kv
             )
 
-    def outcome(self, answer: object) -> dict[str, object]:
-        """Return everything that `make_room` decides."""
+    def outcome(self) -> dict[str, object]:
+        """Return everything that `make_room` decided."""
         return {
-            "make_room": answer,
+            "make_room": self.answer,
             "RUNNING": [r.request_id for r in self.running],
             "WAITING": [self._name(r) for r in self.waiting],
             "plan": list(self.step.num_scheduled_tokens.items()),
@@ -84,9 +85,9 @@ class RoomHarness:
         own = self.requests.get(request.request_id)
         return request.request_id if own is request else f"copy of {request.request_id}"
 
-    def check(self, rule: str, hint: str, answer: object, **expected: object) -> None:
+    def check(self, rule: str, hint: str, **expected: object) -> None:
         """Compare what is named (`budget_left` for "budget left", and so on)."""
-        outcome = self.outcome(answer)
+        outcome = self.outcome()
         wanted = {LABELS.get(label, label): value for label, value in expected.items()} | {"also changed": []}
         yours = {label: outcome[label] for label in wanted}
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
