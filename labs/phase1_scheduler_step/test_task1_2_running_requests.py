@@ -23,7 +23,6 @@ def test_running_served_in_order_until_the_budget_ends(phase1: ModuleType) -> No
         hint="how much of the budget is left after C, and who comes next?",
         plan="C:7  A:3",
         running="[C 2/9, A 2/9, B 2/9]",
-        waiting="[]",
         budget_left=0,
         calls=["kv.allocate_slots(C, 7) -> [...]", "kv.allocate_slots(A, 3) -> [...]"],
     )
@@ -38,7 +37,6 @@ def test_decodes_and_prefills_are_one_rule(phase1: ModuleType) -> None:
         hint="which two counters tell you how far behind a request is?",
         plan="D:1  P:15  R:5",
         running="[D 7/8, P 5/20, R 4/9]",
-        waiting="[]",
         budget_left=979,
     )
 
@@ -51,7 +49,6 @@ def test_without_requests_the_plan_is_empty(phase1: ModuleType) -> None:
         hint="what does your code do before it looks at the first request?",
         plan="empty",
         running="[]",
-        waiting="[]",
         budget_left=10,
     )
 
@@ -65,7 +62,6 @@ def test_zero_tokens_means_skipped_not_stopped(phase1: ModuleType) -> None:
         hint="A gets 0 tokens in this step. What does that mean for A, and what for the requests behind it?",
         plan="B:1",
         running="[A 7/8, B 7/8]",
-        waiting="[]",
         calls=["kv.allocate_slots(B, 1) -> [...]"],
     )
 
@@ -78,7 +74,6 @@ def test_an_empty_list_is_not_a_refusal(phase1: ModuleType) -> None:
         hint="`if not blocks` and `if blocks is None` differ for one value. Which?",
         plan="A:1  B:1",
         running="[A 6/7, B 7/8]",
-        waiting="[]",
         calls=["kv.allocate_slots(A, 1) -> []", "kv.allocate_slots(B, 1) -> []"],
     )
 
@@ -94,7 +89,6 @@ def test_a_refused_request_is_skipped_if_no_request_is_preempted(phase1: ModuleT
         "budget?",
         plan="A:1  C:1  D:1",
         running="[A 3/4, B 4/12, C 4/5, D 5/6]",
-        waiting="[]",
         budget_left=7,
         calls=[
             "kv.allocate_slots(A, 1) -> []",

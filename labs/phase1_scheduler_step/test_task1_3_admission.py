@@ -36,7 +36,6 @@ def test_chunked_prefill_caps_per_request(phase1: ModuleType) -> None:
         hint="who decides how many tokens a request gets: your loop, or `chunks.num_new_tokens`?",
         plan="A:16  B:16  C:5",
         running="[A 16/50, B 0/40, C 0/5]",
-        waiting="[]",
         budget_left=3,
         use_your_clamp=True,
     )
@@ -65,7 +64,6 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
         hint="2 hit blocks of 4 tokens: how many of A's 11 are left, and is allocate_slots given the blocks?",
         plan="A:3  B:9",
         running="[A 8/11, B 0/9]",
-        waiting="[]",
         budget_left=8,
         calls=["kv.allocate_slots(A, 3, hit_blocks=[31, 32]) -> [...]", "kv.allocate_slots(B, 9) -> [...]"],
     )
@@ -101,7 +99,6 @@ def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> Non
         hint="is there any difference between a request that is WAITING and one that is PREEMPTED, in this phase?",
         plan="A:6  B:2",
         running="[A 2/8, B 0/2]",
-        waiting="[]",
     )
 
 
@@ -113,7 +110,6 @@ def test_an_empty_list_admits(phase1: ModuleType) -> None:
         hint="`if not blocks` and `if blocks is None` differ for one value. Which?",
         plan="A:3  B:2",
         running="[A 0/3, B 0/2]",
-        waiting="[]",
         calls=["kv.allocate_slots(A, 3) -> []", "kv.allocate_slots(B, 2) -> [...]"],
     )
 
@@ -158,7 +154,6 @@ def test_hits_are_looked_up_anew_in_every_step(phase1: ModuleType) -> None:
         hint="A had 1 hit block in the step before and has 2 now. Where does your number come from?",
         plan="A:3",
         running="[A 8/11]",
-        waiting="[]",
         calls=["kv.allocate_slots(A, 3, hit_blocks=[31, 32]) -> [...]"],
     )
 
