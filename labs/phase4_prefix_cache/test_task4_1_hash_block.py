@@ -89,11 +89,7 @@ def check_all_different(hash_of: dict[str, bytes], rule: str, hint: str) -> None
     for call, digest in hash_of.items():
         other = first_with.setdefault(digest, call)
         expect_equal(
-            "different" if other == call else "equal",
-            "different",
-            rule=rule,
-            situation=[other, call],
-            hint=hint,
+            "different" if other == call else "equal", "different", rule=rule, situation=[other, call], hint=hint
         )
 
 

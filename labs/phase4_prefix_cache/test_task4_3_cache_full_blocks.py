@@ -12,10 +12,7 @@ from course.labtest.phase4.reference_cache import RecordingPool
 
 @pytest.mark.parametrize(("first", "end", "expected"), [(0, 3, [0, 1, 2]), (1, 3, [1, 2]), (1, 2, [1]), (2, 2, [])])
 def test_the_blocks_between_the_two_numbers_enter_the_cache(
-    phase4: ModuleType,
-    first: int,
-    end: int,
-    expected: list[int],
+    phase4: ModuleType, first: int, end: int, expected: list[int]
 ) -> None:
     table: Sequence[int] = (7, 5, 9, 6) if first else [7, 5, 9, 6]
     request = request_of("A", [*ABC, 41])

@@ -90,11 +90,7 @@ def test_a_lookup_counts_nothing(phase4: ModuleType) -> None:
     request, rate_before = request_of("second", [*ABC, 41]), cache.hit_rate()
     answers = [hit(cache, request) for _ in range(3)]
     expect_equal(
-        {
-            "three lookups": answers,
-            "cached blocks": cached_ids(cache),
-            "hit rate": cache.hit_rate(),
-        },
+        {"three lookups": answers, "cached blocks": cached_ids(cache), "hit rate": cache.hit_rate()},
         {"three lookups": [[7, 5, 9]] * 3, "cached blocks": [5, 7, 9], "hit rate": rate_before},
         rule="A lookup changes nothing: a waiting request is looked up at every step until it is admitted.",
         situation="a request with 10 tokens was admitted with a hit of 8; another waits for three steps, its 12 first "

@@ -17,6 +17,7 @@ from course.labtest.phase4.cases import (
     request_of,
 )
 from course.labtest.phase4.random_workload import RandomWorkload
+from course.labtest.recorded import Answers
 
 
 def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
@@ -145,7 +146,9 @@ def test_an_emptied_cache_keeps_nothing(phase4: ModuleType, way_out: str) -> Non
 
 
 @pytest.mark.parametrize(("seed", "block_size"), [(1, 2), (2, 2), (3, 3), (4, 3), (5, 4), (6, 1)])
-def test_random_workload_against_the_naive_cache(phase4: ModuleType, seed: int, block_size: int) -> None:
-    workload = RandomWorkload(phase4.HashPrefixCache(block_size), block_size, seed)
+def test_random_workload_against_the_naive_cache(
+    phase4: ModuleType, answers: Answers, seed: int, block_size: int
+) -> None:
+    workload = RandomWorkload(phase4.HashPrefixCache(block_size), answers, block_size, seed)
     workload.run(num_events=200)
     assert workload.num_hits_seen > 10, "the workload itself is too easy: it saw hardly any hit"

@@ -1,7 +1,4 @@
-"""A prefix cache without hashes: slow and obviously right.
-
-For every block it keeps all the tokens from the first one on.
-"""
+"""The blocks that are cached, without hashes: for every block all its tokens from the first one on."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,32 +17,16 @@ class RecordingPool:
         self.touched.append(block_id)
 
 
-class NaiveCache:
+class CachedPrefixes:
     """Keeps whole prefixes. The blocks are in the order in which they were cached."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.prefix_of_block: dict[int, Prefix] = {}
-        self.num_asked_tokens = 0
-        self.num_hit_tokens = 0
 
     def prefix(self, request: Request, num_blocks: int) -> Prefix:
         tokens = tuple(request.all_token_ids[: num_blocks * self.block_size])
         return request.cache_salt, request.adapter_id, tokens
-
-    def hit(self, request: Request) -> list[int]:
-        found: list[int] = []
-        while (len(found) + 1) * self.block_size <= request.num_tokens - 1:
-            prefix = self.prefix(request, len(found) + 1)
-            holders = [block_id for block_id, cached in self.prefix_of_block.items() if cached == prefix]
-            if not holders:
-                break
-            found.append(holders[0])
-        return found
-
-    def count_admission(self, request: Request, hit_blocks: Sequence[int]) -> None:
-        self.num_asked_tokens += request.num_tokens
-        self.num_hit_tokens += len(hit_blocks) * self.block_size
 
     def enter(self, request: Request, table: Sequence[int], first: int, end: int) -> None:
         for index in range(first, end):
@@ -62,9 +43,6 @@ class NaiveCache:
             keys = "".join(f" {name}={key!r}" for name, key in named.items() if key is not None)
             blocks.append(f"block {block_id} has {''.join(map(str, tokens))}{keys}")
         return ", ".join(blocks) or "nothing"
-
-    def hit_rate(self) -> float:
-        return self.num_hit_tokens / self.num_asked_tokens if self.num_asked_tokens else 0.0
 
 
 def classes(content_of_block: Mapping[int, object]) -> set[frozenset[int]]:
