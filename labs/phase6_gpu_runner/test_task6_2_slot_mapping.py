@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.phase6.batches import check_on, naive_flat_batch, random_rows, row_of
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
 

@@ -9,7 +9,7 @@ import torch
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.sampling_checks import logs, sampled
 from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
 

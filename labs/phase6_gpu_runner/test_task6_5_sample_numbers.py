@@ -9,10 +9,9 @@ import torch
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.devices import with_arguments_on_a_device
-from course.labtest.phase6.reference_sampler import naive_sample, random_row
-from course.labtest.phase6.sampling_checks import Row, logs, sampled
+from course.labtest.phase6.sampling_checks import Row, logs, naive_sample, random_row, sampled
 from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase6.whole_numbers import whole_numbers
+from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
 
@@ -30,14 +29,8 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
         ],
     )
     expect_equal(
-        {
-            "top_k=3: one of the three likeliest": yours[1] in three_best,
-            "tiny top_p: the likeliest": yours[2],
-        },
-        {
-            "top_k=3: one of the three likeliest": True,
-            "tiny top_p: the likeliest": int(logits.argmax()),
-        },
+        {"top_k=3: one of the three likeliest": yours[1] in three_best, "tiny top_p: the likeliest": yours[2]},
+        {"top_k=3: one of the three likeliest": True, "tiny top_p: the likeliest": int(logits.argmax())},
         rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
         situation=f"2000 tokens, draw {largest}; yours chose {yours}",
         hint="what does your walk return when no sum exceeds the draw?",

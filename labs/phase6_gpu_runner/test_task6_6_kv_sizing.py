@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal, lab_failure
-from course.labtest.phase6.whole_numbers import whole_number
+from course.labtest.whole_numbers import whole_number
 
 SEPARATORS = re.compile(r"(?<=\d)[,_'\u2009\u202f](?=\d)")
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")

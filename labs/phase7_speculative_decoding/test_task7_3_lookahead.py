@@ -5,9 +5,9 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal, explained
-from course.labtest.phase7.answers import list_of, number_of
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
+from course.labtest.whole_numbers import list_of, number_of
 from course.views.text import counted
 from mini_vllm.core.request import Request, RequestStatus
 
@@ -94,11 +94,7 @@ def test_the_last_block_of_a_hit_is_no_use_to_a_drafter_with_a_cache(phase7: Mod
         else:
             hint = "which one block may lack K and V of the drafter, and how many are left?"
         expect_equal(
-            yours,
-            hit_blocks[:-1] if has_kv_cache else hit_blocks,
-            rule=RULE_OF_HITS,
-            situation=situation,
-            hint=hint,
+            yours, hit_blocks[:-1] if has_kv_cache else hit_blocks, rule=RULE_OF_HITS, situation=situation, hint=hint
         )
         expect_equal(
             given,

@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal, explained
-from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
+from course.labtest.whole_numbers import list_of
 
 RULE_OF_ACCEPTED = (
     "A step's tokens are what the model samples, up to the first one that differs from its draft; that one included."

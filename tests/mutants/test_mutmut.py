@@ -10,8 +10,7 @@ from tests.mutants import mutmut_table
 from tests.mutants.catalog import PHASES, Subject, reference
 from tests.mutants.diffs import DiffError, read_diffs
 from tests.mutants.harness import harness
-from tests.mutants.mutmut_table import report, try_mutmut
-from tests.mutants.survivors import Tally, read_reviewed, reviewed, tally
+from tests.mutants.mutmut_table import Tally, read_reviewed, report, reviewed, tally, try_mutmut
 from tests.mutants.verdict import Verdict
 
 needs_mutmut = pytest.mark.skipif(find_spec("mutmut") is None, reason="mutmut is not installed")

@@ -20,8 +20,8 @@ import pytest
 
 from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict
-from tests.mutants.witness import MARK, Witness
 
+MARK = "_subject_under_test"
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -116,6 +116,43 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
     if status == -signal.SIGXCPU:
         return Verdict("endless", num_passed, running + failed)
     return Verdict("died", num_passed, running + failed, f"exit status {status}")
+
+
+class Witness:
+    """A pytest plugin that logs each event at once, so that a killed run leaves a log too.
+
+    One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
+    """
+
+    def __init__(self, path: Path, module_name: str) -> None:
+        self._path = path
+        self._module_name = module_name
+        self._loaded = False
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._write("start", nodeid.partition("::")[2])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_setup(self) -> None:
+        """After the fixtures have imported the code of the phase: note which file it was, and its mark."""
+        module = sys.modules.get(self._module_name)
+        if module is not None and not self._loaded:
+            self._loaded = True
+            self._write("loaded", {"file": module.__file__, "mark": getattr(module, MARK, None)})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            answer = [report.nodeid.split("/", 2)[2], getattr(report, "answer", "")]
+            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-1500:], answer])
+        elif report.when == "call" and report.passed:
+            self._write("passed", None)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._write("finished", int(exitstatus))
+
+    def _write(self, event: str, what: Any) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([event, what]) + "\n")
 
 
 if __name__ == "__main__":

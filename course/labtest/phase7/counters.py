@@ -4,9 +4,9 @@ import random
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, expect_unchanged, explained
-from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
+from course.labtest.whole_numbers import list_of
 from course.views.text import counted
 from mini_vllm.core.electives import Speculation
 from mini_vllm.core.request import Request

@@ -15,8 +15,8 @@ from types import ModuleType
 import torch
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase7.answers import list_of
 from course.labtest.phase7.rejections import LAST_ROW, surplus
+from course.labtest.whole_numbers import list_of
 from course.views.text import counted
 
 NUM_DRAWS = 100_000

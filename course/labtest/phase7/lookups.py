@@ -8,8 +8,8 @@ from typing import Any, SupportsIndex
 
 from course.labtest.expect import difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
-from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
+from course.labtest.whole_numbers import list_of
 from course.views.text import counted
 
 READS_PER_TOKEN = 100
@@ -137,11 +137,7 @@ def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequenc
         answer = phase7.propose_by_lookup(text, 4, 1, 3)
     yours = list_of(answer, "propose_by_lookup")
     expect_equal(
-        yours,
-        answers(yours),
-        rule=RULE_OF_LOOKUP,
-        situation=f"a text of {size}, {what}\n{settings}",
-        hint=WHICH_RUN,
+        yours, answers(yours), rule=RULE_OF_LOOKUP, situation=f"a text of {size}, {what}\n{settings}", hint=WHICH_RUN
     )
     per_token = text.num_read / len(tokens)
     expect_equal(

@@ -9,8 +9,8 @@ from types import ModuleType
 import torch
 
 from course.labtest.expect import expect_equal, explained, lab_failure
-from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
+from course.labtest.whole_numbers import list_of
 
 Row = Sequence[float]
 LARGEST = 1 - 2**-53  # the largest number that random() returns

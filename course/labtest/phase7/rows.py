@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
-from course.labtest.phase7.answers import list_of
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
+from course.labtest.whole_numbers import list_of
 from mini_vllm.core.step import ScheduledRequest
 
 RULE_OF_ROWS = (
