@@ -50,9 +50,6 @@ def test_what_was_read_does_not_change_later(phase2: ModuleType) -> None:
         {"ref_counts()": dict(counts), "free_block_ids()": [int(block_id) for block_id in free]},
         {"ref_counts()": {1: 1, 2: 1}, "free_block_ids()": [3, 4]},
         rule="ref_counts and free_block_ids return copies: they show the moment of the call.",
-        situation=[
-            *harness.history,
-            "compared: what both returned before the last call, after one more call of each",
-        ],
+        situation=[*harness.history, "compared: what both returned before the last call, after one more call of each"],
         hint="do you return a dict or list that the manager goes on using?",
     )

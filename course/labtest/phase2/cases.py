@@ -1,62 +1,61 @@
-"""Random use of the learner's manager beside a slow model of it."""
+"""Random use of the learner's manager, compared with recorded answers."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
-from course.labtest.phase2.manager_harness import ManagerHarness, Shown
-from course.labtest.phase2.reference_model import ListPool
+from course.labtest.expect import Told
+from course.labtest.phase2.manager_harness import ManagerHarness
+from course.labtest.recorded import Answers, first_difference
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request, RequestStatus
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
+SHOWN = ("returned", "tables", "num_free", "cache_calls", "free_queue", "holders", "usage")
 STATUS_WHEN_FREED = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
 
 
-def manager_differs(phase2: ModuleType, rng: random.Random, *, with_free: bool) -> str:
-    """Use the manager beside the slow model; return the report of the first call after which they differ."""
+def manager_differs(phase2: ModuleType, answers: Answers, rng: random.Random, *, with_free: bool) -> str:
+    """Use the manager at random; return the report of the first call that differs from the recorded ones."""
+    seed = rng.random()
+    return first_difference(answers, lambda: _random_use(phase2, random.Random(seed), with_free))
+
+
+def _random_use(phase2: ModuleType, rng: random.Random, with_free: bool) -> Iterator[tuple[dict[str, object], Told]]:
     num_usable, block_size = rng.randint(3, 12), rng.choice((1, 2, 4, 16))
     harness = ManagerHarness(phase2, num_usable, block_size)
-    model = ListPool(num_usable + 1, block_size)
+    told: Told = {
+        "rule": "After these calls your manager and the reference differ.",
+        "situation": harness.history,
+        "hint": "go through the rules of allocate_slots and free with the last call: which line differs first?",
+    }
     requests: dict[str, Request] = {}
     for _ in range(rng.randint(4, 12)):
         if with_free and rng.random() < 0.05:
             harness.use_another()
         name = rng.choice("ABCD")
         request = requests.get(name)
-        answer: list[int] | None = None
         if request is not None and with_free and rng.random() < 0.35:
             request.status = rng.choice(STATUS_WHEN_FREED)
             harness.free(request)
-            calls = model.free(name, request.num_computed_tokens)
             del requests[name]
             harness.answer = None
-        else:
-            request, num_new, hits, lookahead = _random_call(rng, name, request, num_usable, block_size)
-            answer, calls = model.allocate(
-                name, request.num_computed_tokens, request.num_tokens, num_new, hits, lookahead
-            )
-            harness.allocate(request, num_new, hits, lookahead, advance=False)
-            if answer is not None:
-                requests[name] = request
-                _advance(rng, request, len(hits) * block_size, num_new)
-        expected: Shown = {
-            "returned": answer,
-            "tables": dict(sorted(model.tables.items())),
-            "num_free": len(model.free_blocks),
-            "cache_calls": calls,
-        }
-        if with_free:
-            expected |= {"free_queue": model.free_blocks, "holders": model.holders(), "usage": round(model.usage(), 6)}
-        report = harness.differs(
-            "After these calls your manager and a slow model of it differ.",
-            "go through the rules of allocate_slots and free with the last call: which line differs first?",
-            **expected,
-        )
-        if report:
-            return report
-    return ""
+            yield _shown(harness, with_free), told
+            continue
+        request, num_new, hits, lookahead = _random_call(rng, name, request, num_usable, block_size)
+        harness.allocate(request, num_new, hits, lookahead, advance=False)
+        yield _shown(harness, with_free), told
+        if harness.answer is not None:
+            requests[name] = request
+            _advance(rng, request, len(hits) * block_size, num_new)
+
+
+def _shown(harness: ManagerHarness, with_free: bool) -> dict[str, object]:
+    shown = harness.shown(SHOWN if with_free else SHOWN[:4])
+    if with_free:
+        shown["ref_counts"] = list(harness.holders().items())  # JSON has no numbers as keys
+    return shown
 
 
 def _random_call(

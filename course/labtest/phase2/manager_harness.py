@@ -1,12 +1,11 @@
 """A harness for the learner's KV cache manager: it records every call and checks that nothing else changes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import as_block_ids, difference_report, expect_equal, expect_unchanged
-from course.labtest.failure import Report
+from course.labtest.expect import as_block_ids, expect_equal, expect_unchanged
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
@@ -152,9 +151,8 @@ class ManagerHarness:
             counts = self.kv.ref_counts()
         return {block_id: counts[block_id] for block_id in sorted(counts)}
 
-    def _compared(self, expected: Shown) -> tuple[dict[str, object], dict[str, object]]:
-        """Return what the manager shows now of what is expected, and what is expected, by their labels."""
-        given: Mapping[str, object] = {**expected}
+    def shown(self, names: Collection[str]) -> dict[str, object]:
+        """Return what the manager shows now, by its label."""
         calls = self.cache.take_calls()
         show: dict[str, Callable[[], object]] = {
             "returned": lambda: self.answer,
@@ -165,13 +163,10 @@ class ManagerHarness:
             "usage": lambda: round(float(self.kv.usage), 6),
             "cache_calls": lambda: calls,
         }
-        names = [name for name in show if name in given]
-        return {LABELS[name]: show[name]() for name in names}, {LABELS[name]: given[name] for name in names}
+        return {LABELS[name]: show[name]() for name in show if name in names}
 
     def check(self, rule: str, hint: str, **expected: Unpack[Shown]) -> None:
         """Compare what is named; `returned` is the last answer of `allocate_slots`."""
-        expect_equal(*self._compared(expected), rule=rule, situation=self.history, hint=hint)
-
-    def differs(self, rule: str, hint: str, **expected: Unpack[Shown]) -> Report:
-        """Return the report that `check` would fail with, empty if all is equal."""
-        return difference_report(*self._compared(expected), rule=rule, situation=self.history, hint=hint)
+        given: Mapping[str, object] = {**expected}
+        wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
+        expect_equal(self.shown(expected), wanted, rule=rule, situation=self.history, hint=hint)
