@@ -5,8 +5,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase4.cases import ABC, cache_with_abc, cached_ids, commit, hit, pin, request_of
-from course.labtest.phase4.reference_cache import RecordingPool
+from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, hit, pin, request_of
 
 
 @pytest.mark.parametrize(

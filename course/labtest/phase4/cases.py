@@ -137,3 +137,13 @@ def cache_with_abc(phase4: ModuleType, table: Sequence[int] = (7, 5, 9)) -> Pref
     cache: PrefixCache = phase4.HashPrefixCache(4)
     commit(cache, request_of("first", ABC), list(table), 0, 3)
     return cache
+
+
+class RecordingPool:
+    """The part of the block pool that phase 4 uses; it records which blocks were touched."""
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+
+    def touch(self, block_id: int) -> None:
+        self.touched.append(block_id)

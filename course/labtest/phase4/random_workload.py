@@ -1,18 +1,54 @@
 """A random workload that runs on the learner's cache."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase4.cases import commit, drop, evict, hit, pin
-from course.labtest.phase4.reference_cache import CachedPrefixes, RecordingPool, classes
+from course.labtest.phase4.cases import RecordingPool, commit, drop, evict, hit, pin
 from course.labtest.recorded import Answers
 from course.labtest.support import make_request
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request, RequestStatus
 
+Prefix = tuple[str | None, str | None, tuple[int, ...]]
 TOUCHED = "`pool.touch` takes one block id: which ones does yours give it?"
+
+
+class CachedPrefixes:
+    """Keeps whole prefixes. The blocks are in the order in which they were cached."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.prefix_of_block: dict[int, Prefix] = {}
+
+    def prefix(self, request: Request, num_blocks: int) -> Prefix:
+        tokens = tuple(request.all_token_ids[: num_blocks * self.block_size])
+        return request.cache_salt, request.adapter_id, tokens
+
+    def enter(self, request: Request, table: Sequence[int], first: int, end: int) -> None:
+        for index in range(first, end):
+            self.prefix_of_block[table[index]] = self.prefix(request, index + 1)
+
+    def forget(self, block_id: int) -> bool:
+        return self.prefix_of_block.pop(block_id, None) is not None
+
+    def describe(self) -> str:
+        """Return the blocks with the tokens they stand for, and the salt and adapter where there are any."""
+        blocks = []
+        for block_id, (salt, adapter, tokens) in self.prefix_of_block.items():
+            named = {"salt": salt, "adapter": adapter}
+            keys = "".join(f" {name}={key!r}" for name, key in named.items() if key is not None)
+            blocks.append(f"block {block_id} has {''.join(map(str, tokens))}{keys}")
+        return ", ".join(blocks) or "nothing"
+
+
+def classes(content_of_block: Mapping[int, object]) -> set[frozenset[int]]:
+    """Return the sets of blocks that hold the same content."""
+    blocks_of: dict[object, set[int]] = {}
+    for block_id, content in content_of_block.items():
+        blocks_of.setdefault(content, set()).add(int(block_id))
+    return {frozenset(blocks) for blocks in blocks_of.values()}
 
 
 class RandomWorkload:
