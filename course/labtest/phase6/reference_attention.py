@@ -87,46 +87,35 @@ class AttentionSteps:
         return torch.randn(shape, generator=self.generator)
 
     def play(self, paged_attention: PagedAttention, all_parts: RunnerSteps | None = None, num_steps: int = 4) -> None:
-        """Run steps with first chunks, later chunks and decodes."""
+        """Run steps with first chunks, later chunks and decodes.
+
+        With `all_parts` your functions make the tensors and write, too.
+        """
+        self.paged_attention, self.all_parts = paged_attention, all_parts
         for _ in range(num_steps):
             unfinished = [one for one in self.sequences if one.num_left]
             chunks = [(one, self.random_chunk(one)) for one in unfinished if self.random.random() < 0.8]
             self.random.shuffle(chunks)
             if chunks:
-                self.step(chunks, paged_attention, all_parts)
+                self.step(chunks)
 
     def random_chunk(self, one: PlainSequence) -> int:
         to_border = self.block_size - one.num_computed % self.block_size
         return min(one.num_left, self.random.choice([1, 2, to_border, to_border + 1, one.num_left]))
 
-    def step(
-        self,
-        chunks: Sequence[tuple[PlainSequence, int]],
-        paged_attention: PagedAttention,
-        all_parts: RunnerSteps | None,
-    ) -> None:
-        """Compute n more tokens of each request, in every layer: write K and V, attend, compare token by token.
-
-        With `all_parts` your functions make the tensors and write, too.
-        """
+    def step(self, chunks: Sequence[tuple[PlainSequence, int]]) -> None:
+        """Compute n more tokens of each request, in every layer: write K and V, attend, compare token by token."""
         batch = [row_of(one.name, one.num_computed, n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
         text = describe_rows(batch, self.block_size)
         flat = given = naive_flat_batch(batch, self.block_size)
-        if all_parts is not None:
-            given = all_parts.flat_batch(batch, self.block_size, StepBuffer(torch.device("cpu")))
+        if self.all_parts is not None:
+            given = self.all_parts.flat_batch(batch, self.block_size, StepBuffer(torch.device("cpu")))
             expect_same_tensors(given, flat, text)
         for layer in range(NUM_LAYERS):
-            self._layer(layer, chunks, flat, given, text, paged_attention, all_parts)
+            self._layer(layer, chunks, flat, given, text)
 
     def _layer(
-        self,
-        layer: int,
-        chunks: Sequence[tuple[PlainSequence, int]],
-        flat: FlatBatch,
-        given: FlatBatch,
-        text: str,
-        paged_attention: PagedAttention,
-        all_parts: RunnerSteps | None,
+        self, layer: int, chunks: Sequence[tuple[PlainSequence, int]], flat: FlatBatch, given: FlatBatch, text: str
     ) -> None:
         caches = self.key_caches[layer], self.value_caches[layer]
         num_tokens = sum(flat.query_lens)
@@ -138,18 +127,17 @@ class AttentionSteps:
             one.keys[layer].append(new[0][token])
             one.values[layer].append(new[1][token])
             expected[token] = naive_attention(query[token], one.keys[layer], one.values[layer], self.scale)
-        if all_parts is None:
+        if self.all_parts is None:
             for cache, numbers in zip(caches, new, strict=True):
                 cache.flatten(0, 1)[flat.slot_mapping] = numbers
         else:
             key, value = map(as_the_model_gives_it, new)
-            all_parts.write_kv(key, value, *caches, given.slot_mapping)
+            self.all_parts.write_kv(key, value, *caches, given.slot_mapping)
         before = [cache.clone() for cache in caches], deepcopy(given)
-        yours = paged_attention(as_the_model_gives_it(query), *caches, given, self.scale)
+        yours = self.paged_attention(as_the_model_gives_it(query), *caches, given, self.scale)
         situation = f"{self.num_heads} query heads, {self.num_kv_heads} K/V heads, scale={self.scale}, layer {layer}"
         if self.loudness > 1:
             situation += ", scores of some hundreds"
         situation += f"\n{text}"
-
         expect_attention(yours, expected, situation, flat, [one.name for one in owners])
         expect_only_read(before, caches, given, situation)
