@@ -54,24 +54,14 @@ def engine_for(phase8: ModuleType, requests: list[Request], num_drafts: int, bud
 
 
 def check_run(
-    engine: SmallEngine,
-    situation: str,
-    *,
-    preempts: Mapping[int, str] | None = None,
-    num_wasted: int | None = None,
+    engine: SmallEngine, situation: str, *, preempts: Mapping[int, str] | None = None, num_wasted: int | None = None
 ) -> None:
     lines = [situation, *(f"{name}: prompt {one.prompt_token_ids}" for name, one in engine.requests.items())]
     with explained(lines, rule=RULE):
         engine.run(preempts)
     wanted = {name: truth(request) for name, request in engine.requests.items()}
     plans = [f"plan {number}: {plan}" for number, plan in enumerate(engine.plans[:8])]
-    expect_equal(
-        engine.outputs(),
-        wanted,
-        rule=RULE,
-        situation=[*lines, *plans],
-        hint=HINT,
-    )
+    expect_equal(engine.outputs(), wanted, rule=RULE, situation=[*lines, *plans], hint=HINT)
     if num_wasted is not None:
         expect_equal(
             {"tokens computed in vain": engine.num_wasted_tokens},

@@ -5,7 +5,7 @@ from functools import cache
 
 from cli.parity import load
 from course.labtest.phase8.cases import request_with
-from course.labtest.phase8.pipeline import Pipeline
+from course.labtest.phase8.races import Pipeline
 from course.labtest.phase8.small_engine import ANSWERS, SmallEngine
 from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.assembly.lineup import parse_lineup
