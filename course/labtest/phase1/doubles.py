@@ -187,13 +187,7 @@ class ScriptedPreemption:
         if request in victims:
             victims = victims[: victims.index(request) + 1]
         for victim in victims:
-            kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
-            running.remove(victim)
-            victim.preempt()
-            waiting.prepend_request(victim)
-            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
-            scheduler_output.token_budget += num_returned
-            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+            self._evict(victim, request, running, waiting, scheduler_output, kv)
         makes_room = bool(victims) and request.status is RequestStatus.RUNNING
         if makes_room:
             kv.take(request, num_new_tokens)
@@ -202,3 +196,20 @@ class ScriptedPreemption:
             f"preemption.make_room({request.request_id}, {num_new_tokens}) -> {makes_room} (preempted: {evicted})"
         )
         return makes_room
+
+    def _evict(
+        self,
+        victim: Request,
+        cause: Request,
+        running: list[Request],
+        waiting: RequestQueue,
+        scheduler_output: SchedulerOutput,
+        kv: BlockCountingKV,
+    ) -> None:
+        kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
+        running.remove(victim)
+        victim.preempt()
+        waiting.prepend_request(victim)
+        num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+        scheduler_output.token_budget += num_returned
+        scheduler_output.preempted.append(Preempted(victim.request_id, cause.request_id, num_returned))
