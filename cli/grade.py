@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from course.grading.grader import Grader, OnProgress
-from course.grading.markdown import as_markdown
 from course.grading.plan import PlannedPhase, load_whole_plan
-from course.grading.reports import as_json, as_junit
+from course.grading.reports import as_json, as_junit, as_markdown
 from course.grading.view import show_grade
 from course.starter_status import touched_functions
 from course.terminal.console import fail, friendly, is_live, make_console

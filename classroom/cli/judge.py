@@ -1,27 +1,78 @@
 """`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
 
 import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from classroom.cli.class_progress import ClassProgress, class_progress
 from classroom.cli.options import JudgeOptions
 from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
-from classroom.judge.class_run import ClassRun, GradingProcess
+from classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
 from classroom.judge.jail import find_jail
 from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
-from classroom.judge.record import Record, RecordedResult, recorded_settings
 from classroom.judge.report import class_table, require_writable, write_feedback, write_tables, write_whole
 from classroom.judge.results import ClassResults
 from classroom.judge.submission import HandedIn, name_submissions
-from course.terminal.console import friendly, make_console
+from course.terminal.console import friendly, is_live, make_console
 from course.terminal.option_groups import with_option_groups
+
+
+class ClassProgress:
+    """Moves a bar in a terminal; elsewhere prints a line for each finished submission."""
+
+    def __init__(self, console: Console, bars: Progress | None, total: int) -> None:
+        self._console = console
+        self._bars = bars
+        self._total = total
+        self._num_done = 0
+        self._start = time.monotonic()
+        self._lock = threading.Lock()
+        self._class = bars.add_task("submissions", total=total, what="") if bars else None
+        self._rows: dict[str, TaskID] = {}
+
+    def situation(self, name: str, what: str, done: int) -> None:
+        """Show what is graded of a submission. Called from several threads."""
+        if self._bars is None:
+            return
+        with self._lock:
+            if name not in self._rows:
+                self._rows[name] = self._bars.add_task(Text(name).markup, total=None, what="")
+            self._bars.update(self._rows[name], completed=done, what=what)
+
+    def finished(self, name: str, seconds: float) -> None:
+        """Show that a submission is done."""
+        self._num_done += 1
+        if self._bars is not None and self._class is not None:
+            self._bars.update(self._class, completed=self._num_done)
+            with self._lock:
+                if name in self._rows:
+                    self._bars.remove_task(self._rows.pop(name))
+            return
+        left = (time.monotonic() - self._start) / self._num_done * (self._total - self._num_done)
+        text = f"{self._num_done}/{self._total} {name}: {seconds:.0f} s; about {left / 60:.0f} min left"
+        self._console.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def class_progress(console: Console, num_submissions: int) -> Iterator[ClassProgress]:
+    if not is_live(console):
+        yield ClassProgress(console, None, num_submissions)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+        yield ClassProgress(console, bars, num_submissions)
+
 
 NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
 
@@ -45,7 +96,6 @@ class ResultFiles:
         require_writable([self.json_file, self.csv_file, self.html, self.canvas, self.moodle], self.feedback)
 
     def write(self, report: ClassResults) -> None:
-        """Write the tables and the page that were asked for."""
         write_tables(report, json_file=self.json_file, csv_file=self.csv_file)
         if self.html is not None:
             write_whole(self.html, class_page(report, with_names=self.names))

@@ -50,7 +50,6 @@ class PhaseFigures:
 
 
 def figures(results: ClassResults) -> list[PhaseFigures]:
-    """Return the figures of each phase that was graded."""
     return [phase_figures(same) for same in zip(*(one["phases"] for one in results.submissions), strict=True)]
 
 
@@ -72,7 +71,6 @@ def phase_figures(phases: Sequence[PhaseResult]) -> PhaseFigures:
 
 
 def group_figures(groups: Sequence[GroupResult]) -> GroupFigures:
-    """Return the figures of one group, from its result for each learner."""
     situations = [status for group in groups for status in group["situations"]]
     missed = sum(status != "right" for status in situations)
     num_lost = sum(group["points"] < group["max"] for group in groups)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from classroom.export.gradebooks import FIRST_COLUMN
-from classroom.judge.archives import METHODS, require_short_directory
+from classroom.judge.archives import METHODS, SubmissionError, require_inside, require_short_directory
 from classroom.judge.report import file_name
-from classroom.judge.starters import SubmissionError, require_inside
 from classroom.worker.text import one_line
 
 CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>[^/]+)", re.IGNORECASE)
@@ -97,7 +96,6 @@ def files_in(archive: zipfile.ZipFile) -> Iterator[tuple[PurePosixPath, zipfile.
 
 
 def put(folder: Path, path: PurePosixPath, content: bytes) -> None:
-    """Write a file below a learner's folder."""
     target = folder.joinpath(*[file_name(part) for part in path.parts])
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)

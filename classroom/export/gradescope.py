@@ -13,11 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from classroom.judge.class_run import GraderError, GradingProcess
+from classroom.judge.class_run import GraderError, GradingProcess, RecordedResult
 from classroom.judge.jail import JailError, find_jail
 from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
-from classroom.judge.record import RecordedResult
 from classroom.judge.report import write_whole
 from classroom.judge.results import GroupResult, PhaseResult
 from classroom.judge.submission import HandedIn
@@ -105,7 +104,6 @@ def tests_of(phase: PhaseResult) -> list[dict[str, Any]]:
 
 
 def one_test(number: str, name: str, points: float, most: int, output: str) -> dict[str, Any]:
-    """Return a test as Gradescope has it."""
     status = "passed" if points == most else "failed"
     return {"number": number, "name": name, "score": points, "max_score": most, "status": status, "output": output}
 

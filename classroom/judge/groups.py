@@ -5,13 +5,11 @@ A mistake costs the points of the groups that it breaks, and no others. To add a
 
 import importlib
 from dataclasses import dataclass, replace
-from random import Random
 
-from classroom.judge.question import JudgeQuestion
-from classroom.judge.questions import phase1, phase2, phase3, phase4, phase5, phase7, phase8
+from classroom.judge.questions import electives, kv_cache, scheduling
 from classroom.judge.recorded_runs import Draw, calls
-from classroom.judge.scenario import Features
-from classroom.judge.scenario_filters import (
+from classroom.judge.scenario import (
+    Features,
     evicts,
     hits,
     planned_victims,
@@ -36,13 +34,7 @@ class TestGroup:
 
 def tensors(name: str) -> Draw:
     """Return a function that draws a question for phase 6, whose module imports torch."""
-    return lambda rng: getattr(importlib.import_module("classroom.judge.questions.phase6"), name)(rng)
-
-
-def generation(rng: Random) -> JudgeQuestion:
-    from classroom.judge.generation import draw_generation
-
-    return draw_generation(rng)
+    return lambda rng: getattr(importlib.import_module("classroom.judge.questions.tensors"), name)(rng)
 
 
 SHORT = Features(is_tight=True, caching=True, has_threshold=True)
@@ -57,7 +49,7 @@ WHOLE_PROMPTS = Features(chunking=False, caching=True)
 # Phase, title of the group, and what draws its situations, in turn.
 SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     1: {
-        "clamp": (phase1.clamp_cases,),
+        "clamp": (scheduling.clamp_cases,),
         "budget, seats and the order of service": (
             calls("plans", FEW_SEATS, waits),
             calls("plans of large shares", FEW_SEATS, waits),
@@ -67,38 +59,38 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
             calls("plans", THRIFTY, returned_tokens_are_used),
         ),
         "what happens to sampled tokens": (
-            phase1.update_cases,
+            scheduling.update_cases,
             calls("updates", Features(stops=True, aborts=True, long=True), waits),
         ),
     },
     2: {
-        "the free queue": (phase2.free_queue_operations,),
-        "the pool and its reference counts": (phase2.pool_operations,),
+        "the free queue": (kv_cache.free_queue_operations,),
+        "the pool and its reference counts": (kv_cache.pool_operations,),
         "block tables": (
-            phase2.manager_operations,
+            kv_cache.manager_operations,
             calls("block tables", Features(is_tight=True, aborts=True), preempts),
         ),
         "shared blocks": (
             calls("block tables", LEAVING, hits),
             calls("block tables", BY_PRIORITY, planned_victims),
-            phase2.manager_operations,
+            kv_cache.manager_operations,
         ),
     },
     3: {
-        "the priority queue": (phase3.priority_queue_operations,),
-        "which request to preempt": (phase3.victim_cases,),
-        "preempting, first come first served": (phase3.rooms_fcfs, calls("victims", SHORT, several_victims)),
+        "the priority queue": (scheduling.priority_queue_operations,),
+        "which request to preempt": (scheduling.victim_cases,),
+        "preempting, first come first served": (scheduling.rooms_fcfs, calls("victims", SHORT, several_victims)),
         "preempting, by priority": (
-            phase3.rooms_by_priority,
+            scheduling.rooms_by_priority,
             calls("victims", BY_PRIORITY, planned_victims),
             calls("victims", Features(policy="priority", is_tight=True, aborts=True), preempts),
         ),
     },
     4: {
-        "hashes": (phase4.hash_cases,),
-        "hits in ample memory": (calls("cached blocks", Features(caching=True), hits), phase4.cache_operations),
+        "hashes": (kv_cache.hash_cases,),
+        "hits in ample memory": (calls("cached blocks", Features(caching=True), hits), kv_cache.cache_operations),
         "eviction": (
-            phase4.cache_operations,
+            kv_cache.cache_operations,
             calls("cached blocks", LEAVING, evicts),
             calls("cached blocks", BY_PRIORITY, planned_victims),
         ),
@@ -106,16 +98,16 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "preempted requests that resume": (calls("cached blocks", SHORT, victims_return_to_answers),),
     },
     5: {
-        "the caps": (phase5.cap_cases,),
+        "the caps": (scheduling.cap_cases,),
         "chunks and sampling": (
-            phase5.sampling_cases,
+            scheduling.sampling_cases,
             calls("chunks", Features(has_threshold=True, caching=True), waits),
         ),
         "chunking disabled": (
             calls("chunks", WHOLE_PROMPTS, waits),
             calls("chunks", replace(WHOLE_PROMPTS, has_threshold=True), waits),
         ),
-        "the admission guard": (phase5.admission_cases, calls("admission", GUARDED, the_guard_decides)),
+        "the admission guard": (scheduling.admission_cases, calls("admission", GUARDED, the_guard_decides)),
     },
     6: {
         "rows of a batch": (tensors("rows"),),
@@ -124,20 +116,20 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "paged attention": (tensors("attentions"),),
         "the sampler": (tensors("samples"),),
         "memory for the KV cache": (tensors("memory_cases"),),
-        "a whole model, layer by layer": (generation,),
+        "a whole model, layer by layer": (tensors("draw_generation"),),
     },
     7: {
-        "prompt lookup": (phase7.lookups,),
-        "drafts in the schedule, and taken back": (phase7.schedules, phase7.rollbacks),
-        "slots for a drafter with a KV cache": (phase7.slots,),
-        "rows of logits": (phase7.rows,),
-        "accepting drafts": (phase7.acceptances,),
-        "rejection sampling": (phase7.rejections,),
+        "prompt lookup": (electives.lookups,),
+        "drafts in the schedule, and taken back": (electives.schedules, electives.rollbacks),
+        "slots for a drafter with a KV cache": (electives.slots,),
+        "rows of logits": (electives.rows,),
+        "accepting drafts": (electives.acceptances,),
+        "rejection sampling": (electives.rejections,),
     },
     8: {
-        "placeholders": (phase8.placeholder_orders, phase8.stand_ins),
-        "the last step": (phase8.ends,),
-        "shares that were planned ahead": (phase8.corrections,),
+        "placeholders": (electives.placeholder_orders, electives.stand_ins),
+        "the last step": (electives.ends,),
+        "shares that were planned ahead": (electives.corrections,),
     },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10

@@ -166,7 +166,6 @@ class PhaseSession:
         return outcome
 
     def close(self) -> None:
-        """End the worker."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None

@@ -99,6 +99,5 @@ def names_of(value: Json) -> Json:
 
 
 def short(value: Any, most: int = MAX_CHARACTERS) -> str:
-    """Return a value as text, cut if it is long."""
     text = value if isinstance(value, str) else " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[:most]} ..."

@@ -11,9 +11,8 @@ from random import Random
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, packed
-from classroom.judge.questions.phase5 import policy
-from classroom.judge.scenario import Features, draw_scenario
-from classroom.judge.scenario_filters import REFERENCE, ScenarioFilter, anything, preempts, waits
+from classroom.judge.questions.scheduling import policy
+from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anything, draw_scenario, preempts, waits
 from classroom.judge.script import Script
 from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, Memory
 from classroom.worker.scenario import ScenarioRun, play_together
@@ -51,29 +50,27 @@ def block_tables(run: ScenarioRun) -> Script:
     """Record phase 2, over the double of a prefix cache."""
     script, cache, config = Script(2), CacheLog(), run.engine.config
     run.scheduler.prefix_cache = cache
-    run.scheduler.kv = script.new("PagedKVCacheManager", config.num_gpu_blocks, config.block_size, cache)
+    run.scheduler.kv = script.functions.PagedKVCacheManager(config.num_gpu_blocks, config.block_size, cache)
     return script
 
 
 def victims(run: ScenarioRun) -> Script:
     """Record phase 3: the preemptions, and by priority the queue."""
     script, policy = Script(3), run.engine.config.policy
-    run.scheduler.preemption = script.new("RecomputePreemption", policy)
+    run.scheduler.preemption = script.functions.RecomputePreemption(policy)
     if policy == "priority":
-        run.scheduler.waiting = script.new("PriorityRequestQueue")
+        run.scheduler.waiting = script.functions.PriorityRequestQueue()
     return script
 
 
 def cached_blocks(run: ScenarioRun) -> Script:
-    """Record phase 4."""
     script, cache = Script(4), run.scheduler.prefix_cache
     assert isinstance(cache, ObservedPrefixCache)
-    cache.inner = script.new("HashPrefixCache", run.engine.config.block_size)
+    cache.inner = script.functions.HashPrefixCache(run.engine.config.block_size)
     return script
 
 
 def chunks(run: ScenarioRun, *only: str) -> Script:
-    """Record phase 5."""
     script, config = Script(5, only), run.engine.config
     settings = (config.long_prefill_token_threshold, config.max_model_len, config.enable_chunked_prefill)
     run.scheduler.chunks = policy(script, [*settings, config.admission_guard])

@@ -91,7 +91,6 @@ def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path
 
 
 def write_feedback(folder: Path, name: str, text: str) -> None:
-    """Write the feedback of one submission."""
     write_whole(folder / f"{file_name(name)}.txt", text)
 
 

@@ -72,7 +72,6 @@ class ClassResults:
     submissions: list[SubmissionResult]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the results as one JSON object."""
         return {
             "seed": self.seed,
             "situations_per_group": self.per_group,
@@ -140,7 +139,6 @@ def points_of(group: GroupResult) -> float:
 
 
 def rounded(points: float) -> float:
-    """Return points with two decimals."""
     return round(points + 1e-9, 2)
 
 

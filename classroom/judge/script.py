@@ -3,7 +3,7 @@
 import importlib
 import io
 import pickle
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from inspect import signature
 from types import FunctionType
@@ -11,17 +11,36 @@ from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
 from classroom.judge.worker import lab_folder
-from classroom.worker.doubles import Memory, TouchLog
+from classroom.worker.doubles import CacheLog, Memory, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
+from mini_vllm.core.request_queue import FCFSRequestQueue
 
 READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks", "hit_rate"))
 
 
+# What takes the place of another phase, or of a double of the graded tests, in a worker: neither may enter it.
+STAND_INS: Mapping[str, Callable[[Any], object]] = {
+    "PagedKVCacheManager": lambda kv: Memory(kv.block_size, kv.free_block_ids(), dict(kv.req_to_blocks)),
+    "SharedBlocksKV": lambda kv: Memory(kv.block_size, kv.free_block_ids(), kv.tables),
+    "BlockPool": lambda pool: TouchLog(),
+    "RecordingPool": lambda pool: TouchLog(),
+    "RecordingPrefixCache": lambda cache: CacheLog(),
+    "StrictQueue": lambda queue: first_come_first_served(queue),
+    "PriorityRequestQueue": lambda queue: first_come_first_served(queue),
+}
+
+
+def first_come_first_served(requests: Iterable[Request]) -> FCFSRequestQueue:
+    queue = FCFSRequestQueue()
+    for request in requests:
+        queue.add_request(request)
+    return queue
+
+
 def reference(phase: int) -> Any:
-    """Return the module with the reference of a phase."""
     return importlib.import_module(f"solutions.{lab_folder(phase)}")
 
 
@@ -34,7 +53,7 @@ class Script:
     def __init__(self, phase: int, only: Collection[str] = ()) -> None:
         self.phase = phase
         self.file = reference(phase)
-        self.functions = RecordedObject(self, MODULE, self.file)
+        self.functions: Any = RecordedObject(self, MODULE, self.file)
         self.calls: list[Call] = []
         self.is_listening = True
         self._only = only
@@ -43,9 +62,16 @@ class Script:
         self._requests: list[Request] = []
         self._is_in_call = False
 
-    def new(self, name: str, *arguments: Any) -> Any:
-        """Make an object of the phase, whose calls are recorded from now on."""
-        return RecordedObject(self, len(self.calls), self.call(self.functions, name, arguments, {}))
+    def recorded_class(self, name: str) -> type["RecordedObject"]:
+        """Return a class that makes objects of the phase, whose calls are recorded from then on."""
+        script = self
+
+        class Recorded(RecordedObject):
+            def __init__(self, *positional: Any, **named: Any) -> None:
+                index = len(script.calls)
+                super().__init__(script, index, script.call(script.functions, name, positional, named))
+
+        return Recorded
 
     def records(self, name: str) -> bool:
         """Return whether a call is one of the script: not one inside another call, and not a mere look at the state."""
@@ -101,6 +127,8 @@ class RecordedObject:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.thing, name)
+        if isinstance(found, type):
+            return self.script.recorded_class(name)
         if not callable(found) or not self.script.records(name):
             return found
         return lambda *positional, **named: self.script.call(self, name, positional, named)
@@ -113,7 +141,7 @@ class RecordedObject:
 
 
 class ArgumentWriter(pickle.Pickler):
-    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference.
+    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests.
 
     Phase 4 gets no block hashes: it writes its own.
     """
@@ -130,6 +158,8 @@ class ArgumentWriter(pickle.Pickler):
             return "block", thing.block_id
         if isinstance(thing, RecordedObject):
             return "result", thing.index
+        if (stand_in := STAND_INS.get(type(thing).__name__)) is not None:
+            return "stand-in", stand_in(thing)
         if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):
             return "attribute", "ROOT_HASH"
         if isinstance(thing, bytes) and (number := self._script.result_with(thing)) is not None:
@@ -138,12 +168,8 @@ class ArgumentWriter(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
-        if not kind.__module__.startswith("solutions."):
+        if not kind.__module__.startswith(("solutions.", "course.labtest.")):
             return NotImplemented
-        if kind.__name__ == "PagedKVCacheManager":
-            return Memory, (thing.block_size, thing.free_block_ids(), dict(thing.req_to_blocks))
-        if kind.__name__ == "BlockPool":
-            return TouchLog, ()
         raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from classroom.judge.archives import files_of_archive
-from classroom.judge.starters import (
+from classroom.judge.archives import (
     IGNORED,
     MAX_ENTRIES,
     MAX_FILE_BYTES,
     Starter,
     SubmissionError,
+    files_of_archive,
     limited,
     one_per_phase,
     phase_of,

@@ -109,5 +109,4 @@ def first_user() -> int:
 
 
 def lab_folder(phase: int) -> str:
-    """Return the name of a phase's folder under `labs/`."""
     return f"phase{phase}_{ALL_NAMES[phase - 1].lower().replace(' ', '_')}"

@@ -87,6 +87,5 @@ def student_notebook(content: bytes) -> bytes:
 
 
 def tags_of(cell: Mapping[str, Any]) -> list[str]:
-    """Return the tags of a notebook's cell."""
     tags: list[str] = cell.get("metadata", {}).get("tags", [])
     return tags

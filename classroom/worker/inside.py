@@ -58,7 +58,6 @@ def answer(files: dict[int, Any], message: Message) -> Message:
 
 
 def load(phase: int, with_torch: bool) -> Any:
-    """Import the file of a phase."""
     if with_torch:
         importlib.import_module("torch")
     (folder,) = (CHECKOUT / "labs").glob(f"phase{phase}_*")

@@ -66,7 +66,6 @@ class ScenarioRun:
 
     @property
     def finished(self) -> bool:
-        """Whether every request has arrived and finished."""
         return not self._arriving and not self.engine.has_unfinished_requests()
 
     def trace(self) -> list[StepRecord]:

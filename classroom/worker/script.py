@@ -87,6 +87,8 @@ class ArgumentReader(pickle.Unpickler):
                 return self._replay.blocks.setdefault(content[0], KVCacheBlock(content[0]))
             case "result":
                 return self._replay.results[content[0]]
+            case "stand-in":
+                return content[0]
         return getattr(self._replay.file, content[0])
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:

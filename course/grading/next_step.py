@@ -58,7 +58,6 @@ def stack_step(grade: PhaseGrade) -> tuple[str, str]:
 
 
 def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
-    """Return the command that runs the tests of one task on the learner's file."""
     return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
 
 
@@ -74,5 +73,4 @@ def impl_prefix() -> str:
 
 
 def handout(phase: PlannedPhase) -> str:
-    """Return the path of the phase's handout."""
     return f"{phase.folder}/README.md"

@@ -180,13 +180,11 @@ def plain_signature(function: Callable[..., object]) -> str:
 
 
 def plan_text(phases: list[PlannedPhase]) -> str:
-    """Return the content of `plan.json`."""
     content: dict[str, Any] = {"made by": "python -m course.grading.plan", "phases": [asdict(p) for p in phases]}
     return json.dumps(content, indent=1) + "\n"
 
 
 def main() -> None:
-    """Write `plan.json`."""
     phases = make_plan()
     PLAN_FILE.write_text(plan_text(phases), encoding="utf-8")
     for phase in phases:

@@ -1,11 +1,66 @@
-"""The grade for machines: a JSON object, a JUnit XML file."""
+"""The grade for machines: a JSON object, a JUnit XML file, and Markdown for the job summary of GitHub Actions."""
 
 import re
+from collections.abc import Iterator
+from html import escape
 from typing import Any
 from xml.etree import ElementTree
 
 from course.grading.next_step import next_step
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
+from course.grading.view import WORDS, number, point_lines
+
+MAX_CHARACTERS = 4000
+
+
+def as_markdown(grade: Grade) -> str:
+    """Return the page. Texts from a learner's file are preformatted, so that nothing in them is markup."""
+    what, command = next_step(grade)
+    lines = [
+        f"## {'; '.join(line.removesuffix(', 10 a task') for line in point_lines(grade))}",
+        "",
+        "| Phase | Tasks | Points | Alone | Stack |",
+        "|---|---|---|---|---|",
+        *map(row, grade.phases),
+        "",
+        f"Next: {escape(what)}",
+        "",
+        *([f"<pre>{escape(command)}</pre>", ""] if command else []),
+    ]
+    for phase in grade.phases:
+        for title, message in failures(phase):
+            lines += [f"<details><summary>{escape(title)}</summary>", "", preformatted(message), "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def row(phase: PhaseGrade) -> str:
+    tasks = "error" if phase.error else " ".join(number(task.points) for task in phase.tasks)
+    points = f"{number(phase.points)}/{phase.plan.points}"
+    verdicts = (WORDS.get(status, "-") for status in (phase.alone, phase.stack.status))
+    return f"| {phase.plan.number} {phase.plan.name} | {tasks} | {points} | {' | '.join(verdicts)} |"
+
+
+def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
+    """Yield title and message of what failed first in each task that was begun, else of the whole engine."""
+    if phase.error:
+        yield f"Phase {phase.plan.number} could not be graded", phase.error
+        return
+    for task in phase.tasks:
+        test = task.first_failure
+        if test is not None and test.outcome != "not started":
+            name = test.id.rpartition("::")[2]
+            yield f"Phase {phase.plan.number}, task {task.plan.number}: {name}", test.message
+    for name, check in (("beside the reference", phase.oracle), ("in the stack", phase.stack)):
+        if check.status == "failed":
+            yield f"Phase {phase.plan.number} {name}", check.message
+
+
+def preformatted(text: str) -> str:
+    """Return a preformatted text, cut if it is long; a job summary takes at most 1 MiB."""
+    shown = clean(text)
+    cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
+    return f"<pre>{escape(cut)}</pre>"
+
 
 SCHEMA = 1
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -95,7 +150,6 @@ def add_test(suite: ElementTree.Element, phase: PhaseGrade, task: TaskGrade, tes
 
 
 def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: EngineCheck) -> None:
-    """Add the case of the oracle or the stack."""
     case = ElementTree.SubElement(suite, "testcase", classname=f"phase {phase.plan.number}", name=name)
     if check.status == "failed":
         add_outcome(case, "failure", check.message)

@@ -13,7 +13,6 @@ from course.sandbox.imports import refused_import
 
 
 def sha256(path: Path) -> str:
-    """Return the hash of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

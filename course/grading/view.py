@@ -9,9 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from course.grading.alike import alike_line
 from course.grading.next_step import beside_next_step, next_step, test_command
-from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade
+from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
 from mini_vllm.core.step_record import StepRecord

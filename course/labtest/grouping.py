@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from course.grading.alike import alike_line, mistake_in
 from course.grading.hints import hint_for, with_hint
 from course.grading.plan import load_whole_plan
+from course.grading.results import alike_line, mistake_in
 from course.labtest.reports import phase_of, words
 
 FAILED = ("failed", "failed alike", "random cases not shown yet", "not written")

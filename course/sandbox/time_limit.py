@@ -62,13 +62,11 @@ class TimeLimit:
         self._error: type[OutOfTime] = OutOfTime
 
     def start(self) -> None:
-        """Start to watch the calling thread."""
         if self.by_signal:  # a signal that pytest-timeout and profilers leave alone
             self._before = signal.signal(signal.SIGVTALRM, self._on_signal)
         self._watcher.start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._over.set()
         self._watcher.join()
         if self.by_signal:

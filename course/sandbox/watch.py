@@ -27,7 +27,6 @@ class Watchdog:
             faulthandler.register(signal.SIGPROF, self._file, chain=True)
 
     def clear(self) -> None:
-        """Empty the file."""
         os.ftruncate(self._file.fileno(), 0)
 
     def start(self, seconds: float) -> None:
@@ -37,7 +36,6 @@ class Watchdog:
         faulthandler.dump_traceback_later(waiting_seconds(seconds), exit=True, file=self._file)
 
     def stop(self) -> None:
-        """Cancel the timers."""
         if MEASURES_CPU:
             signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()

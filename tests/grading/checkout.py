@@ -41,7 +41,6 @@ class Checkout:
 
     @classmethod
     def at(cls, folder: Path) -> "Checkout":
-        """Return a copy that is there already."""
         checkout = cls.__new__(cls)
         checkout.folder = folder
         return checkout
@@ -51,12 +50,10 @@ class Checkout:
         return folder / "starter.py"
 
     def solve(self, *phases: int) -> None:
-        """Write the reference's text into starters."""
         for phase in phases:
             self.starter(phase).write_text(solution(phase), encoding="utf-8")
 
     def clear(self) -> None:
-        """Make all starters the untouched ones again."""
         for phase in (*PHASES, *ELECTIVES):
             (original,) = (ROOT / "labs").glob(f"phase{phase}_*/starter.py")
             shutil.copy(original, self.starter(phase))
@@ -105,7 +102,6 @@ class Checkout:
 
 
 def solution(phase: int) -> str:
-    """Return the text of a phase's solution."""
     return solution_path(phase).read_text(encoding="utf-8")
 
 

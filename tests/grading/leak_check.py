@@ -249,7 +249,6 @@ def try_all(
 
 
 def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
-    """Return the methods of each class that is to be written in a phase."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name in plan.names:
         owner, _, inner = name.rpartition(".")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course.grading.alike import mistake_in
+from course.grading.results import mistake_in
 from tests.grading.checkout import Checkout, solution
 
 UNUSABLE = "The test could not go on after this answer of yours (TypeError: int() argument).\n"

@@ -40,7 +40,6 @@ MISTAKES = {
 
 
 def mistaken(name: str) -> tuple[int, str]:
-    """Return the phase of a mistake, and the starter that has it."""
     phase, (right, wrong), _ = MISTAKES[name]
     text = without_comments(solution(phase))
     assert text.count(right) == 1
@@ -49,7 +48,6 @@ def mistaken(name: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The output with the first failure, for each mistake."""
     checkout = Checkout(tmp_path_factory.mktemp("course"))
     return dict(zip(MISTAKES, forked(checkout, [mistaken(name) for name in MISTAKES], "-x"), strict=True))
 

@@ -3,8 +3,8 @@
 import re
 
 from course.grading import results
-from course.grading.markdown import MAX_CHARACTERS, as_markdown, preformatted
 from course.grading.plan import load_plan
+from course.grading.reports import MAX_CHARACTERS, as_markdown, preformatted
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade
 
 HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```\n# heading"

@@ -45,7 +45,6 @@ def _options() -> argparse.Namespace:
 
 
 def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, str]:
-    """Return every so many-th text."""
     return dict(list(texts.items())[offset::every])
 
 

@@ -16,13 +16,11 @@ def solved(*phases: int, **changed: str) -> Submission:
 
 
 def mutant(phase: int, name: str) -> str:
-    """Return the text of the mutant with this name."""
     (found,) = (subject.text for subject in mutants(phase) if subject.name == name)
     return found
 
 
 def texts_of_mistakes(phase: int) -> dict[str, str]:
-    """Return the mutants of a phase, name to text."""
     return {subject.name: subject.text for subject in mutants(phase)}
 
 

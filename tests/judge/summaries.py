@@ -1,7 +1,7 @@
 """Results of a small class, by hand, with the names that a hostile learner would choose."""
 
+from classroom.judge.class_run import RecordedResult
 from classroom.judge.groups import TEST_GROUPS
-from classroom.judge.record import RecordedResult
 from classroom.judge.results import ClassResults, GroupResult, PhaseResult, SubmissionResult
 
 HOSTILE = (
@@ -35,7 +35,6 @@ def phase(number: int, *shares: float, error: str | None = None, file: bool = Tr
 
 
 def submission(name: str, *phases: PhaseResult, error: str | None = None) -> SubmissionResult:
-    """Return a submission of these phases."""
     return {
         "name": name,
         "error": error,
@@ -59,5 +58,4 @@ def small_class() -> ClassResults:
 
 
 def result(summary: SubmissionResult, feedback: str = "ada: 10 of 40 points\n") -> RecordedResult:
-    """Return a result with this summary."""
     return {"summary": summary, "feedback": feedback, "seconds": 12.6, "digests": {}}

@@ -11,9 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from classroom.judge import grader as grading
-from classroom.judge.class_run import ClassRun, GraderError, GradingProcess
+from classroom.judge.class_run import (
+    ClassRun,
+    GraderError,
+    GradingProcess,
+    Record,
+    RecordedResult,
+    RecordError,
+    recorded_settings,
+)
 from classroom.judge.judge import JudgeSettings
-from classroom.judge.record import Record, RecordedResult, RecordError, recorded_settings
 from classroom.judge.results import SubmissionGrade
 from classroom.judge.submission import HandedIn
 from cli.main import app
@@ -37,7 +44,6 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 
 
 def handed_in(folder: Path, **texts: str) -> list[HandedIn]:
-    """Write a phase 1 for each name."""
     for name, text in texts.items():
         (folder / name).mkdir()
         (folder / name / "phase1.py").write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from classroom.export.downloads import collect
 from classroom.export.gradebooks import read_roster
-from classroom.judge.starters import SubmissionError
+from classroom.judge.archives import SubmissionError
 from classroom.judge.submission import name_submissions, read_submission
 from cli.main import app
 from tests.judge.test_submission import make_zip

@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from classroom.judge import archives, submission
+from classroom.judge.archives import Starter, SubmissionError, one_per_phase, phase_of
 from classroom.judge.jail import find_jail
 from classroom.judge.report import file_name, safe_cell
-from classroom.judge.starters import Starter, SubmissionError, one_per_phase, phase_of
 from classroom.judge.submission import Submission, name_submissions, read_submission
 from classroom.judge.worker import SubmissionDir
 

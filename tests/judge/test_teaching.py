@@ -14,14 +14,12 @@ ROW = re.compile(r"^\| (?:0 observe|\[[1-6] .*?) \|.*\| (\d+) \|[^|]*\|$", re.MU
 
 
 def course_minutes() -> int:
-    """Return the minutes of all phases in the map of the course."""
     minutes = ROW.findall((LABS / "README.md").read_text(encoding="utf-8"))
     assert len(minutes) == 7
     return sum(map(int, minutes))
 
 
 def judge_points() -> list[int]:
-    """Return the judge's points for each phase."""
     return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
 
 

@@ -1,4 +1,4 @@
-"""Questions to phase 2: its queue, its pool and its tables, one operation after the other."""
+"""Questions to the parts of the KV cache, one operation after the other: phases 2 and 4."""
 
 from contextlib import suppress
 from random import Random
@@ -6,14 +6,15 @@ from random import Random
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script
 from classroom.worker.doubles import CacheLog
+from course.labtest.phase2.cases import manager_differs
+from course.labtest.phase4.random_workload import RandomWorkload
 from mini_vllm.core.block import KVCacheBlock
-from mini_vllm.core.request import Request
 
 
 def free_queue_operations(rng: Random) -> JudgeQuestion:
     """Take from the front, append at the back, remove from anywhere; sometimes an illegal operation."""
     script, blocks = Script(2), [KVCacheBlock(number) for number in range(rng.randrange(3, 9))]
-    queue, outside = script.new("FreeKVCacheBlockQueue", blocks[1:]), list[KVCacheBlock]()
+    queue, outside = script.functions.FreeKVCacheBlockQueue(blocks[1:]), list[KVCacheBlock]()
     for _ in range(MAX_CASES):
         with suppress(ValueError):
             match rng.choice(("popleft", "popleft", "append", "append", "remove")):
@@ -31,7 +32,7 @@ def free_queue_operations(rng: Random) -> JudgeQuestion:
 def pool_operations(rng: Random) -> JudgeQuestion:
     """Blocks handed out, given a second holder, and freed in some order."""
     script, num_blocks = Script(2), rng.randrange(4, 12)
-    pool = script.new("BlockPool", num_blocks, CacheLog())
+    pool = script.functions.BlockPool(num_blocks, CacheLog())
     for _ in range(MAX_CASES):
         held = [block.block_id for block in pool.blocks if block.ref_cnt]
         num_free = num_blocks - 1 - len(held)
@@ -48,24 +49,33 @@ def pool_operations(rng: Random) -> JudgeQuestion:
 
 def manager_operations(rng: Random) -> JudgeQuestion:
     """Requests that get memory, with hits and look-ahead, are refused, and give it back."""
-    script, num_blocks, size = Script(2), rng.randrange(5, 12), rng.choice((1, 2, 3, 4))
-    requests = [Request(f"r{number}", [number] * rng.randrange(1, 16)) for number in range(5)]
-    manager = script.new("PagedKVCacheManager", num_blocks, size, CacheLog())
-    computed = dict.fromkeys(range(5), 0)
-    for _ in range(MAX_CASES):
-        number = rng.randrange(5)
-        request = requests[number]
-        if manager.block_ids(request.request_id) and rng.random() < 0.3:
-            request.num_computed_tokens = 0
-            manager.free(request, rng.choice((computed[number], computed[number] // 2)))
-            computed[number] = 0
-            continue
-        other = rng.choice([manager.block_ids(other.request_id) for other in requests] + [manager.free_block_ids()])
-        hits = other[: rng.randrange(0, 3)] if not computed[number] and request.num_tokens > size else []
-        hits = hits[: (request.num_tokens - 1) // size]
-        start = computed[number] + len(hits) * size
-        count = rng.randrange(1, max(2, request.num_tokens - start + 2))
-        request.num_computed_tokens = computed[number]
-        if manager.allocate_slots(request, count, hits, rng.choice((0, 0, 0, 1, 5))) is not None:
-            computed[number] = start + count
+    script = Script(2)
+    while len(script.calls) < MAX_CASES:
+        manager_differs(script.functions, rng, with_free=True)
+    return script.question()
+
+
+def hash_cases(rng: Random) -> JudgeQuestion:
+    """Blocks that agree and blocks that nearly agree: in tokens, order, parent or extra keys."""
+    one, two, three = (rng.randrange(1, 10) for _ in range(3))
+    rest = [rng.randrange(300) for _ in range(rng.randrange(3))]
+    base, moved = [one * 10 + two, three, *rest], [one, two * 10 + three, *rest]  # 12, 3 and 1, 23
+    keys: list[tuple[str | None, ...]] = [(), ("a", None), (None, "a"), ("b", None), ("a", "b"), ("ab", None)]
+    near = [[*base[:-1], base[-1] + more] for more in (1, 2**8, 2**16)]  # ids of large vocabularies
+    contents, script = (base, base[::-1], moved, *near), Script(4)
+    hash_block = script.functions.hash_block
+    parents = [script.file.ROOT_HASH, *[hash_block(script.file.ROOT_HASH, tokens) for tokens in contents][:2]]
+    for parent in parents:
+        for tokens in contents:
+            for key in keys:
+                hash_block(parent, tokens, *([key] if key else []))
+    return script.question()
+
+
+def cache_operations(rng: Random) -> JudgeQuestion:
+    """Requests with shared prefixes that arrive, grow, commit, finish and resume, while any free block is reused."""
+    script, block_size = Script(4), rng.choice((1, 2, 3))
+    workload = RandomWorkload(script.functions.HashPrefixCache(block_size), block_size, rng.getrandbits(60))
+    while len(script.calls) < 2 * MAX_CASES:
+        workload.run(1)
     return script.question()

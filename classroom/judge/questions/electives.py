@@ -1,0 +1,145 @@
+"""Questions to the electives: phases 7 and 8."""
+
+from random import Random
+
+from classroom.judge.question import MAX_CASES, JudgeQuestion, question
+from classroom.judge.script import Script
+from course.labtest.phase7.counters import random_drafted
+from course.labtest.phase7.lookups import random_lookup
+from course.labtest.phase7.rows import random_batch
+from course.labtest.phase8.races import random_races
+from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.sampling_params import SamplingParams
+
+LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
+NUM_REJECTIONS = 20
+PARTS = 64  # the random distributions have probabilities in such parts
+CELLS_PER_PART = 2
+
+
+def lookups(rng: Random) -> JudgeQuestion:
+    """Texts of few different tokens, so that there are matches of all lengths, and long ones without any."""
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        case = random_lookup(rng)
+        script.functions.propose_by_lookup(list(case.tokens), case.num_drafts, case.shortest, case.longest)
+    script.functions.propose_by_lookup([rng.randrange(400) for _ in range(60)], 4, 1, 3)
+    return script.question()
+
+
+def schedules(rng: Random) -> JudgeQuestion:
+    """Requests whose drafts were scheduled whole, in part, or not at all."""
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        speculation = script.functions.SpeculativeScheduling(rng.randrange(1, 7), rng.random() < 0.3)
+        speculation.schedule_drafts(random_drafted(rng))
+    return script.question()
+
+
+def rollbacks(rng: Random) -> JudgeQuestion:
+    """Steps of which all drafts, some or none were right; some requests were preempted since."""
+    script = Script(7)
+    speculation = script.functions.SpeculativeScheduling(8, False)
+    for _ in range(MAX_CASES):
+        num_drafts, request = rng.randrange(1, 6), random_drafted(rng)
+        is_victim = rng.random() < 0.25
+        request.spec_token_ids = []
+        request.num_computed_tokens = 0 if is_victim else request.num_tokens + num_drafts
+        request.num_output_placeholders = rng.choice((0, 1 + num_drafts, 2 * (1 + num_drafts)))
+        request.status = RequestStatus.PREEMPTED if is_victim else RequestStatus.RUNNING
+        speculation.roll_back(request, num_drafts, rng.randrange(1, num_drafts + 2))
+    return script.question()
+
+
+def slots(rng: Random) -> JudgeQuestion:
+    """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        hits, request = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5))), random_drafted(rng)
+        request.status = rng.choice(LIVING)
+        speculation = script.functions.SpeculativeScheduling(rng.randrange(1, 7), rng.random() < 0.6)
+        speculation.num_lookahead_tokens(request)
+        speculation.usable_hit_blocks(hits)
+    return script.question()
+
+
+def rows(rng: Random) -> JudgeQuestion:
+    """Batches of prompt chunks, last chunks, decodes, and decodes with drafts."""
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        script.functions.select_logits_rows(random_batch(rng))
+    return script.question()
+
+
+def acceptances(rng: Random) -> JudgeQuestion:
+    """Drafts that are right up to some position, and sometimes right again after it; token 0 among them."""
+    script = Script(7)
+    for _ in range(MAX_CASES):
+        sampled = [rng.randrange(0, 4) for _ in range(rng.randrange(1, 7))]
+        drafts = [(token_id + (rng.random() < 0.3)) % 4 for token_id in sampled[:-1]]
+        script.functions.accept_drafts(drafts, sampled)
+    return script.question()
+
+
+def rejections(rng: Random) -> JudgeQuestion:
+    """Distributions over few tokens, some of probability 0. No draw is at the limit of keeping a draft."""
+    from course.labtest.phase7.rejections import random_case, surplus
+
+    cases = []
+    for _ in range(NUM_REJECTIONS):
+        case = random_case(rng, rng.randrange(4))
+        keeps = [keep for keep, _ in case.draws]
+        last_row, weights = len(case.drafts), list(case.target_probs[-1])
+        for row, (token_id, draft) in enumerate(zip(case.drafts, case.draft_probs, strict=True)):
+            if keeps[row] * draft[token_id] >= case.target_probs[row][token_id]:
+                last_row, weights = row, surplus(case.target_probs[row], draft)
+                break
+        grid = CELLS_PER_PART * round(PARTS * sum(weights))
+        cases.append((case.drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
+    return question(7, "rejection_sample", cases, shown=list(map(str, cases)))
+
+
+def placeholder_orders(rng: Random) -> JudgeQuestion:
+    """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
+    script = Script(8, only=("take_placeholders", "fill_placeholders"))
+    for most in (0, 1, 3):
+        random_races(script.functions.PlaceholderScheduling(most), most, rng)
+    return script.question()
+
+
+def ends(rng: Random) -> JudgeQuestion:
+    """Requests near their `max_tokens`: a step in flight for them, with drafts or without, or none."""
+    script = Script(8)
+    for _ in range(MAX_CASES):
+        most, request = rng.choice((0, 2, 4)), random_drafted(rng)
+        num_placeholders = rng.choice((0, 1, 1, 1 + most))
+        request.num_output_placeholders, request.spec_token_ids = num_placeholders, [-1] * most
+        request.num_computed_tokens = rng.randrange(0, request.num_tokens)
+        if num_placeholders:
+            request.num_computed_tokens = request.num_tokens + num_placeholders - 1
+        max_tokens = max(1, request.num_output_tokens + rng.choice((1, 1, 2, 2, 3)))
+        request.sampling_params = SamplingParams(max_tokens=max_tokens)
+        script.functions.PlaceholderScheduling(most).is_surely_over(request)
+    return script.question()
+
+
+def stand_ins(rng: Random) -> JudgeQuestion:
+    """Two requests with stand-ins of their own, for several numbers of them."""
+    numbers = rng.sample(range(6), 4)
+    return question(8, "own_stand_ins", numbers, shown=[f"{number} stand-ins each" for number in numbers])
+
+
+def corrections(rng: Random) -> JudgeQuestion:
+    """Shares with as many drafts as stand-ins, more, fewer and none, and with rejected drafts or without."""
+    script = Script(8)
+    for _ in range(MAX_CASES):
+        num_stand_ins, computed = rng.randrange(0, 5), rng.randrange(5, 30)
+        drafts = [rng.randrange(0, 9) for _ in range(rng.randrange(0, 6))]
+        num_known, num_rejected = rng.choice((1, 1, 1, 4)), rng.choice((0, 0, 1, 2, 4))
+        samples, num_scheduled = num_stand_ins > 0 or rng.random() < 0.5, num_known + num_stand_ins
+        request = random_drafted(rng)
+        request.num_computed_tokens = computed + num_scheduled
+        planned = ScheduledRequest(request, computed, num_scheduled, [3, 1], samples, [-1] * num_stand_ins)
+        script.functions.correct_share(planned, num_rejected, drafts)
+    return script.question()

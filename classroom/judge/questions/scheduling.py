@@ -1,0 +1,165 @@
+"""Questions to the parts of the scheduler: phases 1, 3 and 5."""
+
+from functools import cache
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from classroom.judge.question import MAX_CASES, JudgeQuestion
+from classroom.judge.script import Script, reference
+from classroom.worker.doubles import ClampTable, Memory
+from course.labtest.phase1.random_cases import random_update
+from course.labtest.phase3.random_room import room_differs
+from course.labtest.phase5.memories import blocks_counted, random_memory
+from mini_vllm.config import Policy
+from mini_vllm.core.request import Request, RequestStatus
+
+MAX_NUMBER = 48
+NUM_CALLS_FOR_ROOM = 16
+
+
+def clamp_cases(rng: Random) -> JudgeQuestion:
+    """Random tokens, budget and threshold, small and equal ones among them."""
+    script, number = Script(1), rng.randrange(1, 30)
+    for _ in range(20):
+        script.functions.clamp(rng.randrange(0, 40), rng.randrange(0, 40), rng.choice((0, rng.randrange(1, 40))))
+    for case in ((number, number, number), (number, number - 1, number), (number, 0, 0)):
+        script.functions.clamp(*case)
+    return script.question()
+
+
+def update_cases(rng: Random) -> JudgeQuestion:
+    """Steps with one or several new tokens for each request, in an order different from the running list's."""
+    script = Script(1)
+    for _ in range(8):
+        update = random_update(rng)
+        script.functions.update_from_output(
+            update.scheduler_output,
+            update.sampled,
+            update.requests,
+            update.running,
+            max_model_len=update.max_model_len,
+            kv=Memory(4, []),
+        )
+    return script.question()
+
+
+def some_requests(rng: Random, num_requests: int) -> list[Request]:
+    """Requests with few priorities and few arrival times, so that there are ties."""
+    names = rng.sample([f"r{number}" for number in range(30)], num_requests)
+    return [Request(name, [1], priority=rng.randrange(-1, 3), arrival_time=float(rng.randrange(4))) for name in names]
+
+
+def priority_queue_operations(rng: Random) -> JudgeQuestion:
+    """Requests that are added, prepended, peeked, popped and removed."""
+    script, outside = Script(3), some_requests(rng, 10)
+    queue = script.functions.PriorityRequestQueue()
+    for _ in range(MAX_CASES):
+        inside = list(queue)
+        match rng.choice(("add", "add", "prepend", "peek", "pop", "remove")):
+            case "add" | "prepend" as name if outside:
+                request = outside.pop(rng.randrange(len(outside)))
+                (queue.add_request if name == "add" else queue.prepend_request)(request)
+            case "remove" if inside:
+                outside.append(rng.choice(inside))
+                queue.remove_request(outside[-1])
+            case "peek" if inside:
+                queue.peek_request()
+            case "pop" if inside:
+                outside.append(queue.pop_request())
+    return script.question()
+
+
+def victim_cases(rng: Random) -> JudgeQuestion:
+    """Running lists of some requests under both policies."""
+    script = Script(3)
+    for _ in range(12):
+        policy = rng.choice(("fcfs", "priority", "priority"))
+        script.functions.choose_victim(some_requests(rng, rng.randrange(1, 7)), policy)
+    return script.question()
+
+
+def rooms_fcfs(rng: Random) -> JudgeQuestion:
+    """Running requests of which several must be preempted, first come first served."""
+    return rooms(rng, "fcfs")
+
+
+def rooms_by_priority(rng: Random) -> JudgeQuestion:
+    """Running requests of which several must be preempted, most of them planned already."""
+    return rooms(rng, "priority")
+
+
+def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
+    """Steps in memories with little room, for one engine among others of the same process.
+
+    The queue is the reference's, so that a mistake in the learner's costs nothing here.
+    """
+    script = Script(3)
+    queue, preemption = script.file.PriorityRequestQueue, script.functions.RecomputePreemption
+    phase3: Any = SimpleNamespace(PriorityRequestQueue=queue, RecomputePreemption=preemption)
+    while sum(name == "make_room" for _, name, _ in script.calls) < NUM_CALLS_FOR_ROOM:
+        room_differs(phase3, policy, rng)
+    return script.question()
+
+
+@cache
+def clamp_table() -> ClampTable:
+    """Return phase 1's `clamp` as its values: nothing that answers a question of phase 1 lies in the jail."""
+    clamp, numbers = reference(1).clamp, range(MAX_NUMBER)
+    answers = bytes(clamp(num_new, budget, cap) for num_new in numbers for budget in numbers for cap in numbers)
+    return ClampTable(MAX_NUMBER, answers)
+
+
+def policy(script: Script, settings: list[Any]) -> Any:
+    """Return a chunk policy of a script, with these settings after `clamp`."""
+    return script.functions.ChunkedPrefillPolicy(clamp_table(), *settings)
+
+
+def cap_cases(rng: Random) -> JudgeQuestion:
+    """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
+    script = Script(5)
+    settings = [[rng.choice((0, rng.randrange(1, 12))), rng.randrange(12, 40), number < 2] for number in range(4)]
+    policies = [policy(script, one) for one in settings]
+    for made, (threshold, max_model_len, _) in zip(policies, settings, strict=True):
+        for _ in range(20):
+            made.num_new_tokens(*cap_case(rng, threshold, max_model_len))
+    return script.question()
+
+
+def cap_case(rng: Random, threshold: int, max_model_len: int) -> tuple[Request, int, int]:
+    """A request with some output tokens, its computed tokens, and a budget near the tokens wanted."""
+    num_tokens = rng.choice((max_model_len, max_model_len - 1, rng.randrange(1, max_model_len)))
+    request = Request("r", [7] * rng.randrange(1, num_tokens + 1))
+    request.all_token_ids.extend([8] * (num_tokens - len(request.all_token_ids)))
+    request.status = rng.choice((RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED))
+    computed = rng.choice((num_tokens - 1, rng.randrange(num_tokens)))
+    if request.status is RequestStatus.RUNNING:  # a waiting request has computed nothing: `computed` is its hit
+        request.num_computed_tokens = computed
+    num_wanted = num_tokens - computed
+    capped = min(num_wanted, threshold or num_wanted)
+    return request, computed, rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
+
+
+def sampling_cases(rng: Random) -> JudgeQuestion:
+    """Requests that sample their first or a later token, or are one token short of that."""
+    script = Script(5)
+    made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
+    for _ in range(MAX_CASES):
+        request = Request("r", [7] * rng.randrange(1, 12))
+        request.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
+        borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)
+        made.should_sample(request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1))))
+    return script.question()
+
+
+def admission_cases(rng: Random) -> JudgeQuestion:
+    """Memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
+    script, guard = Script(5), reference(5).ChunkedPrefillPolicy(clamp_table(), 0, 1000, True, True)
+    for _ in range(30):
+        request, hits, running, kv = random_memory(rng)
+        num_fitting = sum(blocks_counted(guard, request, hits, running, kv)) + rng.choice((0, 0, -1, -1, 1, -2, 3))
+        idle = [block_id for block_id in hits if block_id in kv.free_queue]
+        more = range(kv.num_usable_blocks + 1, kv.num_usable_blocks + 1 + num_fitting - len(idle))
+        memory = Memory(kv.block_size, [*idle, *more], kv.tables)
+        policy(script, [0, 1000, True, rng.random() < 0.8]).admits(request, hits, running, memory)
+    return script.question()

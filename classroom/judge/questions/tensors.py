@@ -1,0 +1,164 @@
+"""Random questions to the functions of phase 6, and to all of them in a small model with random weights.
+
+The model never leaves the judge: in a worker it could tell the tokens. Imports torch.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from classroom.judge.question import JudgeQuestion
+from classroom.judge.scenario import REFERENCE, Features, draw_scenario
+from classroom.judge.script import Script
+from classroom.worker.scenario import ScenarioRun
+from course.labtest.phase6.batches import random_rows
+from course.labtest.phase6.reference_sampler import naive_sample, random_row
+from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
+from mini_vllm.runner.step_buffer import StepBuffer
+
+MIN_MARGIN = 1e-3
+MAX_DRAWS = 50
+RECORD_EVERY = 5  # steps: each recorded call carries a whole KV cache
+IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
+
+
+def draw_generation(rng: Random) -> JudgeQuestion:
+    """Draw a scenario and a model without near ties, where rounding could choose another token."""
+    on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
+    for _ in range(MAX_DRAWS):
+        generation = Generation()
+        scenario, model = draw_scenario(rng, on), describe_model(make_model(rng.getrandbits(60)))
+        num_blocks, block_size = scenario.config.num_gpu_blocks, scenario.config.block_size
+        assert num_blocks is not None
+        steps = replace(
+            runner_steps_for("solution"),
+            sample=generation.sample,
+            **{name: getattr(generation.functions, name) for name in (*IN_A_STEP, "paged_attention")},
+        )
+        paged = PagedModel(model, steps.write_kv, steps.paged_attention, num_blocks, block_size)
+        run = ScenarioRun(scenario, REFERENCE, PagedModelRunner(paged, steps))
+        while not run.finished:
+            generation.script.is_listening = len(run.recorder.steps) % RECORD_EVERY == 0
+            run.step()
+        if generation.min_margin > MIN_MARGIN:
+            return generation.script.question(scenario)
+    raise RuntimeError(f"no model in {MAX_DRAWS} is without near ties")
+
+
+class Generation:
+    """The reference's functions, recorded, and the smallest distance between a chosen token and the next best."""
+
+    def __init__(self) -> None:
+        self.script = Script(6)
+        self.functions = self.script.functions
+        self.min_margin = float("inf")
+
+    def sample(self, logits: torch.Tensor, *settings: Any) -> list[int]:
+        if len(logits):
+            self.min_margin = min(self.min_margin, float(logits.topk(2).values.diff().abs().min()))
+        found: list[int] = self.functions.sample(logits, *settings)
+        return found
+
+
+def make_model(seed: int) -> Any:
+    """Make a model of two layers, 4 query heads over 2 K/V heads, from a seed."""
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.4,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = LlamaForCausalLM(config)
+    use_one_thread_if_small(model)
+    return model.eval()
+
+
+NUM_BLOCKS = 200  # more than `random_rows` uses
+
+
+def rows(rng: Random) -> JudgeQuestion:
+    """A batch, as one row of tokens."""
+    script, batch = Script(6), random_rows(rng, rng.choice((1, 2, 4)))
+    script.functions.flatten_tokens(batch)
+    script.functions.select_logits_rows(batch)
+    return script.question()
+
+
+def places(rng: Random) -> JudgeQuestion:
+    """A batch, as slots and block tables."""
+    script, block_size = Script(6), rng.choice((1, 2, 3, 4, 8))
+    batch = random_rows(rng, block_size)
+    script.functions.compute_slot_mapping(batch, block_size)
+    script.functions.pad_block_tables(batch, block_size)
+    return script.question()
+
+
+def kv_writes(rng: Random) -> JudgeQuestion:
+    """K and V of some tokens, caches with something in them, slots in no order."""
+    generator = torch.Generator().manual_seed(rng.getrandbits(60))
+    num_blocks, block_size, num_heads, head_dim = (rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9)))
+    num_tokens = rng.randrange(1, num_blocks * block_size)
+    slots = torch.tensor(rng.sample(range(num_blocks * block_size), num_tokens))
+    new = [torch.randn(num_tokens, num_heads, head_dim, generator=generator) for _ in range(2)]
+    caches = [torch.randn(num_blocks, block_size, num_heads, head_dim, generator=generator) for _ in range(2)]
+    script = Script(6)
+    script.functions.write_kv(*new, *caches, slots)
+    return script.question()
+
+
+def attentions(rng: Random) -> JudgeQuestion:
+    """A batch over caches that are full of other tokens too."""
+    generator = torch.Generator().manual_seed(rng.getrandbits(60))
+    block_size, num_kv_heads, group, head_dim = (rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 4), (4, 8)))
+    batch = random_rows(rng, block_size)
+    flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
+    query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator)
+    shape = (NUM_BLOCKS, block_size, num_kv_heads, head_dim)
+    caches = [torch.randn(shape, generator=generator) for _ in range(2)]
+    script = Script(6)
+    script.functions.paged_attention(query, *caches, flat, rng.choice((head_dim**-0.5, 0.3, 1.0)))
+    return script.question()
+
+
+def samples(rng: Random) -> JudgeQuestion:
+    """Rows of logits with settings and draws for which rounding decides nothing."""
+    vocab_size, drawn = rng.randrange(5, 30), []
+    for _ in range(rng.randrange(4, 9)):
+        row = random_row(rng, vocab_size)
+        while naive_sample(*row) is None:
+            row = random_row(rng, vocab_size)
+        drawn.append(row)
+    logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
+    script = Script(6)
+    script.functions.sample(torch.tensor(logits), settings, draws)
+    return script.question()
+
+
+def memory_cases(rng: Random) -> JudgeQuestion:
+    """Models and memories of all sizes, some too small for two blocks."""
+    script = Script(6)
+    for _ in range(10):
+        sizes = [rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))]
+        script.functions.kv_block_bytes(*sizes, rng.choice((2, 4)))
+        total, block = rng.randrange(10**6, 10**9), rng.randrange(10**3, 10**6)
+        with suppress(ValueError):
+            script.functions.num_blocks_that_fit(
+                total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block
+            )
+    return script.question()
