@@ -1,6 +1,6 @@
 """Checks of whole engines with the learner's phases, on seeded workloads.
 
-`python -m course.grading.engine_checks` does one of them in a worker that `checks.py` starts.
+`python -m course.grading.engine_checks` does one of them in a worker that `grader.py` starts.
 """
 
 from dataclasses import replace

@@ -6,9 +6,8 @@ from html import escape
 from typing import Any
 from xml.etree import ElementTree
 
-from course.grading.next_step import next_step
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
-from course.grading.view import WORDS, number, point_lines
+from course.grading.view import WORDS, next_step, number, point_lines
 
 MAX_CHARACTERS = 4000
 

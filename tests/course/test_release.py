@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import compose, untracked_code, write
-from classroom.student_edition.leaks import leaks, secret_lines
+from classroom.student_edition.edition import compose, leaks, secret_lines, untracked_code, write
 from classroom.student_edition.texts import ReleaseError, adapted
 from course.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path

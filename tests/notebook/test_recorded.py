@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import compose
-from classroom.student_edition.leaks import leaks, secret_lines
+from classroom.student_edition.edition import compose, leaks, secret_lines
 from course.fresh.jobs import play_workload
 from course.notebook import Lab, Notice, compare, figures, same_answers, watch
 from course.notebook.panels import require_result
