@@ -9,6 +9,7 @@ from classroom.worker.doubles import CacheLog
 from course.labtest.phase2.cases import manager_differs
 from course.labtest.phase4.random_workload import RandomWorkload
 from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
 
 
 def free_queue_operations(rng: Random) -> JudgeQuestion:
@@ -73,9 +74,17 @@ def hash_cases(rng: Random) -> JudgeQuestion:
 
 
 def cache_operations(rng: Random) -> JudgeQuestion:
-    """Requests with shared prefixes that arrive, grow, commit, finish and resume, while any free block is reused."""
+    """Requests with shared prefixes arrive, grow, commit, finish and resume; at the end a prefix has lost a block."""
     script, block_size = Script(4), rng.choice((1, 2, 3))
-    workload = RandomWorkload(script.functions.HashPrefixCache(block_size), block_size, rng.getrandbits(60))
+    cache = script.functions.HashPrefixCache(block_size)
+    workload = RandomWorkload(cache, block_size, rng.getrandbits(60))
     while len(script.calls) < 2 * MAX_CASES:
         workload.run(1)
+    tokens, table = [rng.randrange(2, 9) for _ in range(4 * block_size)], rng.sample(range(30, 60), 4)
+    first, second = Request("first", tokens), Request("second", [*tokens, 9])
+    cache.update_block_hashes(first)
+    cache.cache_full_blocks(first, table, 0, 4)
+    cache.evict(rng.choice(table[:3]))
+    cache.update_block_hashes(second)
+    cache.find_longest_cache_hit(second)
     return script.question()
