@@ -1,5 +1,6 @@
 """Questions to the parts of the scheduler: phases 1, 3 and 5."""
 
+from collections import deque
 from functools import cache
 from random import Random
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
 from classroom.worker.doubles import ClampTable, Memory
 from course.labtest.phase1.random_cases import random_update
-from course.labtest.phase3.random_room import room_differs
+from course.labtest.phase3.random_room import random_room, three_steps
 from course.labtest.phase5.memories import blocks_counted, random_memory
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
@@ -98,7 +99,7 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
     queue, preemption = script.file.PriorityRequestQueue, script.functions.RecomputePreemption
     phase3: Any = SimpleNamespace(PriorityRequestQueue=queue, RecomputePreemption=preemption)
     while sum(name == "make_room" for _, name, _ in script.calls) < NUM_CALLS_FOR_ROOM:
-        room_differs(phase3, policy, rng)
+        deque(three_steps(phase3, policy, **random_room(rng)), maxlen=0)
     return script.question()
 
 

@@ -16,7 +16,7 @@ from classroom.judge.scenario import REFERENCE, Features, draw_scenario
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun
 from course.labtest.phase6.batches import random_rows
-from course.labtest.phase6.reference_sampler import naive_sample, random_row
+from course.labtest.phase6.sampling_checks import naive_sample, random_row
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
 from mini_vllm.runner.paged_model import PagedModel

@@ -19,10 +19,11 @@ STATUS_WHEN_FREED = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, Re
 def manager_differs(phase2: ModuleType, answers: Answers, rng: random.Random, *, with_free: bool) -> str:
     """Use the manager at random; return the report of the first call that differs from the recorded ones."""
     seed = rng.random()
-    return first_difference(answers, lambda: _random_use(phase2, random.Random(seed), with_free))
+    return first_difference(answers, lambda: random_use(phase2, random.Random(seed), with_free=with_free))
 
 
-def _random_use(phase2: ModuleType, rng: random.Random, with_free: bool) -> Iterator[tuple[dict[str, object], Told]]:
+def random_use(phase2: ModuleType, rng: random.Random, *, with_free: bool) -> Iterator[tuple[dict[str, object], Told]]:
+    """Use the manager at random; yield after each call what it shows, and what a report says beside it."""
     num_usable, block_size = rng.randint(3, 12), rng.choice((1, 2, 4, 16))
     harness = ManagerHarness(phase2, num_usable, block_size)
     told: Told = {

@@ -26,12 +26,11 @@ HINT_OF_POP = "this is your queue of task 3.1, after victims were put back into 
 
 def room_differs(phase3: ModuleType, answers: Answers, policy: Policy, rng: random.Random) -> str:
     """Let running requests ask for memory over three steps; return the report of the first call that differs."""
-    room = _random_room(rng)
-    budgets = [rng.randint(5, 30) for _ in range(3)]
-    return first_difference(answers, lambda: _three_steps(phase3, policy, budgets, **deepcopy(room)))
+    room = random_room(rng)
+    return first_difference(answers, lambda: three_steps(phase3, policy, **deepcopy(room)))
 
 
-def _three_steps(
+def three_steps(
     phase3: ModuleType, policy: Policy, budgets: Sequence[int], waiting: Sequence[Request], **room: Any
 ) -> Iterator[tuple[Mapping[str, object], Told]]:
     """Yield what each call of `make_room`, and of `pop_request` between the steps, has decided."""
@@ -78,7 +77,7 @@ def _advance(request: Request, amount: int) -> None:
         request.all_token_ids.append(7)
 
 
-def _random_room(rng: random.Random) -> dict[str, Any]:
+def random_room(rng: random.Random) -> dict[str, Any]:
     """Return running requests in a memory with little room, some of them sharing their first blocks."""
     names = rng.sample("ABCDEFGH", rng.randint(2, 8))
     num_running = rng.randint(1, min(6, len(names)))
@@ -100,6 +99,7 @@ def _random_room(rng: random.Random) -> dict[str, Any]:
         "num_blocks": num_blocks,
         "block_size": block_size,
         "tables": tables,
+        "budgets": [rng.randint(5, 30) for _ in range(3)],
     }
 
 
