@@ -6,12 +6,4 @@ from mini_vllm.llm import LLM
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
-__all__ = [
-    "LLM",
-    "CompletionOutput",
-    "EngineConfig",
-    "Lineup",
-    "RequestOutput",
-    "SamplingParams",
-    "parse_lineup",
-]
+__all__ = ["LLM", "CompletionOutput", "EngineConfig", "Lineup", "RequestOutput", "SamplingParams", "parse_lineup"]

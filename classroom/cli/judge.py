@@ -15,13 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from classroom.cli.options import JudgeOptions
-from classroom.export.class_page import class_page
 from classroom.export.gradebooks import Gradebooks
 from classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
 from classroom.judge.jail import find_jail
 from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
-from classroom.judge.report import class_table, require_writable, write_feedback, write_tables, write_whole
+from classroom.judge.report import class_table, missed_table, require_writable, write_feedback, write_tables
 from classroom.judge.results import ClassResults
 from classroom.judge.submission import HandedIn, name_submissions
 from course.terminal.console import friendly, is_live, make_console
@@ -84,8 +83,6 @@ class ResultFiles:
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None
     feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page on the class, without names.")] = None
-    names: Annotated[bool, typer.Option("--names", help="Include names and their points in the page.")] = False
     roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None
     canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None
     moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
@@ -93,12 +90,7 @@ class ResultFiles:
 
     def require_writable(self) -> None:
         """Raise `ValueError` if one of them cannot be written, before the class is graded."""
-        require_writable([self.json_file, self.csv_file, self.html, self.canvas, self.moodle], self.feedback)
-
-    def write(self, report: ClassResults) -> None:
-        write_tables(report, json_file=self.json_file, csv_file=self.csv_file)
-        if self.html is not None:
-            write_whole(self.html, class_page(report, with_names=self.names))
+        require_writable([self.json_file, self.csv_file, self.canvas, self.moodle], self.feedback)
 
 
 @friendly
@@ -151,7 +143,7 @@ def judge(
         results = run(class_run, handed_in, progress, files.feedback, seed_note(settings) if files.reveal else "")
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
-    files.write(report)
+    write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
     show(make_console(), report)
     if gradebooks is not None:
         for left_out in gradebooks.write(report):
@@ -182,6 +174,8 @@ def seed_note(settings: JudgeSettings) -> str:
 def show(console: Console, report: ClassResults) -> None:
     """Print the class table, how to repeat the run, and what could not be read."""
     console.print(class_table(report))
+    if (missed := missed_table(report)) is not None:
+        console.print(missed)
     isolation = "isolated" if report.jailed else "NOT isolated"
     size = f"{report.per_group} situations in each group"
     console.print(f"\n{size}, {isolation}. The same again: --seed {report.seed}", markup=False, soft_wrap=True)

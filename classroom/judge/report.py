@@ -6,16 +6,18 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from classroom.judge.results import ClassResults, PhaseResult, is_written
+from classroom.judge.results import ClassResults, GroupResult, PhaseResult, is_written
 
 MAX_NAME_BYTES = 120
+MAX_MISSED = 5
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -46,6 +48,33 @@ def phase_cell(phase: PhaseResult) -> Text:
         return Text("-", "dim")
     full = phase["points"] == phase["max"]
     return Text(f"{phase['points']:g}/{phase['max']}", "green" if full else "red")
+
+
+def missed_table(report: ClassResults) -> Table | None:
+    """Return the groups of situations that a class of several missed most, without names; None if it missed none."""
+    groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
+    for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
+        for group in phase["groups"]:
+            groups[phase["phase"], group["title"]].append(group)
+    missed = {place: share_missed(found) for place, found in groups.items()}
+    most = sorted((place for place in missed if missed[place]), key=lambda place: -missed[place])[:MAX_MISSED]
+    if len(report.submissions) < 2 or not most:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, title="Missed most", title_justify="left")
+    for heading in ("phase", "group of situations", "missed", "by learners"):
+        table.add_column(heading, justify="left" if "group" in heading else "right")
+    for phase_number, title in most:
+        found = groups[phase_number, title]
+        num_learners = sum(group["points"] < group["max"] for group in found)
+        share = missed[phase_number, title]
+        table.add_row(f"{phase_number}", f"  {title}", f"{share:.0%}", f"{num_learners} of {len(found)}")
+    return table
+
+
+def share_missed(groups: Sequence[GroupResult]) -> float:
+    """Return the share of situations in which a decision was not the reference's."""
+    situations = [status for group in groups for status in group["situations"]]
+    return sum(status != "right" for status in situations) / len(situations)
 
 
 def as_csv(report: ClassResults) -> str:

@@ -10,7 +10,6 @@ EDITS = {
     "pyproject.toml": (
         (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
         ("judge = [\"pyseccomp>=0.1.2; sys_platform == 'linux'\"]\n", ""),
-        ('mutants = ["mutmut==3.8.1"]\n', ""),
         (', "classroom", "labs", "solutions", "tests", "tools"]', ', "labs", "tools"]'),
         ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
         ('"labs/*/starter*.py" = ["F401"]', '"labs/*/starter*.py" = ["F401"]\n"notebooks/*.ipynb" = ["F401"]'),
@@ -26,7 +25,7 @@ EDITS = {
     "lab.py": (
         ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "cli", "grade"]],\n'),
         ("`test`, `test-all`, ", "`test`, "),
-        ('".[test,mutants,judge,serve]"', '".[test,serve]"'),
+        ('".[test,judge,serve]"', '".[test,serve]"'),
     ),
     "Makefile": (
         (

@@ -27,13 +27,7 @@ ANSWERED = """() => { let known = "";
 
 
 def open_widget(
-    browser: Any,
-    widget: Any,
-    *,
-    dark: bool = False,
-    width: int = 800,
-    sharpness: float = 1,
-    is_answered: bool = False,
+    browser: Any, widget: Any, *, dark: bool = False, width: int = 800, sharpness: float = 1, is_answered: bool = False
 ) -> Any:
     """Return a page with the widget's front end, on a light or a dark system and declared to be so.
 

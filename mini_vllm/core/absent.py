@@ -31,11 +31,7 @@ class SlotReservation:
         return []
 
     def allocate_slots(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        hit_blocks: Sequence[int] = (),
-        num_lookahead_tokens: int = 0,
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         if request.request_id in self._slots:
             return []

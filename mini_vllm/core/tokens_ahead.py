@@ -83,11 +83,7 @@ class KVCacheAhead:
         return hit_blocks if self.speculation is None else self.speculation.usable_hit_blocks(hit_blocks)
 
     def allocate_slots(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        hit_blocks: Sequence[int] = (),
-        num_lookahead_tokens: int = 0,
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         end = num_computed_tokens + num_new_tokens

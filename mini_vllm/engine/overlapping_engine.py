@@ -70,9 +70,7 @@ class OverlappingEngine(LLMEngine):
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
         # The drafts stay with the runner: the scheduler has planned stand-ins for them.
         runner_output = ModelRunnerOutput(
-            only(living, result.sampled_token_ids),
-            only(living, result.errors),
-            logprobs=only(living, result.logprobs),
+            only(living, result.sampled_token_ids), only(living, result.errors), logprobs=only(living, result.logprobs)
         )
         kept = self.scheduler.update_from_output(step.scheduler_output, runner_output.sampled_token_ids)
         outputs = self._answer(kept, runner_output, step.scheduler_output)

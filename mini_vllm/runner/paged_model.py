@@ -33,12 +33,7 @@ class PagedModel:
     """
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        write_kv: WriteKV,
-        paged_attention: PagedAttention,
-        num_blocks: int,
-        block_size: int,
+        self, loaded: LoadedModel, write_kv: WriteKV, paged_attention: PagedAttention, num_blocks: int, block_size: int
     ) -> None:
         self.model = loaded.model
         self.device = loaded.device

@@ -25,8 +25,7 @@ NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx")
 INSTALL = "pip install -c constraints.txt -e '.[serve]'"
 DEFAULTS = ServerSettings()
 ModelArgument = Annotated[
-    str | None,
-    typer.Argument(help="A model directory or hub name. Default: the embedded model.", show_default=False),
+    str | None, typer.Argument(help="A model directory or hub name. Default: the embedded model.", show_default=False)
 ]
 
 

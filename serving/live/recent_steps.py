@@ -191,11 +191,7 @@ def keep_recent_steps(engine: LLMEngine) -> None:
 def progress_of(engine: LLMEngine) -> dict[str, int]:
     """Return the numbers of the kept steps, and how many requests have arrived since the newest one was planned."""
     recent = observer_of(engine, RecentSteps)
-    return {
-        "newest": recent.chunks.num_steps - 1,
-        "oldest": recent.chunks.oldest,
-        "num_arrived": recent.num_arrived,
-    }
+    return {"newest": recent.chunks.num_steps - 1, "oldest": recent.chunks.oldest, "num_arrived": recent.num_arrived}
 
 
 def facts_of(engine: LLMEngine) -> dict[str, Any]:

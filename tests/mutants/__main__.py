@@ -7,10 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.mutants import mutmut_table
 from tests.mutants.catalog import PHASES, Subject, alternatives, mutants, reference
 from tests.mutants.harness import Harness, harness
-from tests.mutants.made_by_mutmut import NoMutmutError, require_mutmut
 from tests.mutants.verdict import Verdict
 
 NAME_WIDTH = 72
@@ -22,20 +20,9 @@ def main() -> int:
     options = _options()
     if not hasattr(os, "fork"):
         sys.exit("this command needs os.fork, which this system does not have (Linux and macOS do)")
-    if options.mutmut:
-        try:
-            require_mutmut()
-        except NoMutmutError as error:
-            sys.exit(str(error))
     with harness(options.jobs) as workers:
         num_tests = _num_tests_that_pass(workers, options.phases)
-        if num_tests is None:
-            return 1
-        is_well = True
-        if options.mutmut != "only":
-            is_well &= _try_catalog(workers, options, num_tests)
-        if options.mutmut:
-            is_well &= mutmut_table.try_mutmut(workers, options.phases, options.only)
+        is_well = num_tests is not None and _try_catalog(workers, options, num_tests)
     return 0 if is_well else 1
 
 
@@ -96,13 +83,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="WORDS", help="only names that contain this")
     parser.add_argument("--count", action="store_true", help="count all tests that catch a mutant, not just the first")
     parser.add_argument("--quiet", action="store_true", help=f"print failures, and every {LINES_APART}th line")
-    parser.add_argument(
-        "--mutmut",
-        nargs="?",
-        const="also",
-        choices=("also", "only"),
-        help="then try the mutants that mutmut makes of the solutions, or only these",
-    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
     options = parser.parse_args()
     options.phases = options.phases or list(PHASES)
