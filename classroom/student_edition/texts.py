@@ -9,7 +9,7 @@ from typing import Any
 EDITS = {
     "pyproject.toml": (
         (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
-        ("judge = [\"pyseccomp>=0.1.2; sys_platform == 'linux'\"]\n", ""),
+        ('judge = ["pytest>=8.4", "pyseccomp>=0.1.2; sys_platform == \'linux\'"]\n', ""),
         (', "classroom", "labs", "solutions", "tests", "tools"]', ', "labs", "tools"]'),
         ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
         ('"labs/*/starter*.py" = ["F401"]', '"labs/*/starter*.py" = ["F401"]\n"notebooks/*.ipynb" = ["F401"]'),
