@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.engine_rounds import CONFIG, ForwardClock, answer_all, fastest_rounds, paged_model
 from bench.models import save_random_model
-from course.terminal.progress import Report
+from course.terminal.progress import ProgressReport
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -75,7 +75,7 @@ class OverlapCase:
 
 
 def measure_overlap(
-    lineup: Lineup, batch_sizes: Sequence[int], models: Sequence[str], num_rounds: int, report: Report
+    lineup: Lineup, batch_sizes: Sequence[int], models: Sequence[str], num_rounds: int, report: ProgressReport
 ) -> Iterator[OverlapCase]:
     """Measure each model at each batch size; the two ways take turns, and the fastest round of each counts."""
     with tempfile.TemporaryDirectory() as folder:

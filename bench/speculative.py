@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from bench.engine_rounds import CONFIG, answer_all, fastest_rounds
-from course.terminal.progress import Report
+from course.terminal.progress import ProgressReport
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import SpeculativeConfig
@@ -86,7 +86,7 @@ def questions(workload: str, count: int) -> list[str]:
 
 
 def measure_speculative(
-    lineup: Lineup, batch_sizes: Sequence[int], num_rounds: int, report: Report
+    lineup: Lineup, batch_sizes: Sequence[int], num_rounds: int, report: ProgressReport
 ) -> Iterator[SpeculativeCase]:
     """Measure each workload at each batch size; settings and peers take turns, and the fastest round counts."""
     configs = {name: replace(CONFIG, speculative_config=speculative) for name, speculative in SETTINGS.items()}

@@ -9,7 +9,7 @@ from bench.backend import BackendSettings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, ThroughputPlan
 from bench.served import ServedRound, num_equal, summary
-from course.terminal.progress import Report
+from course.terminal.progress import ProgressReport
 from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8
@@ -57,7 +57,7 @@ class Results:
         entries[name] = Entry(requests, served, seconds, facts, equal)
 
 
-def run_throughput(plan: ThroughputPlan, report: Report = lambda text, done=0, total=0: None) -> Results:
+def run_throughput(plan: ThroughputPlan, report: ProgressReport = lambda text, done=0, total=0: None) -> Results:
     """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
     # A part is the loading of a backend, or one of its rounds: all at once and as a stream, then one of questions.
     run = ThroughputRun(plan.settings(), report, len(plan.backends) * (2 + 2 * plan.num_rounds))
@@ -87,7 +87,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 class ThroughputRun:
     """The running backends, mini-vLLM first, and their results. A backend that fails is recorded as missing."""
 
-    def __init__(self, settings: BackendSettings, report: Report, num_parts: int) -> None:
+    def __init__(self, settings: BackendSettings, report: ProgressReport, num_parts: int) -> None:
         self.settings, self._report = settings, report
         self._part, self._num_parts = 0, num_parts
         self.results = Results()

@@ -23,7 +23,7 @@ from course.terminal.engine_options import SchedulerOptions, engine_config
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
-from course.terminal.progress import Report, reported
+from course.terminal.progress import ProgressReport, reported
 from course.terminal.step_view import FAINT
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
@@ -125,7 +125,7 @@ def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[Sim
     return results
 
 
-def _report_finished(report: Report, num_before: int, total: int, num_finished: int) -> None:
+def _report_finished(report: ProgressReport, num_before: int, total: int, num_finished: int) -> None:
     report("Simulating requests", num_before + num_finished, total)
 
 

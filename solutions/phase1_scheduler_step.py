@@ -70,9 +70,9 @@ def _serve_running(
             if not preemption.make_room(request, num_new_tokens, running, waiting, scheduler_output, kv):
                 if request.status is not RequestStatus.RUNNING:
                     # No `continue` here. Under FCFS the request was the last one anyway; under PRIORITY vLLM ends the
-                    # loop as well, and the requests behind it are served in the next step.
+                    # loop as well, and the requests after it are served in the next step.
                     break  # it was its own victim
-                # Refused but still RUNNING: without phase 3 no request is preempted. A request behind it may have
+                # Refused but still RUNNING: without phase 3 no request is preempted. A request after it may have
                 # room in its last block and needs no new one.
                 continue
         scheduler_output.num_scheduled_tokens[request.request_id] = num_new_tokens
@@ -119,7 +119,7 @@ def update_from_output(
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
     Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns request id to the tokens that were kept: none behind a stop.
+    Returns request id to the tokens that were kept: none after a stop.
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []

@@ -77,7 +77,7 @@ def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None
 
 
 class RecomputePreemption:
-    """Preemption by recomputation: a victim starts again at its first token, or behind its prefix hit."""
+    """Preemption by recomputation: a victim starts again at its first token, or after its prefix hit."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -51,7 +51,7 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 
 
 @dataclass(frozen=True)
-class Knob:
+class WidgetKnob:
     """A knob of a panel; `target` is the maximum for the median of its moves, in milliseconds."""
 
     panel: str
@@ -67,16 +67,16 @@ def films() -> Iterator[tuple[int, Film]]:
         yield num_blocks, time_machine(Recording(replace(recording.info, num_blocks=num_blocks + 1), recording.steps))
 
 
-def knobs(num_requests: int) -> Iterator[Knob]:
+def knobs(num_requests: int) -> Iterator[WidgetKnob]:
     """Yield the knobs of the notebooks' panels. The lab's engine is the reference's."""
     lab = Lab(5, "solution")
-    yield Knob("calculator", "gpu_memory_utilization", ANSWER_MS, calculator)
-    yield Knob("policy bench, SLO", "time_to_first_token", ANSWER_MS, lambda: bench(lab))
-    yield Knob("policy bench, load", "load", RUN_MS, lambda: bench(lab))
+    yield WidgetKnob("calculator", "gpu_memory_utilization", ANSWER_MS, calculator)
+    yield WidgetKnob("policy bench, SLO", "time_to_first_token", ANSWER_MS, lambda: bench(lab))
+    yield WidgetKnob("policy bench, load", "load", RUN_MS, lambda: bench(lab))
     config, workload = replace(SMALL_POOL, max_model_len=64), make_workload(seed=0, num_requests=8)
-    yield Knob("engine panel", "num_gpu_blocks", RUN_MS, lambda: engine_panel(lab, workload, config, step=6))
+    yield WidgetKnob("engine panel", "num_gpu_blocks", RUN_MS, lambda: engine_panel(lab, workload, config, step=6))
     for name in WORKLOADS:
-        yield Knob(f"dial, {name}", "max_num_batched_tokens", ANSWER_MS, partial(dial, name, num_requests))
+        yield WidgetKnob(f"dial, {name}", "max_num_batched_tokens", ANSWER_MS, partial(dial, name, num_requests))
 
 
 def dial(workload: str, num_requests: int) -> Panel:
@@ -100,7 +100,7 @@ def scrub(browser: Any, film: Film, num_moves: int) -> list[float]:
     return times
 
 
-def drag(browser: Any, knob: Knob, num_moves: int) -> list[float]:
+def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> list[float]:
     """Drag a knob from left to right with the mouse; return the milliseconds of each move.
 
     Raises `RuntimeError` if a move is not answered.

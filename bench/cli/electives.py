@@ -11,7 +11,7 @@ from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
-from course.terminal.progress import Report, reported
+from course.terminal.progress import ProgressReport, reported
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import Lineup
 
@@ -52,7 +52,7 @@ def bench_speculative(
     if "absent" in (team.runner, team.speculation):
         raise ValueError(f"lineup {team}: drafts on the real model need phases 6 and 7")
 
-    def cases(report: Report) -> "Iterable[SpeculativeCase]":
+    def cases(report: ProgressReport) -> "Iterable[SpeculativeCase]":
         from bench.engine_rounds import BATCH_SIZES
         from bench.speculative import measure_speculative
 
@@ -77,7 +77,7 @@ def bench_async(
     if "absent" in (team.runner, team.async_scheduling):
         raise ValueError(f"lineup {team}: a step of the real model in flight needs phases 6 and 8")
 
-    def cases(report: Report) -> "Iterable[OverlapCase]":
+    def cases(report: ProgressReport) -> "Iterable[OverlapCase]":
         from bench.engine_rounds import BATCH_SIZES
         from bench.overlap import EMBEDDED, LARGER, measure_overlap
 
@@ -94,7 +94,7 @@ C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 def measure(
     lineup: Lineup,
     threads: int | None,
-    measured: Callable[[Report], Iterable[C]],
+    measured: Callable[[ProgressReport], Iterable[C]],
     show: Callable[[Console, C], None],
     why: str,
     *,

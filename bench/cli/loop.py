@@ -13,7 +13,7 @@ import typer
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console
 from course.terminal.options import AsJson
-from course.terminal.progress import Report, reported
+from course.terminal.progress import ProgressReport, reported
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
 
@@ -33,7 +33,7 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> di
     return {name: [sys.executable, *arguments] for name, arguments in commands.items()}
 
 
-def measure_loop(commands: Mapping[str, Sequence[str]], num_rounds: int, report: Report) -> dict[str, float]:
+def measure_loop(commands: Mapping[str, Sequence[str]], num_rounds: int, report: ProgressReport) -> dict[str, float]:
     """Run all commands in turns; return the seconds of the fastest run of each.
 
     Raises `RuntimeError` if one does not complete.

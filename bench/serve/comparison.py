@@ -47,7 +47,7 @@ class Aim:
     met: bool
 
 
-def compare(plan: ServingPlan, on_progress: progress.Report) -> ServerComparison:
+def compare(plan: ServingPlan, on_progress: progress.ProgressReport) -> ServerComparison:
     """Start every server, measure them in turns, and end them. Raises `PeerError` if ours cannot be measured."""
     comparison = ServerComparison()
     with ExitStack() as running:

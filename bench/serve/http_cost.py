@@ -77,7 +77,7 @@ class HttpCost:
 
 
 def measure_http_cost(
-    server: MeasuredServer, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.Report
+    server: MeasuredServer, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.ProgressReport
 ) -> HttpCost:
     """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
     load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)

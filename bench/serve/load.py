@@ -40,7 +40,9 @@ class Load:
             self.workload, self.num_requests, self.request_rate, self.burstiness, self.scale, self.seed, round_number
         )
 
-    def send(self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.Report) -> RoundReport:
+    def send(
+        self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.ProgressReport
+    ) -> RoundReport:
         """Run a round and return its figures."""
         requests = self.requests(round_number)
         answered = run_round(
@@ -48,7 +50,7 @@ class Load:
         )
         return report(answered, self.objective)
 
-    def warm_up(self, endpoint: Endpoint, on_progress: progress.Report) -> None:
+    def warm_up(self, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
         """Send a few requests whose figures do not count: a server may load its model at the first of them.
 
         Raises `ValueError` if none of them is answered: then there is nothing to measure.
@@ -75,7 +77,7 @@ class Search:
     probe_seconds: float = 20.0
     min_requests: int = 100
 
-    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.Report) -> None:
+    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.ProgressReport) -> None:
         """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
         number, rate = len(search.probed) + 1, search.next_rate()
         count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
@@ -94,7 +96,7 @@ class ServerFigures:
 
 
 def measure(
-    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.Report
+    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.ProgressReport
 ) -> dict[str, ServerFigures]:
     """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
 
@@ -114,7 +116,7 @@ def measure(
     return measured
 
 
-def named(name: str, on_progress: progress.Report) -> progress.Report:
+def named(name: str, on_progress: progress.ProgressReport) -> progress.ProgressReport:
     """Return a progress report that names a server first."""
 
     def report_of_server(text: str, done: int = 0, total: int = 0) -> None:

@@ -17,14 +17,14 @@ PAUSE = 10.0
 T = TypeVar("T")
 
 
-class Report(Protocol):
+class ProgressReport(Protocol):
     """Called with the current part of the work, and how much of it is done; `total` 0 if that is not known."""
 
     def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
 
 
 @contextmanager
-def reported(text: str, console: Console | None = None) -> Iterator[Report]:
+def reported(text: str, console: Console | None = None) -> Iterator[ProgressReport]:
     """Show on stderr what the block reports, from `text` on. Print nothing on the same terminal meanwhile."""
     console = console or make_console(stderr=True)
     if not is_live(console):
@@ -91,7 +91,7 @@ class Lines:
             pause = PAUSE
 
 
-def counted(items: Sequence[T], text: str, report: Report) -> Iterator[T]:
+def counted(items: Sequence[T], text: str, report: ProgressReport) -> Iterator[T]:
     """Yield the items; report how many were taken before each."""
     for number, item in enumerate(items):
         report(text, number, len(items))

@@ -49,6 +49,6 @@ def update_from_output(
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
     Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns request id to the tokens that were kept: none behind a stop.
+    Returns request id to the tokens that were kept: none after a stop.
     """
     raise NotImplementedError("Phase 1, task 4: update_from_output")

@@ -151,7 +151,7 @@ def test_self_preemption_ends_the_phase(phase1: ModuleType) -> None:
     check_step(
         phase1,
         Situation(running, [], num_blocks=5, block_size=4, evictions={"B": ["B"]}),
-        rule="A request that was its own victim ends the RUNNING phase: those behind it are not served.",
+        rule="A request that was its own victim ends the RUNNING phase: those after it are not served.",
         hint="make_room returns False for B. How can you tell 'no request was preempted' from 'B was its own victim'?",
         plan="A:1",
         running="[A 7/8, C 7/8]",

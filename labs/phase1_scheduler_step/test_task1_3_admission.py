@@ -60,7 +60,7 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
         phase1,
         Situation([], [make_request("A", 11), make_request("B", 9)], budget=20, block_size=4, hits={"A": [31, 32]}),
         rule="Hit blocks are computed already: they cost no budget, they are handed to allocate_slots, and the "
-        "request starts behind them.",
+        "request starts after them.",
         hint="2 hit blocks of 4 tokens: how many of A's 11 are left, and is allocate_slots given the blocks?",
         plan="A:3  B:9",
         running="[A 8/11, B 0/9]",

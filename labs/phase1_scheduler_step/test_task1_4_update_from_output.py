@@ -76,7 +76,7 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
     running = [caught_up("A"), caught_up("B", max_tokens=2), caught_up("C")]
     Update(running, {"A": [11, EOS, 12, EOS], "B": [11, 12, 13], "C": [11, 12, 13]}).check(
         phase1,
-        "A step may sample several tokens of a request. Those behind the one that ends it are dropped, and a request "
+        "A step may sample several tokens of a request. Those after the one that ends it are dropped, and a request "
         "is freed once.",
         "do you append all tokens first and look for a stop afterwards, or look after each one?",
         returned={"A": [11, EOS], "B": [11, 12], "C": [11, 12, 13]},

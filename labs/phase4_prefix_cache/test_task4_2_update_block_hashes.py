@@ -91,7 +91,7 @@ def test_hashes_that_are_there_stay(phase4: ModuleType) -> None:
     expect_equal(
         {"number": len(after), "first": after[:1], "the rest follows from the first": after[1:] != after_other[1:]},
         {"number": 3, "first": [b"x" * 32], "the rest follows from the first": True},
-        rule="An update appends behind the last hash that is there and hashes nothing a second time.",
+        rule="An update appends after the last hash that is there and hashes nothing a second time.",
         situation="block_hashes of A already has one entry (a mark put there by the test), A has 3 full blocks",
         hint="an update runs at every step: what may it cost for a request of 100,000 tokens?",
     )

@@ -61,7 +61,7 @@ def test_hit_ends_at_the_first_unknown_block(phase4: ModuleType) -> None:
             "A cached, then another B": [7],
             "C's tokens at the beginning": [],
         },
-        rule="A hit runs from the first block to the first unknown one; nothing behind that counts.",
+        rule="A hit runs from the first block to the first unknown one; nothing after that counts.",
         situation="blocks A, B, C of four tokens, in the blocks 7, 5, 9 of the memory",
         hint="a block table has no holes: what would stand in the place of B?",
     )

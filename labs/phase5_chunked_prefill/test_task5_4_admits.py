@@ -58,7 +58,7 @@ def check_guard(
         dict.fromkeys(no_answers, "bool"),
         rule="admits returns True or False.",
         situation=account,
-        hint="what is the value of the expression behind your `return`: a yes or no, or a number?",
+        hint="what is the value of the expression after your `return`: a yes or no, or a number?",
     )
     expect_equal(
         yours,

@@ -63,7 +63,7 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
     """Return the tokens of one request that a step has generated: at least one, at most one more than drafts.
 
-    `sampled_token_ids[i]` is what the model samples behind the known tokens and the first i drafts. It counts as
+    `sampled_token_ids[i]` is what the model samples after the known tokens and the first i drafts. It counts as
     long as all those drafts were right.
     """
     raise NotImplementedError("Phase 7, task 5: accept_drafts")
@@ -78,7 +78,7 @@ def rejection_sample(
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
     Draft i is kept with probability min(1, target / draft). The first one that is not kept is replaced by a token drawn
-    from what the target has more than the drafter, and ends the list; behind k kept drafts comes a token of the last
+    from what the target has more than the drafter, and ends the list; after k kept drafts comes a token of the last
     row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
     `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
     """

@@ -66,7 +66,7 @@ def check_run(
         expect_equal(
             {"tokens computed in vain": engine.num_wasted_tokens},
             {"tokens computed in vain": num_wasted},
-            rule="Without drafts a step is in vain only behind a stop token, because that cannot be seen coming.",
+            rule="Without drafts a step is in vain only after a stop token, because that cannot be seen coming.",
             situation=[*lines, *plans],
             hint="in which of these plans is a request whose last token was on its way?",
         )

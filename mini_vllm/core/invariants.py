@@ -65,7 +65,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
         for older, younger in pairwise(queue):
-            require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but stands behind it")
+            require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 
 
 def check_request(request: Request, scheduler: Scheduler) -> None:

@@ -30,7 +30,7 @@ class Call(NamedTuple):
     arguments: bytes
 
 
-class CallResult(NamedTuple):
+class EngineReply(NamedTuple):
     """What a call returned or raised."""
 
     call_id: int

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import Call, CallResult, Method, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, EngineReply, Method, Opened, OpenEngine
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
@@ -162,7 +162,7 @@ class EngineProcess:
 
     def _handle(self, message: object) -> None:
         """Handle a message: outputs, the result of a call, or that the engine's thread has ended."""
-        if isinstance(message, CallResult):
+        if isinstance(message, EngineReply):
             with self._noting:
                 future = self._pending.pop(message.call_id)
             if isinstance(message.result, RequestOutput):  # of a request that was aborted
@@ -187,7 +187,7 @@ class EngineProcess:
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():
             error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
-            CallResult(call_id, None, error).complete(future)
+            EngineReply(call_id, None, error).complete(future)
 
     def _note_death(self, error: EngineDeadError) -> None:
         self._error = error

@@ -12,7 +12,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from mini_vllm.engine.engine_messages import Call, CallResult, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, EngineReply, Opened, OpenEngine
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.freed_memory import keep_freed_memory
@@ -70,16 +70,16 @@ class PipeServer:
         try:
             result = getattr(thread, call.method)(*pickle.loads(call.arguments))
         except Exception as error:
-            self._send(CallResult(call.call_id, None, error))
+            self._send(EngineReply(call.call_id, None, error))
             return
         if isinstance(result, Future):
             result.add_done_callback(partial(self._send_result, call.call_id))
         else:
-            self._send(CallResult(call.call_id, result, None))
+            self._send(EngineReply(call.call_id, result, None))
 
     def _send_result(self, call_id: int, future: "Future[Any]") -> None:
         error = future.exception()
-        self._send(CallResult(call_id, None if error else future.result(), error))
+        self._send(EngineReply(call_id, None if error else future.result(), error))
 
     def _send_outputs(self, outputs: list[RequestOutput]) -> None:
         if outputs:
@@ -94,7 +94,7 @@ class PipeServer:
 
 def pickled(message: object) -> bytes:
     """Return a message as bytes; one that cannot be pickled becomes an error that names the reason."""
-    error = message.error if isinstance(message, CallResult) else message
+    error = message.error if isinstance(message, EngineReply) else message
     try:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         if isinstance(error, BaseException):
@@ -103,4 +103,4 @@ def pickled(message: object) -> bytes:
     except Exception as reason:
         cause = error if isinstance(error, BaseException) else reason
         plain = RuntimeError(f"{type(cause).__name__}: {cause}")
-        return pickle.dumps(CallResult(message.call_id, None, plain) if isinstance(message, CallResult) else plain)
+        return pickle.dumps(EngineReply(message.call_id, None, plain) if isinstance(message, EngineReply) else plain)

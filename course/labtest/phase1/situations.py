@@ -122,7 +122,7 @@ class Scene:
                 situation=self.before,
                 expected="a SchedulerOutput",
                 yours=repr(scheduler_output),
-                hint="which `return` ends this step, and what stands behind it?",
+                hint="which `return` ends this step, and what follows it?",
             )
         return scheduler_output
 
