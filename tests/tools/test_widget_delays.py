@@ -8,7 +8,7 @@ from course.browser.chromium import NoBrowserError, find_chromium, headless_chro
 from course.views.film import Film
 from course.views.panels import Panel
 from tests.views.test_base import KNOBS, budget_picture
-from tools.widget_delays import ANSWER_MS, Knob, drag, films, report, scrub
+from tools.widget_delays import ANSWER_MS, WidgetKnob, drag, films, report, scrub
 
 
 def test_every_widget_is_measured(browser: Any) -> None:
@@ -30,7 +30,7 @@ def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: p
 
 def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> None:
     panel = Panel(KNOBS, budget_picture)
-    times = drag(browser, Knob("budget", "budget", ANSWER_MS, lambda: panel), 4)
+    times = drag(browser, WidgetKnob("budget", "budget", ANSWER_MS, lambda: panel), 4)
     assert len(times) == 4
     assert min(times) > 0
     assert panel.values["budget"] == 64, "the right end of the knob"
@@ -40,7 +40,7 @@ def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.
     monkeypatch.setattr("tools.widget_delays.SECONDS", 0.5)
     monkeypatch.setattr("course.browser.bare_page.answer_of", lambda *_: {})
     with pytest.raises(RuntimeError, match="move 1 of the knob was not answered"):
-        drag(browser, Knob("budget", "budget", ANSWER_MS, lambda: Panel(KNOBS, budget_picture)), 1)
+        drag(browser, WidgetKnob("budget", "budget", ANSWER_MS, lambda: Panel(KNOBS, budget_picture)), 1)
 
 
 def test_without_a_browser_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
