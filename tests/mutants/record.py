@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def hints_of(judged: Iterable[tuple[Subject, Verdict]]) -> Hints:
-    """Return the hints by task and digest of the wrong answers, without those that are not the only one."""
+    """Return the hints by task and digest of the wrong answers; a digest that stands for several hints has none."""
     found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for subject, verdict in judged:
         for task, digest in digests_of(verdict).items():

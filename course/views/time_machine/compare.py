@@ -103,7 +103,7 @@ def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
 
 
 class PairFrame:
-    """What all pictures of a width share: a run is as wide as the picture, or half as wide and beside the other."""
+    """The layout of all pictures of one width: the two runs one below the other, or side by side at half the width."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class Timeline:
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
     def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> svg.Markup:
-        """Return a tick at the end of a wait, with its tokens if they fit: between arrows if it computes throughout."""
+        """Return the tick that ends a wait; its tokens, if they fit, stand between arrows if it computes throughout."""
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         if end - x < MIN_TICK_DISTANCE:
             return svg.Markup("")
