@@ -94,7 +94,7 @@ def install_cpu_torch(*, is_required: bool) -> None:
 def set_up(torch: str) -> None:
     """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
-    print(f"Setting up .venv with {build}: one or two minutes, about 1.5 GB ...", flush=True)
+    print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
     # Linked as `python -m venv` does it: a folder that it made may lie there already.
     venv.create(VENV, with_pip=True, symlinks=os.name != "nt")
     if chosen_torch(torch) == "cpu":
