@@ -57,14 +57,18 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
     assert [error for screen in screens for error in screen.errors] == []
 
 
+# nbconvert's page asks the network for MathJax and RequireJS, which no film of ours needs.
+NO_NETWORK = "ERR_INTERNET_DISCONNECTED"
+
+
 @pytest.fixture
 def offline(pages: Pages) -> Any:
-    return pages.new_page(offline=True)
+    return pages.new_page(expected=NO_NETWORK, offline=True)
 
 
 @pytest.fixture
 def without_scripts(pages: Pages) -> Any:
-    return pages.new_page(offline=True, java_script_enabled=False)
+    return pages.new_page(expected=NO_NETWORK, offline=True, java_script_enabled=False)
 
 
 def exported(notebook: Path, folder: Path, template: str = "lab") -> str:
