@@ -18,10 +18,10 @@ from classroom.cli.options import JudgeOptions
 from classroom.export.gradebooks import Gradebooks
 from classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
 from classroom.judge.jail import find_jail
-from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
 from classroom.judge.report import class_table, missed_table, require_writable, write_feedback, write_tables
 from classroom.judge.results import ClassResults
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import HandedIn, name_submissions
 from course.terminal.console import friendly, is_live, make_console
 from course.terminal.option_groups import with_option_groups

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from classroom.judge.judge import JudgeSettings
+from classroom.judge.settings import JudgeSettings
 from course.terminal.options import chosen_phases
 from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist

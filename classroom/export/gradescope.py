@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from classroom.judge.class_run import GraderError, GradingProcess, RecordedResult
 from classroom.judge.jail import JailError, find_jail
-from classroom.judge.judge import JudgeSettings
 from classroom.judge.probe import require_jail
 from classroom.judge.report import write_whole
 from classroom.judge.results import GroupResult, PhaseResult
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import HandedIn
 from classroom.student_edition.edition import files_of
 from classroom.worker.text import printable

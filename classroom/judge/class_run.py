@@ -16,11 +16,10 @@ from pathlib import Path
 from queue import Queue
 from typing import TypedDict
 
-from classroom.judge.grader import MAX_MESSAGE_BYTES
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, JudgeSettings
 from classroom.judge.report import write_whole
 from classroom.judge.results import SubmissionResult
+from classroom.judge.settings import MAX_MESSAGE_BYTES, JudgeSettings
 from classroom.judge.submission import HandedIn, Submission
 from classroom.worker.text import one_line
 from course.sandbox.channel import ChannelError
@@ -188,6 +187,8 @@ class ClassRun:
         try:
             result = grader.grade(handed_in, known)
         except GraderError as error:  # not kept: the next run tries it again
+            from classroom.judge.judge import Judge  # loads the graded tests' cases, and pytest
+
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
             text = f"{handed_in.name}: {error}\n"
             return {"summary": ungraded.result(), "feedback": text, "seconds": 0.0, "digests": {}}

@@ -15,13 +15,13 @@ from typing import Any
 
 from classroom.judge.feedback import feedback
 from classroom.judge.jail import Jail, compile_course, find_jail
-from classroom.judge.judge import Judge, JudgeSettings
+from classroom.judge.judge import Judge
 from classroom.judge.results import SubmissionGrade
+from classroom.judge.settings import MAX_MESSAGE_BYTES, JudgeSettings
 from classroom.judge.submission import Submission, read_submission
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.limits import Limits, limit_resources
 
-MAX_MESSAGE_BYTES = 32 * 2**20
 LIMITS = Limits(memory_bytes=6 * 2**30)
 READ_SECONDS = 60.0
 FEEDBACK_SECONDS = 30.0

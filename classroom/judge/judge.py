@@ -2,10 +2,8 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from time import monotonic
-from typing import Any
 
 from classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from classroom.judge.jail import Jail
@@ -13,10 +11,10 @@ from classroom.judge.play import outcome_of_error, play
 from classroom.judge.question import JudgeQuestion
 from classroom.judge.recorded_runs import Draw, together
 from classroom.judge.results import GroupResult, Outcome, SubmissionGrade, group_result, is_written, phase_result
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir
 from course.sandbox.channel import ChannelError
-from mini_vllm.assembly.lineup import PHASE_NAMES
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
@@ -25,26 +23,6 @@ MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7)
 TIME_IS_UP = "Not played: the situations before took all the time."
-
-
-@dataclass(frozen=True)
-class JudgeSettings:
-    """What the points depend on: a seed, the situations in a group, time limits per situation and submission.
-
-    `jailed`: whether submissions are isolated from the machine.
-    """
-
-    seed: str
-    situations: int = 5
-    seconds: float = 10.0
-    minutes: float = 10.0
-    phases: tuple[int, ...] = tuple(range(1, len(PHASE_NAMES) + 1))
-    jailed: bool = False
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "JudgeSettings":
-        """Return the settings that `dataclasses.asdict` and JSON made `values` of."""
-        return cls(**values | {"phases": tuple(values["phases"])})
 
 
 class Judge:

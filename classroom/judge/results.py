@@ -1,12 +1,14 @@
 """The judge's results: outcomes with what a learner is shown, and plain JSON, which every table is made of."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from classroom.judge.groups import TestGroup
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.text import printable
 from course.oracle.divergence import Divergence
+
+if TYPE_CHECKING:
+    from classroom.judge.groups import TestGroup
 
 Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
 
@@ -110,7 +112,7 @@ class SubmissionGrade:
         }
 
 
-def group_result(group: TestGroup, outcomes: list[Outcome]) -> GroupResult:
+def group_result(group: "TestGroup", outcomes: list[Outcome]) -> GroupResult:
     """Return the result of a group: its points by the share of situations that are right."""
     found: GroupResult = {
         "title": group.title,

@@ -8,7 +8,8 @@ import argparse
 from collections.abc import Mapping
 
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, JudgeSettings, PhaseSession
+from classroom.judge.judge import Judge, PhaseSession
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.worker import SubmissionDir
 from tests.judge.files import fair_texts, texts_of_mistakes
 from tests.mutants.catalog import PHASES

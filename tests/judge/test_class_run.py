@@ -20,8 +20,8 @@ from classroom.judge.class_run import (
     RecordError,
     recorded_settings,
 )
-from classroom.judge.judge import JudgeSettings
 from classroom.judge.results import SubmissionGrade
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import HandedIn
 from cli.main import app
 from tests.grading.checkout import solution

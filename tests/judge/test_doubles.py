@@ -5,8 +5,9 @@ import re
 import pytest
 
 from classroom.judge.jail import SEEN, Jail
-from classroom.judge.judge import Judge, JudgeSettings
+from classroom.judge.judge import Judge
 from classroom.judge.script import Script
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.grading.checkout import solution

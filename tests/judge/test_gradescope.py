@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from classroom.export import gradescope
 from classroom.export.gradescope import SCRIPT, as_gradescope, compose, write_zip
-from classroom.judge.judge import JudgeSettings
+from classroom.judge.settings import JudgeSettings
 from cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission

@@ -12,9 +12,10 @@ import pytest
 
 from classroom.judge.grader import interrupted_after
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, JudgeSettings
+from classroom.judge.judge import Judge
 from classroom.judge.probe import require_jail
 from classroom.judge.results import SubmissionGrade
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import first_user
 from tests.grading.checkout import ROOT, solution

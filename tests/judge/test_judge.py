@@ -7,8 +7,9 @@ import pytest
 
 from classroom.judge.groups import TEST_GROUPS
 from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge, JudgeSettings
+from classroom.judge.judge import Judge
 from classroom.judge.results import SubmissionGrade, is_written
+from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from course.grading.plan import load_plan
 from tests.course.surface import starter_path
