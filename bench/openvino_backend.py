@@ -14,7 +14,7 @@ from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-BLOCK_SIZE = 32
+BLOCK_SIZE = 32  # tokens: OpenVINO GenAI's own on CPUs
 
 
 def open_pipeline(settings: BackendSettings, folder: str) -> Any:

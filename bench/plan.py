@@ -16,7 +16,7 @@ BLOCK_TOKENS = 32
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8
+NUM_SLOW = 8  # one by one, so all of them would take minutes
 ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).parents[1]
-NOT_NEEDED = ("jupyterlab",)
+NOT_NEEDED = ("jupyterlab",)  # Colab shows notebooks itself
 
 
 def install() -> None:

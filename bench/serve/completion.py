@@ -17,7 +17,7 @@ from bench.serve.endpoint import Endpoint
 from bench.serve.text_requests import TextRequest
 
 OnBody = Callable[[bytes], None]
-MAX_REFUSAL_BYTES = 10_000
+MAX_REFUSAL_BYTES = 10_000  # of an error only its message is shown
 TIMEOUT = 600.0
 
 

@@ -8,7 +8,7 @@ from bench.serve.answer import ClientAnswer
 from bench.serve.completion import Round
 from course.simulator.summary import Spread
 
-MIN_SPAN = 0.1
+MIN_SPAN = 0.1  # over a shorter time a rate is the accident of a few arrivals
 NAMES = ("ttft", "tpot", "e2el")
 
 

@@ -14,7 +14,7 @@ from course.terminal.charts import measured_bar
 from course.terminal.step_view import FAINT, STRONG
 
 WIDTH = 50
-LATE_MS = 10.0
+LATE_MS = 10.0  # later than this, the client is measured and not the server
 TIMES = {
     "Time to First Token": "ttft",
     "Time per Output Token (excl. 1st token)": "tpot",

@@ -17,10 +17,10 @@ from course.sandbox.watch import waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT
 
 SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time; a slow machine may need more
-IMPORT_SECONDS = 4 * SECONDS_PER_TEST
+IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
 SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
-MAX_WORKERS = 40
+MAX_WORKERS = 40  # each loses one test to a crash; a file in which every test crashes must end
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
 OFF = ["cacheprovider", "faulthandler", "debugging"]
 

@@ -28,7 +28,7 @@ SETTINGS = {
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000
-TICK_SECONDS = 0.05
+TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, lineup_f
 TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
 FOLDER = str(CHECKOUT / "labs")
 LATE_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0
-EXTRA_BYTES = 2**30
+SHORT_SECONDS = 1.0  # after several late tests the next ones are likely the same loop
+EXTRA_BYTES = 2**30  # over what pytest and torch hold already
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
 num_late_key = pytest.StashKey[int]()

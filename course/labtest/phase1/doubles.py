@@ -11,7 +11,7 @@ from mini_vllm.core.interfaces import Clamp, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
-MAX_CALLS = 2000
+MAX_CALLS = 2000  # a loop that never ends calls its doubles for ever, and would fill memory first
 
 
 class CallLog(list[str]):

@@ -8,7 +8,7 @@ from course.labtest.phase1.updates import EOS, Update, caught_up
 from course.labtest.support import make_request
 from mini_vllm.core.request import Request, RequestStatus
 
-NAMES = ("A", "B", "C", "D", "9", "10", "r7", "Ä")
+NAMES = ("A", "B", "C", "D", "9", "10", "r7", "Ä")  # "10" sorts before "9": ids are texts
 
 
 def random_situation(rng: random.Random, *, with_waiting: bool = True) -> Situation:
