@@ -48,7 +48,8 @@ def updates(run: ScenarioRun) -> Script:
 
 def block_tables(run: ScenarioRun) -> Script:
     """Record phase 2, over the double of a prefix cache."""
-    script, cache, config = Script(2), CacheLog(), run.engine.config
+    script, config = Script(2), run.engine.config
+    cache = CacheLog(config.block_size)
     run.scheduler.prefix_cache = cache
     run.scheduler.kv = script.functions.PagedKVCacheManager(config.num_gpu_blocks, config.block_size, cache)
     return script

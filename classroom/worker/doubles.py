@@ -152,7 +152,8 @@ class CacheLog:
     Blocks may be cached or dropped in any number of calls; evictions and pins have an order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, block_size: int = 1) -> None:
+        self.block_size = block_size
         self.known: dict[tuple[int, ...], int] = {}
         self._forget_calls()
 
@@ -182,8 +183,7 @@ class CacheLog:
     ) -> None:
         self.cached |= set(range(num_cached_blocks, num_full_blocks))
         for index in range(num_cached_blocks, min(num_full_blocks, MAX_HIT_BLOCKS)):
-            size = request.num_tokens // num_full_blocks
-            self.known[tuple(request.all_token_ids[: (index + 1) * size])] = block_ids[index]
+            self.known[tuple(request.all_token_ids[: (index + 1) * self.block_size])] = block_ids[index]
 
     def evict(self, block_id: int) -> bool:
         self.evicted.append(int(block_id))

@@ -27,7 +27,7 @@ class RecomputePreemption(doubles.AnyVictim):
 """,
     4: """
 class HashPrefixCache(doubles.CacheLog):
-    def __init__(self, block_size): super().__init__()
+    pass
 """,
     5: """
 class ChunkedPrefillPolicy(doubles.AnyShare):
