@@ -45,7 +45,7 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         return JSONResponse(
             head_of(request, request.format.object) | {"choices": choices, "usage": request.usage(outputs)}
         )
-    return Response()  # the client has gone; nobody reads it
+    return Response()  # the client has gone, so it is not read
 
 
 def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class PlaceholderScheduling:
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
         """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already.
 
-        The next step then verifies stand-ins for drafts that nobody knows yet: -1.
+        The next step then verifies stand-ins for drafts that are not known yet: -1.
         """
         num_known = request.num_tokens + request.num_output_placeholders
         if request.num_computed_tokens == num_known + num_draft_tokens:

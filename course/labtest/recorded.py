@@ -44,7 +44,7 @@ def recorded(phase: int) -> dict[str, list[Any]]:
 
 
 def packed(cases: list[Any]) -> list[Any] | str:
-    """Return the answers of a test as they stand in the file: random cases, which nobody reads, as compressed text."""
+    """Return the answers of a test as they stand in the file: random cases, which are not read, as compressed text."""
     text = json.dumps(cases)
     return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 

@@ -131,7 +131,7 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
             known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
-            # Tokens of one step come together: only the first of them has kept anyone waiting.
+            # Tokens of one step come together: only the first of them was waited for.
             result.inter_token_latencies += [0.0] * (len(token_ids) - len(known) - 1)
             result.token_ids[output.request_id] = token_ids
             num_finished += output.finished

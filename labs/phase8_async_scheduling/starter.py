@@ -24,7 +24,7 @@ class PlaceholderScheduling:
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
         """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already.
 
-        The next step then verifies stand-ins for drafts that nobody knows yet: -1.
+        The next step then verifies stand-ins for drafts that are not known yet: -1.
         """
         raise NotImplementedError("Phase 8, task 1: take_placeholders")
 

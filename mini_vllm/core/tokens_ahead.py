@@ -115,7 +115,7 @@ class KVCacheAhead:
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # The tokens that end a request may have filled blocks, and phase 1 frees it before anyone else sees them.
+        # The tokens that end a request may have filled blocks, and phase 1 frees it before any other code sees them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)

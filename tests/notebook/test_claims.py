@@ -47,7 +47,7 @@ def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:
     assert list(cards) == list(EXPECTED)
     assert len(cards) == 21
     counts = Counter(str(card.truth) for card in cards.values())
-    assert counts["true"] + 1 == counts["false"] == 8, "whoever always says the same is right 8 times of 21"
+    assert counts["true"] + 1 == counts["false"] == 8, "the same answer to all is right 8 times of 21"
 
 
 def test_another_engine_gets_another_verdict() -> None:

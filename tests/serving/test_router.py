@@ -29,7 +29,7 @@ def test_a_conversation_stays_where_its_beginning_is() -> None:
     router = PrefixAware()
     turns = [chained(list("system")[: n + 2]) for n in range(4)]
     first = router.choose(turns[0], {0: 2, 1: 0, 2: 1})
-    assert first == 1, "nobody knows it: the least loaded one"
+    assert first == 1, "no replica knows it: the least loaded one"
     for turn in turns[1:]:
         assert router.choose(turn, {0: 0, 1: 9, 2: 0}) == first
     assert router.num_known_blocks(chained(list("system")), first) == 5
