@@ -10,8 +10,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
 BLOCK_SIZE = 16
-OnProgress = Callable[[int], object]
-"""Receives the number of finished requests of a round."""
+OnProgress = Callable[[int], object]  # receives the number of finished requests of a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,8 @@ class BackendSettings:
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
     lineup: str = "solution"
-    num_served: int | None = None
-    """A slow backend serves only the first few requests; None: all."""
-    max_model_len: int | None = None
-    """Maximum tokens of a request, for mini-vLLM only; None: the model's limit."""
+    num_served: int | None = None  # a slow backend serves only the first few requests; None: all
+    max_model_len: int | None = None  # maximum tokens of a request, for mini-vLLM only; None: the model's limit
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -42,7 +39,7 @@ class BackendSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             block_size=BLOCK_SIZE,
-            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # and the null block
             dtype=self.dtype,
         )
 

@@ -52,13 +52,13 @@ def peak_rss_bytes() -> int:
         return int(psutil.Process().memory_info().peak_wset)
     import resource
 
-    unit = 1 if sys.platform == "darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def take_stdout() -> TextIO:
     """Return the real stdout for the protocol; from now on, whatever libraries print goes to stderr."""
-    ours = os.fdopen(os.dup(1), "w", buffering=1)
+    ours = os.fdopen(os.dup(1), "w", buffering=1)  # line by line: the parent waits for each
     os.dup2(2, 1)
     return ours
 

@@ -12,8 +12,8 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
 
 BATCH_SIZES = (1, 4, 16, 64)
+# Without a prefix cache every round computes all of its prompts.
 CONFIG = EngineConfig(num_gpu_blocks=1024, enable_prefix_caching=False, max_num_seqs=max(BATCH_SIZES))
-"""Without a prefix cache every round computes all of its prompts."""
 
 
 class Timed(Protocol):
@@ -32,7 +32,7 @@ def fastest_rounds(runs: Mapping[str, Callable[[], R]], num_rounds: int, *, warm
     for number in range(-1 if warm_up else 0, num_rounds):
         for name, run in runs.items():
             result = run()
-            if number >= 0 and (name not in best or result.seconds < best[name].seconds):
+            if number >= 0 and (name not in best or result.seconds < best[name].seconds):  # other work only adds time
                 best[name] = result
     return best
 

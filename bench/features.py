@@ -14,7 +14,7 @@ from course.terminal.progress import ProgressReport
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 
-VOCAB = range(4, 1500)
+VOCAB = range(4, 1500)  # 0 to 3 are special tokens
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner"]
 
 
@@ -59,7 +59,7 @@ def answers_of_unknown_length(scale: float) -> list[TimedRequest]:
     """Make 32 requests with a limit of 512 output tokens that mostly finish much earlier."""
     rng = random.Random("preemption")
     limit = max(16, round(512 * scale))
-    lengths = [round(limit * rng.random() ** 3) + 4 for _ in range(max(6, round(32 * scale)))]
+    lengths = [round(limit * rng.random() ** 3) + 4 for _ in range(max(6, round(32 * scale)))]  # cubed: most end early
     return [
         TimedRequest(0.0, str(n), _tokens(rng, 32), limit, output_len=min(length, limit))
         for n, length in enumerate(lengths)

@@ -149,6 +149,7 @@ class ProfiledBackend:
         """
         served = self.ours.serve(requests, on_progress)
         with OperatorStopwatch() as stopwatch:
+            # Reversed prompts are as long, and the prefix cache knows none of them.
             self.ours.serve(
                 [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests], on_progress
             )

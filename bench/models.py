@@ -22,7 +22,7 @@ RANDOM_MODEL: dict[str, Any] = {
     "max_position_embeddings": 2048,
     "tie_word_embeddings": True,
     "bos_token_id": None,
-    "eos_token_id": None,
+    "eos_token_id": None,  # random weights would end texts by chance
     "pad_token_id": 0,
 }
 
@@ -33,13 +33,10 @@ class ModelSize:
 
     vocab_size: int
     num_parameters: int
-    layer_weights: int
-    """Weights of the linear layers that every token passes through."""
-    head_weights: int
-    """Weights of the output layer, which only sampling tokens pass through."""
+    layer_weights: int  # weights of the linear layers that every token passes through
+    head_weights: int  # weights of the output layer, which only sampling tokens pass through
     kv_numbers_per_token: int
-    attention_width: int
-    """Layers times heads times head size: each attended token costs 4 operations per unit."""
+    attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
 
 
 def save_random_model(directory: Path) -> Path:
@@ -54,7 +51,7 @@ def save_random_model(directory: Path) -> Path:
 def model_size(directory: str | Path) -> ModelSize:
     """Return the sizes from a model's config, without loading weights."""
     config = AutoConfig.from_pretrained(directory)
-    with torch.device("meta"):
+    with torch.device("meta"):  # shapes alone: no weight takes memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     head = linear.pop("lm_head", 0)

@@ -23,6 +23,7 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
 
     tool = Path(sys.executable).with_name("optimum-cli")
     command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
+    # What the tool prints must not come between the messages on stdout.
     subprocess.run([*command, "--weight-format", "fp32", folder], check=True, stdout=sys.stderr)
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
@@ -73,6 +74,7 @@ class OpenVino:
                 continue
             self.pipeline.step()
             now = arrivals.now
+            # Not strict: requests that have not arrived have no handle yet.
             for request, handle, tokens, times in zip(requests, handles, token_ids, token_times, strict=False):
                 if len(tokens) < request.num_output_tokens and handle.can_read():
                     for output in handle.read().values():

@@ -18,7 +18,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 
 EMBEDDED, LARGER = "embedded model", "150 M model, random weights"
-NUM_TOKENS = {EMBEDDED: 96, LARGER: 16}
+NUM_TOKENS = {EMBEDDED: 96, LARGER: 16}  # a step of the larger one takes far longer
 PROMPT_LENGTH = 32
 IN_TURN, OVERLAPPED = "in turn", "overlapped"
 

@@ -50,7 +50,7 @@ class PeerProcess:
             [python, "-m", "bench.backend_process", name, json.dumps(asdict(settings))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,
+            stderr=self._stderr,  # a file: a pipe that is not read fills up, and the backend would stop
             text=True,
             cwd=CHECKOUT,
             env={**os.environ, "OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"},
@@ -75,7 +75,7 @@ class PeerProcess:
     def close(self) -> None:
         """End the process."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            self._process.stdin.close()  # its loop over the lines ends
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:

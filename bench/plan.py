@@ -11,8 +11,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.cdiv import cdiv
 
 DOCUMENT_EVERY = 8
-BLOCK_TOKENS = 32
-"""A multiple of every backend's block size: room is counted in these."""
+BLOCK_TOKENS = 32  # a multiple of every backend's block size: room is counted in these
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
@@ -129,7 +128,7 @@ class ThroughputPlan:
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
-        return self._mixed(200), self._mixed(201)
+        return self._mixed(200), self._mixed(201)  # numbers that no other round has: no prompt is cached
 
     def settings(self) -> BackendSettings:
         """Return the settings of every backend: KV cache for all requests of a round at once, nothing shared.

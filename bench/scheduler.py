@@ -91,7 +91,7 @@ def measure_admissions(lineup: Lineup, num_rounds: int = 3) -> Admissions:
 def _admit_once(lineup: Lineup) -> tuple[float, float, float]:
     scheduler = _empty_scheduler(lineup, NUM_ADMISSIONS, 2 * NUM_ADMISSIONS * (SHARED_TOKENS + OWN_TOKENS))
     shared, params = list(range(1000, 1000 + SHARED_TOKENS)), SamplingParams(max_tokens=1)
-    scheduler.add_request(Request("first", [*shared, 1], params))
+    scheduler.add_request(Request("first", [*shared, 1], params))  # caches the prefix that the others share
     take_step(scheduler)
     requests = [Request(f"r{i}", [*shared, *range(i, i + OWN_TOKENS)], params) for i in range(NUM_ADMISSIONS)]
     freeze()
@@ -133,7 +133,7 @@ def measure_queues(lineup: Lineup, policy: Policy = "fcfs") -> tuple[TwoSizes, C
 
 
 def _in_turns(schedulers: Sequence[Scheduler]) -> list[Cost]:
-    """Return the cost of a decode in each of the schedulers, measured in alternating rounds."""
+    """Return the cost of a decode in each of the schedulers, measured in turns: a slow moment hits all alike."""
     num_requests = len(schedulers[0].running)
     num_steps = steps_per_round(num_requests)
     freeze()

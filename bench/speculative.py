@@ -107,6 +107,7 @@ def measure_speculative(
 def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> DraftRound:
     """Answer all prompts at once."""
     statistics = engine.draft_statistics
+    # The statistics go on from one round to the next.
     before = (statistics.num_drafts, list(statistics.num_accepted_tokens_per_pos)) if statistics else (0, [])
     started = time.perf_counter()
     token_ids, num_steps = answer_all(engine, prompts, SamplingParams(max_tokens=MAX_TOKENS))

@@ -12,8 +12,7 @@ from bench.served import ServedRound, num_equal, summary
 from course.terminal.progress import ProgressReport
 from course.workloads.timed_request import TimedRequest
 
-LOAD = 0.8
-"""The stream's rate, as a share of mini-vLLM's requests per second with all requests at once."""
+LOAD = 0.8  # of mini-vLLM's requests per second with all at once: a stream that it can keep up with
 
 
 @dataclass(slots=True)
@@ -117,7 +116,7 @@ class ThroughputRun:
                 except RuntimeError as error:
                     self.drop(name, error, f" ({workload})")
                     continue
-                ours = ours or served
+                ours = ours or served  # mini-vLLM comes first
                 self.results.keep(workload, name, requests, served, ours, peer.facts)
 
     def begin_part(self, workload: str, name: str) -> str:

@@ -61,6 +61,7 @@ class StaticBatches:
         input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
         attention_mask = torch.zeros_like(input_ids)
         for row, request in enumerate(batch):
+            # Padded on the left, because `generate` goes on at the right end.
             input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
             attention_mask[row, longest - request.num_prompt_tokens :] = 1
         generated = self.model.generate(
@@ -81,6 +82,7 @@ class Continuous:
 
     def __init__(self, settings: BackendSettings) -> None:
         self.model = load(settings)
+        # -1 is no token, so that each request gets its whole length.
         self.generation = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=1
         )
@@ -114,7 +116,7 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(timeout=min(1.0, wait))
+                result = manager.get_result(timeout=min(1.0, wait))  # a manager that has died is noticed
                 if result is not None and result.is_finished():
                     index = index_of[result.request_id]
                     token_ids[index] = list(result.generated_tokens)

@@ -10,8 +10,7 @@ from typing import Any
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.outputs import CompletionOutput, Logprob, TokenLogprobs
 
-MIN_LOGPROB = -9999.0
-"""Stands for minus infinity, which JSON cannot express."""
+MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot express
 
 
 class ReportedLogprobs:

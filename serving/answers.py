@@ -13,7 +13,7 @@ from serving.errors import ApiError, engine_error, error_of_engine
 from serving.generate_request import GenerateRequest, Item, Outputs
 from serving.limits import ended_by_disconnect
 
-compact = json.JSONEncoder(separators=(",", ":")).encode
+compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one at each call
 DONE = b"data: [DONE]\n\n"
 START = {
     "type": "http.response.start",
@@ -21,7 +21,7 @@ START = {
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),
+        (b"x-accel-buffering", b"no"),  # nginx would hold events back until its buffer is full
     ],
 }
 
@@ -79,6 +79,7 @@ class StreamedAnswer(Response):
         self._last: dict[int, RequestOutput] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Left open, the generator would abort its choices only when it is collected.
         async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
             first = await self._next(outputs)
             if first is not None and first[1].error is not None:

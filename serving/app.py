@@ -30,6 +30,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
         await served.open()
         yield
 
+    # Routes read bodies themselves, so a schema would show no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
     with_key = [Depends(require_api_key(settings.api_key))]

@@ -46,7 +46,7 @@ class LingeringTransport:
         self._is_lingering = False
         self.is_client_sending = False
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:  # uvicorn asks its transport for more than is wrapped here
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
@@ -63,7 +63,7 @@ class LingeringTransport:
             return
         self._is_lingering = True
         self._transport.write_eof()
-        self._transport.resume_reading()
+        self._transport.resume_reading()  # uvicorn may have paused it, and what is unread resets the connection
         self._idle.start(self._call_later)
         self._deadline.start(self._call_later)
 
@@ -114,7 +114,7 @@ class Connection(HttpToolsProtocol):
         if self._lingering.throws_away(data):
             return
         if self._is_in_header:
-            self._num_header_bytes += len(data)
+            self._num_header_bytes += len(data)  # before `super`, which starts the count anew after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
             self._refuse(self._header_too_large())
@@ -123,6 +123,7 @@ class Connection(HttpToolsProtocol):
         self._is_in_header, self._lingering.is_client_sending = False, True
         self._header_timer.stop()
         if (
+            # Counted again, because a body may come in the same piece as its header.
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > self._settings.max_header_bytes
         ):
@@ -178,13 +179,13 @@ class Connection(HttpToolsProtocol):
             message = f"the header was not there after {self._settings.header_timeout:g} seconds"
             self._refuse(ApiError(408, message, code="header_timeout"))
         else:
-            self.transport.close()
+            self.transport.close()  # no request has begun: there is nothing to answer
 
     def _client_reads_nothing(self) -> None:
         self.logger.warning(
             "a client has read nothing for %g seconds: its connection is closed", self._settings.send_timeout
         )
-        self.transport.abort()
+        self.transport.abort()  # `close` would wait until the client reads the rest
 
     def _header_too_large(self) -> ApiError:
         message = f"the header has more than {self._settings.max_header_bytes:,} bytes"
@@ -194,7 +195,7 @@ class Connection(HttpToolsProtocol):
         """Answer with an error and close. While another answer is under way, only close."""
         if self.transport.is_closing():
             return
-        if not self._is_idle:
+        if not self._is_idle:  # an error would stand in the middle of that answer
             self.transport.close()
             return
         response = error.response()

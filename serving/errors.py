@@ -72,7 +72,7 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
             message = "the request was not finished in the time that this server gives a request, and was aborted"
             return ApiError(504, message, type="timeout_error", code="request_timeout")
         case ValueError():
-            setting = message.partition(" ")[0]
+            setting = message.partition(" ")[0]  # the engine's errors begin with the setting that is wrong
             return invalid(message, setting if "_" in setting else prompt_field)
         case _:
             logger.error("a request failed in the engine", exc_info=error)
@@ -92,7 +92,7 @@ async def _answer(request: Request, error: Exception) -> Response:
         case HTTPException():
             answer = _http_error(request, error)
         case RequestValidationError():
-            first = error.errors()[0]
+            first = error.errors()[0]  # OpenAI's form names one field
             param = str(first["loc"][-1])
             answer = invalid(f"{param}: {first['msg']}", param)
         case _:

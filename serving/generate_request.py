@@ -11,8 +11,7 @@ from mini_vllm.sampling_params import SamplingParams
 from serving.answer_format import AnswerFormat, ReportedLogprobs
 from serving.served_model import ServedModel
 
-Item = tuple[int, RequestOutput]
-"""The index of a choice and one of its outputs."""
+Item = tuple[int, RequestOutput]  # the index of a choice and one of its outputs
 Outputs = AsyncGenerator[Item, None]
 
 
@@ -97,7 +96,7 @@ async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
     """Merge several streams. None is read ahead of the consumer."""
-    items = asyncio.Queue[Item | Exception](maxsize=1)
+    items = asyncio.Queue[Item | Exception](maxsize=1)  # more would queue what a slow reader lets merge
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:
         try:
@@ -105,7 +104,7 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
                 async for output in stream:
                     await items.put((index, output))
         except Exception as error:
-            await items.put(error)
+            await items.put(error)  # raised where the reader waits: in this task nothing would see it
 
     readers = [asyncio.create_task(read(index, stream)) for index, stream in enumerate(streams)]
     try:
@@ -119,4 +118,4 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
     finally:
         for reader in readers:
             reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+        await asyncio.gather(*readers, return_exceptions=True)  # until each has aborted its request

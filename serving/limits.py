@@ -19,7 +19,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
     it is declared as something other than JSON.
     """
     require_json(request)
-    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:
+    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:  # httptools has checked the number
         raise _too_large(settings)
     body = bytearray()
     try:
@@ -30,6 +30,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
                 body += part
     except TimeoutError:
         message = f"the body was not there after {settings.body_timeout:g} seconds"
+        # Closed, because the rest of the body may still come.
         raise ApiError(408, message, code="body_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise ApiError(400, "the connection ended before the body", code="incomplete_body") from None
@@ -73,7 +74,7 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not is_gone or task.uncancel() > 0:
+        if not is_gone or task.uncancel() > 0:  # over 0: something else, such as a shutdown, cancelled it too
             raise
     finally:
         watcher.cancel()

@@ -32,6 +32,7 @@ COUNTERS = {
     "prompt_tokens": "Tokens of prompts, cached ones too.",
     "generation_tokens": "Tokens generated.",
 }
+# The bounds are vLLM's, as the names are.
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 FIRST_TOKEN_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
@@ -164,6 +165,7 @@ class EngineStatistics(StepObserver):
     def _note_queues(self) -> None:
         scheduler = self.engine.scheduler
         used = 1 - scheduler.kv.num_free_blocks / scheduler.kv.num_usable_blocks
+        # One assignment: another thread may read them in the middle of a step.
         self.counts.gauges = dict(zip(GAUGES, (len(scheduler.running), len(scheduler.waiting), used), strict=True))
 
 

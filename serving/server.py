@@ -19,7 +19,7 @@ from serving.app import create_app
 from serving.connection import Connection
 from serving.settings import ServerSettings
 
-BACKLOG = 2048
+BACKLOG = 2048  # uvicorn's default, for a socket that is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
 
 
@@ -45,7 +45,7 @@ class Server(uvicorn.Server):
                 app,
                 http=cast(type[asyncio.Protocol], connection),
                 ws="none",
-                lifespan="on",
+                lifespan="on",  # "auto" would go on without an engine's observers if they cannot be added
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -63,10 +63,10 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the requests, the connections and the engine."""
-        closing = asyncio.create_task(super().shutdown(sockets))
+        closing = asyncio.create_task(super().shutdown(sockets))  # waits for connections, which wait for their requests
         ending = asyncio.create_task(self._end_requests())
         while not self.force_exit and not ending.done():
-            await asyncio.wait([ending], timeout=0.1)
+            await asyncio.wait([ending], timeout=0.1)  # a second signal sets a flag and wakes nothing
         ending.cancel()
         for connection in self._connections():
             connection.transport.abort()
@@ -131,7 +131,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     server = engine_server(llm, settings)
     thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
     thread.start()
-    while not server.started and thread.is_alive():
+    while not server.started and thread.is_alive():  # uvicorn has no event for it
         time.sleep(0.005)
     if not server.started:
         raise RuntimeError("the server did not start: its log says why")

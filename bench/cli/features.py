@@ -32,7 +32,7 @@ def feature_command(name: str, text: str) -> Callable[..., None]:
     ) -> None:
         run(name, lineup, rounds, threads, quick, as_json)
 
-    command.__doc__ = text
+    command.__doc__ = text  # where typer looks for the help
     return command
 
 

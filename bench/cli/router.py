@@ -24,8 +24,7 @@ ROUTERS: dict[str, Callable[[], Router]] = {
     "prefix-aware": PrefixAware,
 }
 PERCENTS = (50, 90, 99)
-LOAD = 2.1
-"""The request rate, as a multiple of what the replicas sustain without cache hits: caches have to help."""
+LOAD = 2.1  # times what the replicas sustain without cache hits: caches have to help
 
 
 @friendly
@@ -49,7 +48,7 @@ def bench_router(
     team = lineup_to_run(lineup, console)
     experiment = Experiment(workload, requests, None, seed).with_rate()
     assert experiment.rate is not None
-    rate = rate or experiment.rate / 0.7 * LOAD * replicas
+    rate = rate or experiment.rate / 0.7 * LOAD * replicas  # a default rate is 0.7 of that of one engine
     timed = make_requests(workload, requests, rate, seed)
 
     served: dict[str, FleetServed] = {}

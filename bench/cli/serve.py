@@ -128,7 +128,7 @@ def bench_serve(
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
     within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
     """
-    from bench.serve.comparison import ServingPlan, as_record, compare
+    from bench.serve.comparison import ServingPlan, as_record, compare  # here, for a quick `--help`
     from bench.serve.http_cost import NUM_STREAMS
     from bench.serve.load import Search
     from bench.serve.view import show_comparison

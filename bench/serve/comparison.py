@@ -58,7 +58,7 @@ def compare(plan: ServingPlan, on_progress: progress.ProgressReport) -> ServerCo
                 if (reason := why_missing(name)) is not None:
                     raise PeerError(reason)
                 server = MeasuredServer(server_command(name, plan.settings))
-                running.callback(server.stop)
+                running.callback(server.stop)  # before the warm-up, which may fail
                 plan.load.warm_up(server.endpoint, named(name, on_progress))
             except (PeerError, ValueError) as error:
                 if name == OURS:

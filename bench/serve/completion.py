@@ -52,11 +52,11 @@ class HttpExchange(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            cause = error.__context__
+            cause = error.__context__  # httptools wraps what a callback raises
             self._end(cause if isinstance(cause, BrokenAnswerError) else BrokenAnswerError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._has_headers and not self._has_length and exc is None:
+        if self._has_headers and not self._has_length and exc is None:  # such an answer ends with its connection
             self._end(None)
         elif self.num_bytes == 0:
             self._end(BrokenAnswerError(f"no answer: the connection was closed{f' ({exc})' if exc else ''}"))

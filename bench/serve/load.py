@@ -57,6 +57,7 @@ class Load:
         """
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
+        # The words of a round with a negative number come in no later round, so no cache holds them then.
         reports = [load.send(endpoint, -number, "warm-up", on_progress) for number, load in ((1, first), (2, more))]
         if not any(each.completed for each in reports):
             reason = next(iter(reports[-1].failed))

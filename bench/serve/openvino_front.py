@@ -16,8 +16,7 @@ from typing import Any
 from bench.backend import BackendSettings
 from bench.openvino_backend import add_request, open_pipeline
 
-Tokens = asyncio.Queue[list[int] | None]
-"""New tokens of one request; None is the end."""
+Tokens = asyncio.Queue[list[int] | None]  # new tokens of one request; None is the end
 
 
 class Stepper:
@@ -55,7 +54,7 @@ class Stepper:
                         loop.call_soon_threadsafe(tokens.put_nowait, None)
                         del self._readers[handle]
                 if not self._readers:
-                    self._work.clear()
+                    self._work.clear()  # under the lock: `add` cannot come in between
 
 
 def make_app(stepper: Stepper) -> Any:
@@ -82,7 +81,7 @@ async def events(stepper: Stepper, num_prompt: int, tokens: Tokens) -> AsyncIter
     """Yield the text of every new token, then the usage."""
     from tokenizers.decoders import DecodeStream
 
-    stream, num_generated = DecodeStream(skip_special_tokens=True), 0
+    stream, num_generated = DecodeStream(skip_special_tokens=True), 0  # a token may be half a character
     while (new := await tokens.get()) is not None:
         num_generated += len(new)
         text = "".join(stream.step(stepper.tokenizer, token_id) or "" for token_id in new)

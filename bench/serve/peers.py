@@ -16,7 +16,7 @@ SERVERS = (OURS, TRANSFORMERS, OPENVINO)
 HOST = "127.0.0.1"
 PAGE_SIZE = 32
 IGNORE_EOS = {"ignore_eos": True}
-TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})
+TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})  # no token has the id -1
 """`transformers serve` takes no `ignore_eos`, but a whole generation config with every request."""
 
 

@@ -53,7 +53,7 @@ class RateSearch:
         if failed is None:
             assert held is not None
             return 2 * held
-        return failed / 2 if held is None else math.sqrt(held * failed)
+        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by ratio
 
     def record(self, rate: float, figures: RoundReport) -> None:
         """Record what was found at a rate.

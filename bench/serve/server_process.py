@@ -14,7 +14,7 @@ from bench.serve.endpoint import Endpoint
 from mini_vllm.assembly.lineup import CHECKOUT
 
 START_TIMEOUT = 180.0
-STOP_TIMEOUT = 60.0
+STOP_TIMEOUT = 60.0  # ours gives running requests 30 s
 POLL_SECONDS = 0.1
 
 
@@ -37,7 +37,7 @@ class MeasuredServer:
         self.process = subprocess.Popen(
             command.arguments,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,
+            stdout=self._output,  # a file: a pipe would fill up unread
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,
             env={**os.environ, "HF_HUB_OFFLINE": "1", **command.environment},
@@ -78,7 +78,7 @@ class MeasuredServer:
                 raise PeerError(f"{self.name} exited early; its last lines: {self.last_words()}")
             try:
                 self.get("/health")
-            except HTTPError as error:
+            except HTTPError as error:  # before OSError, its base class
                 raise PeerError(f"{self.name}: /health answered {error.code}: {error.reason}") from error
             except OSError:
                 time.sleep(POLL_SECONDS)

@@ -15,6 +15,7 @@ SHAREGPT_ANSWER = Lengths(150, 0.8, 4, 1_024)
 """Log-normal, about 200 tokens each on average: many short prompts and a few of a thousand tokens, as ShareGPT's."""
 DESCRIPTIONS: dict[str, str] = {
     SHAREGPT: "prompts and answers with lengths like ShareGPT's (log-normal); no prompt shares anything",
+    # Here bursts are a setting of every workload.
     **{name: text for name, text in WORKLOADS.items() if name != "burst"},
 }
 WORDS = (

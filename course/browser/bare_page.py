@@ -40,6 +40,7 @@ def open_widget(
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
         page.evaluate(ANSWERED)
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    # The others refer to a kernel, and this page has none.
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])
     return page

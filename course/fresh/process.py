@@ -36,7 +36,7 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.fresh")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.fresh")  # a crash in C names its line
 
 
 class FreshError(Exception):
@@ -134,7 +134,7 @@ class ReadyProcess:
         self._since = time.time()
         self._waiting = self._start()
         if previous := getattr(self, "_end", None):
-            previous.detach()
+            previous.detach()  # it belongs to the caller that took it
         self._end = weakref.finalize(self, self._waiting.close)
 
 
@@ -163,14 +163,14 @@ def serve_call() -> None:
 
     def give_up(text: str) -> NoReturn:
         channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
-        os._exit(1)
+        os._exit(1)  # `sys.exit` would wait for the thread that does not end
 
     try:
         with limited_calls(give_up=give_up):
             ending = CallResult(function(*arguments))
-    except (Exception, SystemExit, OutOfTime) as error:
+    except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime is no Exception, see there
         ending = CallResult(problem=describe(error), unwritten=is_not_written(error))
-    sys.stdout.flush()
+    sys.stdout.flush()  # before the message: whoever receives it kills this process
     channel.send({"ending": pack(ending)})
 
 

@@ -28,7 +28,7 @@ from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm.sampling_params import SamplingParams
 
-SEEDS = range(6)
+SEEDS = range(6)  # fewer would leave out a setting of `settings_for`
 NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
@@ -70,7 +70,7 @@ def check_model(mine: Lineup) -> EngineCheck:
     prompts = [tokenizer.apply_chat_template([{"role": "user", "content": text}]) for text in REAL_PROMPTS]
     config = EngineConfig(
         max_num_batched_tokens=32,
-        long_prefill_token_threshold=7,
+        long_prefill_token_threshold=7,  # short prompts come in several chunks
         max_model_len=96,
         block_size=4,
         num_gpu_blocks=24,
@@ -169,7 +169,7 @@ def main() -> None:
     watch.start(order["seconds"])
     try:
         found = do(order)
-    except BaseException as error:
+    except BaseException as error:  # such as `sys.exit` in a starter
         found = EngineCheck("not yet" if is_not_written(error) else "failed", explain(error, {}))
     send_event(channel, found)
     watch.stop()

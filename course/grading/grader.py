@@ -31,7 +31,7 @@ RUNNER_PHASE = 6
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
-    if phase == RUNNER_PHASE or not solutions_exist():
+    if phase == RUNNER_PHASE or not solutions_exist():  # the runner decides nothing
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
     return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
@@ -67,6 +67,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     """Run one stack."""
     if phase == RUNNER_PHASE:
+        # A fault of the phases before shows sooner and plainer without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -112,7 +113,7 @@ class Grader:
                 grades = [future.result() for future in reversed(futures)]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
             except BaseException:
-                self.stop.set()
+                self.stop.set()  # what already runs is not cancelled by the next line
                 pool.shutdown(cancel_futures=True)
                 raise
         return Grade(grades, monotonic() - start)

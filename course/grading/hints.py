@@ -39,7 +39,7 @@ def digest_of_task(answers: Mapping[str, str]) -> str:
 
 
 def digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]  # a text may hold half a character
 
 
 @cache

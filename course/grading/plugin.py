@@ -84,7 +84,7 @@ class GradingPlugin:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.excinfo is not None and failure_key not in item.stash:
+        if call.excinfo is not None and failure_key not in item.stash:  # the first: a teardown may fail by it
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -141,7 +141,7 @@ class GradingPlugin:
             self.run_here(item, None, start)
             code = SENT
         finally:
-            os._exit(code)
+            os._exit(code)  # without pytest's own end, which is the parent's
 
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
         """Run one test in this process and send its result."""
@@ -194,7 +194,7 @@ def wait(child: int, seconds: float) -> int | None:
         if pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(pause)
-        pause = min(0.01, pause * 1.3)
+        pause = min(0.01, pause * 1.3)  # most tests end at once, and a long one needs no busy loop
     os.kill(child, 9)
     os.waitpid(child, 0)
     return None

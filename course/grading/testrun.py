@@ -22,7 +22,7 @@ SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of ph
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
 MAX_WORKERS = 40  # each loses one test to a crash; a file in which every test crashes must end
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "course.grading.plugin"]
-OFF = ["cacheprovider", "faulthandler", "debugging"]
+OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has its own fault handler, and no terminal
 
 
 @dataclass

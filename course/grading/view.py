@@ -161,7 +161,7 @@ def status_text(status: str) -> Text:
 
 def number(points: float) -> str:
     """Return points with at most one decimal, never rounded up."""
-    return f"{floor(points * 10 + 1e-6) / 10:g}"
+    return f"{floor(points * 10 + 1e-6) / 10:g}"  # + 1e-6: thirds add up to 9.999
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:

@@ -18,13 +18,13 @@ LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
 NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
 SETTINGS = {
     "LAB_IMPL": "starter",
-    "PYTHONHASHSEED": "0",
+    "PYTHONHASHSEED": "0",  # sets are shown in one order, so equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONBREAKPOINT": "0",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONBREAKPOINT": "0",  # no one is there to debug: a breakpoint would wait for ever
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # whatever else is installed must not change a grade
+    "OMP_NUM_THREADS": "1",  # two phases are graded at once
+    "CUDA_VISIBLE_DEVICES": "",  # the same numbers on every machine
     "HF_HUB_OFFLINE": "1",
 }
 MAX_CHARACTERS = 12_000

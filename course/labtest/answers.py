@@ -51,7 +51,6 @@ def unusable_answer(error: Exception, run_again: Callable[[], object]) -> Unusab
     try:
         run_again()
     except Exception as second:
-        sys.setprofile(None)
         if type(second) is not type(error) or not listener.answer:
             return None
     else:

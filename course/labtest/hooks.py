@@ -98,7 +98,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
     def give_up(text: str) -> None:
         if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
-            capture.suspend_global_capture(in_=True)
+            capture.suspend_global_capture(in_=True)  # else the text would go into the capture, and be lost
         end_process(f"{item.name}: {text}\nThe tests end here.")
 
     limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
@@ -126,7 +126,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         if isinstance(answers := arguments.get("answers"), Answers):
-            answers.restart()
+            answers.restart()  # the second run begins with the first case
         explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
         if explanation is None:
             raise
@@ -192,6 +192,7 @@ def limited_memory(phase: int) -> Iterator[None]:
         return
     import resource
 
+    # Not RLIMIT_AS: threads and torch reserve far more addresses than they use.
     before = resource.getrlimit(resource.RLIMIT_DATA)
     most = used + EXTRA_BYTES
     if before[0] == resource.RLIM_INFINITY or most < before[0]:

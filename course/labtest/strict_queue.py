@@ -49,7 +49,7 @@ class StrictQueue:
         return len(self._use())
 
     def __iter__(self) -> Iterator[Request]:
-        for request in tuple(self._use()):
+        for request in tuple(self._use()):  # a copy: the caller may take out what it is given
             self.cost += 1
             yield request
 

@@ -49,7 +49,7 @@ class GradedTests:
         folder = f"labs/{starter_path(phase).parent.name}"
         chosen = [folder, *(() if task is None else ("-m", f"task{phase}_{task}"))]
         command = f"LAB_IMPL={lineup} pytest {' '.join(chosen)}"
-        environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}
+        environment = os.environ | {"LAB_IMPL": str(lineup), "COLUMNS": "100"}  # pytest has no terminal to measure
         with TemporaryDirectory() as place:
             file = Path(place, "report.json")
             options = ["-q", "-p", "no:cacheprovider", "--color=no", "-p", PLUGIN, "--lab-report", str(file)]
@@ -205,6 +205,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
     """Return the expected plan above the learner's, in one scale; shares that differ are framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
+    # In a budget that is far from used, all shares would be slivers.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),

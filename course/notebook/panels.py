@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from course.views.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MAX_REMEMBERED = 64
+MAX_REMEMBERED = 64  # a dragged knob comes back to values that it has had
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:
@@ -53,7 +53,7 @@ def engine_panel(
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
-    start, ready = first, lab.kept_ready()
+    start, ready = first, lab.kept_ready()  # in a closure mypy forgets that `first` is no Notice
 
     @lru_cache(MAX_REMEMBERED)
     def play(chosen: EngineConfig) -> ComparedRun:

@@ -59,7 +59,7 @@ def first_divergence(
         reference_steps.append(theirs.step())
         number = len(mine_steps)
         try:
-            ours = ours or Run(arrivals, config, mine)
+            ours = ours or Run(arrivals, config, mine)  # here, because a learner's `__init__` may raise, too
             mine_steps.append(ours.step())
         except NotImplementedError:
             raise

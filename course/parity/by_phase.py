@@ -7,8 +7,7 @@ from course.parity.scenario import Scenario
 from course.parity.verdict import ParityVerdict, judge
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 
-ALWAYS = frozenset({1, 2})
-"""Every recording has steps and block ids."""
+ALWAYS = frozenset({1, 2})  # every recording has steps and block ids
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ PUBLIC_TRACES = Path(__file__).parent / "traces"
 
 def prompt_token(seed: str, index: int) -> int:
     """Return token `index` of the prompt segment `seed`."""
-    return 100 + crc32(f"p{seed}:{index}".encode()) % 900
+    return 100 + crc32(f"p{seed}:{index}".encode()) % 900  # not `hash`, which differs between processes
 
 
 def output_token(request_id: str, index: int) -> int:
@@ -69,6 +69,7 @@ class Scenario:
         settings = dict(self.line["config"])
         del settings["eos_token_id"]
         if (spec := settings.pop("spec")) is not None:
+            # EAGLE's drafter has a KV cache, and that is all that the scheduler sees of either.
             method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
             settings["speculative_config"] = SpeculativeConfig(method, spec["num_speculative_tokens"])
         return EngineConfig(**settings)

@@ -85,7 +85,7 @@ class Channel:
                 if not self._is_skipping:
                     self._is_skipping = True
                     raise ChannelError("malformed", f"a message is longer than {self._max_bytes:,} bytes")
-            start = len(self._buffer)
+            start = len(self._buffer)  # searched already
             try:
                 chunk = os.read(self._read_fd, CHUNK)
             except OSError:
@@ -96,7 +96,7 @@ class Channel:
 
     def _wait_for_room(self, deadline: float | None) -> None:
         left = None if deadline is None else 1000 * max(0.0, deadline - time.monotonic())
-        waiting = select.poll()
+        waiting = select.poll()  # `select.select` refuses descriptors over 1023
         waiting.register(self._write_fd, select.POLLOUT)
         if not waiting.poll(left):
             raise ChannelError("timeout", "the process does not read what it is sent")
@@ -109,7 +109,7 @@ def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:
     """
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    os.dup2(null, 0)  # `input()` of untrusted code would take our messages
     os.close(null)
     sys.stdout.flush()
     os.dup2(2, 1)

@@ -2,7 +2,10 @@
 
 
 class OutOfTime(BaseException):
-    """The code was still running at the time limit of its test."""
+    """The code was still running at the time limit of its test.
+
+    No `Exception`: an `except Exception` in a learner's loop would catch it and go on.
+    """
 
     seconds = 0.0
 

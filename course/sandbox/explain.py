@@ -152,7 +152,7 @@ def explain_death(status: int | None, trace: str, seconds: float) -> tuple[Liter
 
 def _place_in_trace(trace: str) -> str:
     threads = trace.split("\n\n")
-    for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):
+    for thread in sorted(threads, key=lambda text: "runtestprotocol" not in text):  # the thread that ran the test first
         for frame in FRAME.finditer(thread):
             if is_learners(frame["file"]):
                 return f"\n  {place(frame['file'], int(frame['line']), frame['function'])}"

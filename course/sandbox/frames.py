@@ -89,6 +89,7 @@ def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bo
         return None, False
     value = variables[path[0]]
     for name in path[1:]:
+        # A slot or an entry of `__dict__` is read without calling anything; a property is not.
         stored = isinstance(inspect.getattr_static(type(value), name, None), MemberDescriptorType)
         if not stored and name not in getattr(value, "__dict__", {}):
             return None, False
@@ -131,7 +132,7 @@ class ShortRepr(Repr):
         name = f"a {type(value).__name__}"
         try:
             text = repr(value)
-        except Exception:
+        except Exception:  # a learner's `__repr__` may raise
             return name
         return name if text.startswith("<") or len(text) > MAX_CHARACTERS else text
 

@@ -51,7 +51,7 @@ def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
         case ast.ImportFrom(level=0, module=str() as module, names=names):
             yield from (f"{module}.{alias.name}" for alias in names)
         case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
-            package = "labs.phase0_own" if level == 1 else "labs"
+            package = "labs.phase0_own" if level == 1 else "labs"  # which phase it is does not matter
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"

@@ -26,7 +26,7 @@ def limit_resources(limits: Limits) -> None:
 
     values = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: limits.memory_bytes,
+        resource.RLIMIT_DATA: limits.memory_bytes,  # not RLIMIT_AS: torch reserves addresses that it never uses
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.num_open_files,
         resource.RLIMIT_NPROC: limits.num_processes,
@@ -34,5 +34,5 @@ def limit_resources(limits: Limits) -> None:
     }
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
-        if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):
-            resource.setrlimit(kind, (value, value))
+        if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):  # the hard one can only be lowered
+            resource.setrlimit(kind, (value, value))  # both: code could raise the soft one again

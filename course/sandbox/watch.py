@@ -21,10 +21,10 @@ class Watchdog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
+        self._file = path.open("ab")  # appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # after its record the signal ends all
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

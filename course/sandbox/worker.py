@@ -17,7 +17,7 @@ from course.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Mess
 from mini_vllm.assembly.lineup import CHECKOUT
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16
+MAX_QUEUED = 16  # a flood of messages waits in its pipe and takes no memory here
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 1.0
 
@@ -91,7 +91,7 @@ class WorkerProcess:
     @property
     def output(self) -> str:
         """What the process printed, cut in the middle if it is long."""
-        self._threads[0].join(GRACE_SECONDS)
+        self._threads[0].join(GRACE_SECONDS)  # a child that left the group may keep the pipe open
         return self._output.text()
 
     def send(self, message: Message) -> None:
@@ -155,10 +155,11 @@ class WorkerProcess:
         return item
 
     def _open_channel(self, max_bytes: int) -> Channel:
+        # A secret mark, so that nothing that the code prints can pass for a message.
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it may have ended already, which `receive` reports
             os.write(stdin.fileno(), mark.encode() + b"\n")
         if os.name == "posix":  # so that a process that does not read cannot block its parent
             os.set_blocking(stdin.fileno(), False)

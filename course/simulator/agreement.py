@@ -81,6 +81,7 @@ def one_round(
     slows down affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
+    # From 10 on, because fits use the seeds below.
     for seed, (workload, arriving) in enumerate(rates.items(), start=10):
         for how, asked, number, figures in (
             ("as a stream", arriving, seed, LATENCIES),

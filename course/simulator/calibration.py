@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NEVER = 1e30
-"""A rate at which a part of a step takes no time."""
+NEVER = 1e30  # a rate at which a part of a step takes no time
 NUM_ROUNDS = 30
-MIN_RESIDUAL = 1e-3
+MIN_RESIDUAL = 1e-3  # a row that fits exactly would weigh infinitely much
 MIN_STEPS = 20
 
 
@@ -68,6 +67,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         for counts, _ in steps
     ]
     seconds = np.array([step.seconds for step in steps])
+    # Divided by the seconds, so that a short step's error counts as much as a long one's.
     constant, request, kv_byte, operation, attention = least_deviations(np.array(parts) / seconds[:, None])
     weight_byte = min(kv_byte, constant / plain.weight_bytes)
     byte, flop = weight_byte or kv_byte, operation or attention
@@ -94,7 +94,7 @@ def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
     import numpy as np
 
     scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0
+    scale[scale == 0] = 1.0  # a part that no step has
     scaled, weights = rows / scale, np.ones(len(rows))
     for _ in range(NUM_ROUNDS):
         chosen = list(range(rows.shape[1]))

@@ -69,6 +69,7 @@ class Experiment:
             gpu_memory_utilization=self.engine.gpu_memory_utilization,
         )
         longest = self.engine.max_model_len or shape.max_model_len
+        # Blocks that can never be in use would only make the free queue longer.
         num_useful = self.engine.max_num_seqs * cdiv(longest, self.engine.block_size) + 1
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 

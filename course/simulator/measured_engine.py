@@ -21,9 +21,9 @@ from mini_vllm.sampling_params import SamplingParams
 
 FITTED_ON: WorkloadName = "mixed"
 LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5
-LONGEST_REQUEST = 12_400
+LONGEST_REQUEST = 12_400  # tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
-ALL_AT_ONCE = 1e9
+ALL_AT_ONCE = 1e9  # requests per second: all arrive before the first step ends
 ENGINE = EngineConfig(max_num_seqs=32, max_num_batched_tokens=256)
 BYTES_PER_NUMBER = {"float32": 4, "bfloat16": 2}
 

@@ -8,8 +8,7 @@ from course.simulator.gpus import Gpu
 from course.simulator.model_shapes import ModelShape
 from mini_vllm.core.cdiv import cdiv
 
-BYTES_PER_NUMBER = 2
-"""bfloat16."""
+BYTES_PER_NUMBER = 2  # bfloat16
 WORKSPACE_BYTES = 2 * 2**30
 """The memory of a forward pass besides weights, K and V: a rough guess; an engine measures it at start."""
 

@@ -19,7 +19,7 @@ from mini_vllm.engine.errors import StalledError
 from mini_vllm.sampling_params import SamplingParams
 
 STEPS_PER_REPORT = 200
-num_computed_tokens = attrgetter("num_computed_tokens")
+num_computed_tokens = attrgetter("num_computed_tokens")  # in C: every step maps it over its requests
 
 
 def simulate(
@@ -116,6 +116,7 @@ class Simulation:
         if not step.num_scheduled_tokens and not step.preempted:
             raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
         sampling = self._run(step)
+        # Any token will do, because none ends an output.
         scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         for request_id in scheduler.finished_req_ids:
             self.served.finished_times[int(request_id)] = self.clock.now
@@ -129,7 +130,7 @@ class Simulation:
         served.num_preemptions += len(step.preempted)
         num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
         others: list[str] = []
-        if planned.keys() == self._decoding.keys():
+        if planned.keys() == self._decoding.keys():  # most steps are like this, and need no loop over requests
             sampling, num_tokens, num_pairs = self._decoding, len(planned), num_context_tokens
         else:
             self._add_pauses(planned)

@@ -31,6 +31,7 @@ class SyntheticPrompt(Sequence[int]):
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
+        # Odd and even ids: shared and own parts never agree.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     @overload

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from course.terminal.console import is_live, make_console
 
-FIRST_PAUSE = 2.0
+FIRST_PAUSE = 2.0  # a short command prints nothing
 PAUSE = 10.0
 T = TypeVar("T")
 

@@ -53,7 +53,7 @@ class LineWriter:
             self._last += 1
             return
         self.flush()
-        self._first = replace(state)
+        self._first = replace(state)  # a copy: the next step changes the state
         self._last = state.record["step"] if state.record else 0
 
     def flush(self) -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from mini_vllm.core.step_record import StepRecord
 
-STAND_IN = -1
-"""Stands for a draft that was unknown when the step was planned."""
+STAND_IN = -1  # stands for a draft that was unknown when the step was planned
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from course.views.typeset import shorten, text_width, wrap
 SMALL_WIDTH = 260
 TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
-COLOUR = "#8E7CC3"
-"""No request has it."""
+COLOUR = "#8E7CC3"  # no request has it
 
 
 def bars(

@@ -3,7 +3,7 @@
 
 def digits(value: float) -> str:
     """Return a number with three significant digits, and all digits before the point; millions as M."""
-    if value >= 999_999.5:
+    if value >= 999_999.5:  # what is rounded to a million is one, and so on below
         return f"{digits(value / 1e6)} M"
     if value >= 99.95:
         return f"{value:,.0f}"
@@ -12,7 +12,7 @@ def digits(value: float) -> str:
 
 def seconds(value: float) -> str:
     """Return a time in the largest of µs, ms and s that gives at least 1."""
-    if value < 0.9995e-3:
+    if value < 0.9995e-3:  # 999.6 µs would be shown as 1,000 µs
         return f"{digits(value * 1e6)} µs"
     return f"{digits(value)} s" if value >= 0.9995 else f"{digits(value * 1e3)} ms"
 

@@ -13,8 +13,7 @@ from course.views.parts import WIDTHS
 from course.views.picture import WIDTH, Picture, read_asset
 from course.views.widgets import PictureWidget, Player
 
-Comparison = Sequence[tuple[str, str, str]]
-"""What a setting changed, as (name, figure at the start, figure now)."""
+Comparison = Sequence[tuple[str, str, str]]  # what a setting changed, as (name, figure at the start, figure now)
 
 
 class Filmed(Protocol):
@@ -119,7 +118,7 @@ class FilmPanel(Panel, Player):
         self.run = run
         self.shown = first = run(**{knob.name: knob.value for knob in knobs})
         super().__init__(knobs, lambda **_: first.picture(step), film=first.film(), step=step)
-        self.answer = self.answer | about(first)
+        self.answer = self.answer | about(first)  # a new dict: traitlets sees no change inside of one
 
     def picture(self) -> Picture:
         """Return the picture of the shown step; its text says what the settings changed."""
@@ -135,7 +134,7 @@ class FilmPanel(Panel, Player):
             picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
             return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_more": True}
         self.pictures = run.film()
-        with self.hold_sync():
+        with self.hold_sync():  # one message: the page never has a step without its picture
             self.step = min(self.step, run.num_steps - 1)
             self.film = self.pictures.encode()
         return {"ticket": question["ticket"], "text_alternative": "", **about(run)}

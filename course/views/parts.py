@@ -7,8 +7,7 @@ from course.views import svg
 from course.views.picture import WIDTH, Layer, Legend, Picture, Samples
 from course.views.typeset import wrap
 
-WIDTHS = (460, WIDTH, 1000)
-"""The widths in px for which a film is drawn: a page shows the widest for which it has room."""
+WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn: a page shows the widest for which it has room
 LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13

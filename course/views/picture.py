@@ -15,8 +15,7 @@ from course.views.svg import Markup, element, group, joined, number, rect, toolt
 from course.views.typeset import text_width
 
 Samples = Sequence[tuple[Markup, str]]
-Legend = Mapping[str, Samples]
-"""For each part of a picture samples of at most 14 x 10 px, each with its name."""
+Legend = Mapping[str, Samples]  # for each part of a picture samples of at most 14 x 10 px, each with its name
 
 SIZE, ROW, INDENT, MARGIN = 12, 18, 112, 12
 

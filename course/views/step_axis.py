@@ -31,7 +31,7 @@ class TimeScale:
 
     @staticmethod
     def _per_token(ascending: Sequence[int], least: float, room: float) -> float:
-        scale = room / max(1, sum(ascending))
+        scale = room / max(1, sum(ascending))  # steps that would be too narrow are set aside, the narrowest first
         for place, tokens in enumerate(ascending):
             if tokens * scale >= least:
                 break

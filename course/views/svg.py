@@ -12,6 +12,7 @@ from typing import NewType
 Markup = NewType("Markup", str)
 Value = str | float | None
 
+# A single one of these makes a browser refuse the whole picture.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -49,6 +50,7 @@ def at(x: float, y: float) -> str:
 
 def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
     """Return a rectangle by its upper left corner."""
+    # Never negative, which is an error: a share of no tokens has no width.
     return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)
 
 

@@ -5,8 +5,7 @@ import textwrap
 from collections.abc import Iterable
 
 WIDE = set("mwMW@%—…")
-REGULAR, BOLD = 0.54, 0.62
-"""The mean width of a letter of a sentence, in font sizes."""
+REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter of a sentence, in font sizes
 NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 

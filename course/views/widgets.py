@@ -78,7 +78,7 @@ class Player(PictureWidget):
         if speed <= 0:
             raise ValueError(f"speed is {speed}, but it must be more than 0: 0.5, 1, 2 or 4, for example")
         self.pictures = film
-        self.pictures[step]
+        self.pictures[step]  # raises for a step that the film lacks
         super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:

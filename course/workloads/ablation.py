@@ -28,7 +28,7 @@ NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3
 NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
-END = 3
+END = 3  # below the vocabulary: no prompt has it
 MAX_STEPS = 5000
 NUM_DRAFTS = 4
 
@@ -147,7 +147,7 @@ def outputs_in_time(
     engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]
 ) -> Iterator[RequestOutput]:
     """Add each request at its arrival time; yield after each step the outputs that got a token."""
-    not_arrived = list(reversed(requests))
+    not_arrived = list(reversed(requests))  # `pop` takes the next one from the end
     for _ in range(MAX_STEPS):
         if not_arrived and not engine.has_unfinished_requests():
             clock.advance_to(not_arrived[-1].arrival_time)

@@ -40,9 +40,8 @@ class DrawingProcess:
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = asyncio.Lock()
-        self.next_step = 0
-        """The first step that the process lacks."""
+        self._lock = asyncio.Lock()  # answers carry no name: questions must not overlap on the pipe
+        self.next_step = 0  # the first step that the process lacks
 
     async def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
         """Return what a page lacks for its picture. `chunks` have the steps from `next_step` on.
@@ -65,7 +64,7 @@ class DrawingProcess:
     async def forget(self, viewer: str) -> None:
         """Let the process forget a page."""
         async with self._lock:
-            with suppress(OSError):
+            with suppress(OSError):  # it has ended, and remembers no page
                 if self._process is not None:
                     send(self._process, "close", viewer)
 
@@ -83,7 +82,7 @@ class DrawingProcess:
         process, self._process, self.next_step = self._process, None, 0
         if process is None:
             return
-        process.kill()
+        process.kill()  # not `terminate`: it keeps nothing that would be lost
         process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):  # what was not sent any more

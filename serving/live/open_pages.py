@@ -23,8 +23,8 @@ from serving.served_model import ServedModel
 
 MAX_PAGES = 8
 PERIOD = 1 / 8
-SILENCE = 15.0
-AFTER_FAILURE = 1.0
+SILENCE = 15.0  # proxies drop silent connections; the standard of server-sent events advises this
+AFTER_FAILURE = 1.0  # a drawing that fails at once would be started again without a pause
 COMMENT = b":\n\n"
 
 
@@ -71,7 +71,7 @@ class OpenPages:
             return
         self.crowd.send_away()
         self.pace.set(None)
-        drawing, self._drawing = self._drawing, None
+        drawing, self._drawing = self._drawing, None  # before the await, in which a page may open and need a new one
         if drawing is not None:
             await drawing.close()
 
@@ -133,7 +133,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
     sent: tuple[int, Look] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
-        viewer.changed.clear()
+        viewer.changed.clear()  # before the status is read: a change after it wakes the wait below
         before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD

@@ -63,7 +63,7 @@ class Crowd:
         self._random = random.Random(seed)
         self._numbers = count()
         self._arrivals: asyncio.Task[None] | None = None
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()  # the event loop itself keeps only weak references to tasks
         self.requests_per_second = 0.0
         self.num_refused = 0
         self.refusal = ""
@@ -102,7 +102,7 @@ class Crowd:
         draw = self._random.choice
         text = f"{draw(NOTES)}Tell me a story about {draw(NAMES)} and a {draw(THINGS)}."
         token_ids = self._llm.tokenizer.apply_chat_template([{"role": "user", "content": text}])
-        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]
+        return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]  # half is left for the answer
 
     def _params(self) -> SamplingParams:
         return SamplingParams(max_tokens=self._random.choice(LENGTHS), temperature=0.8)

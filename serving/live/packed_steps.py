@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mini_vllm.core.step_record import StepRecord
 
-MAX_STEPS, STEPS_PER_CHUNK = 1000, 50
+MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a chunk costs a walk over the pool; a look back replays at most one
 
 
 @dataclass

@@ -18,7 +18,7 @@ from serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, Reque
 from serving.observed import observer_of
 
 MAX_BILLS = 1000
-MAX_WAITING_NAMED = 64
+MAX_WAITING_NAMED = 64  # a queue may hold thousands, and each step would name them all
 MAX_BLOCKS_IN_EACH_STEP = 4096
 """A larger pool has its free queue and cache recorded only at the start of a chunk; in between they are computed."""
 
@@ -86,12 +86,12 @@ class RecentSteps(StepRecorder):
             self._keyframe = packed(keyframe_of(self.scheduler))
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        self._lengths, self._next_lengths = self._next_lengths, {}
+        self._lengths, self._next_lengths = self._next_lengths, {}  # what arrives from now on belongs to the next step
         record = self._record = self.record_plan(self.chunks.num_steps, scheduler_output)
         for share in record["scheduled"]:
             self._count_step(share["id"], len(share["blocks"]))
             if share["kind"] == "running":
-                share["blocks"] = []
+                share["blocks"] = []  # the reader adds the new blocks to the table that it knows
             else:
                 self._totals.hit_tokens += share["computed"]
                 self._totals.query_tokens += self.scheduler.requests[share["id"]].num_tokens
@@ -111,7 +111,7 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last is no draft
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
@@ -130,7 +130,7 @@ class RecentSteps(StepRecorder):
         if request_id not in self.unfinished:
             return
         request, totals = self.unfinished.pop(request_id)
-        totals.num_cached_tokens = max(0, request.num_cached_tokens)
+        totals.num_cached_tokens = max(0, request.num_cached_tokens)  # -1 until its first admission
         totals.num_output_tokens, totals.num_preemptions = request.num_output_tokens, request.num_preemptions
         if not totals.num_steps:
             totals.num_waited = self.chunks.num_steps - totals.arrived

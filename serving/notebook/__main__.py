@@ -30,10 +30,10 @@ from serving.notebook.replay import Exchange
 from serving.server import Server, address_of, bound_socket, engine_server
 from serving.settings import ServerSettings
 
-SETTINGS = ServerSettings(port=0, shutdown_timeout=0)
+SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # a notebook that ends waits for no answer
 SETTLE_SECONDS = 10.0
 NOT_NOTED = "/notebook/"
-RUN = "/notebook/run"
+RUN = "/notebook/run"  # what it answers is shown, so a record needs it
 
 
 class Watched(StepObserver):
@@ -185,7 +185,7 @@ def end_with_parent(channel: Channel, server: Server) -> None:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True
+        server.should_exit = server.force_exit = True  # no reader is left to wait for
 
 
 def main() -> None:
@@ -194,7 +194,7 @@ def main() -> None:
     config, lineup = unpack(channel.receive()["serve"])
     try:
         server, listener = open_server(config, lineup)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a starter may call `sys.exit` at import
         channel.send({"problem": describe(error), "unwritten": is_not_written(error)})
         return
     channel.send({"address": address_of(listener)})

@@ -78,7 +78,7 @@ def ask_at_once(
     their pieces; raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
-    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # it refuses to have no thread
         asking = dict[str, Future[str | Refused]]()
         try:
             for name, talk in talks.items():
@@ -87,7 +87,7 @@ def ask_at_once(
                 while not asking[name].done() and num_arrived() == before and time.monotonic() < end:
                     time.sleep(0.005)
         finally:
-            resume()
+            resume()  # also after an error: `threads` waits for answers of the engine
         return {name: answer.result() for name, answer in asking.items()}, order
 
 

@@ -134,7 +134,7 @@ def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> 
 def time_part(bill: Bill, longest: float, room: float) -> Part:
     """Return the time of each phase: a bar, and the figures below it."""
     drawn, x = list[Markup](), 0.0
-    for phase, duration in zip(PHASES, bill.times, strict=False):
+    for phase, duration in zip(PHASES, bill.times, strict=False):  # an unfinished request lacks the last phases
         wide = room * duration / longest if longest else 0.0
         if phase == "queued":
             box = svg.rect(x + 0.5, 0.5, wide - 1, TIME - 1, class_="mv-rule")

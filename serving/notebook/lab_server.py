@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MODEL = "mini-vllm"
 SECONDS, START_SECONDS = 60.0, 120.0
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "serving.notebook")
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "serving.notebook")  # which names the line of a crash
 
 
 class LabServerProcess:
@@ -40,7 +40,7 @@ class LabServerProcess:
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         self._worker = WorkerProcess(COMMAND)
-        self._end = weakref.finalize(self, WorkerProcess.close, self._worker)
+        self._end = weakref.finalize(self, WorkerProcess.close, self._worker)  # a method of `self` would keep it alive
         self._worker.deadline = time.monotonic() + START_SECONDS
         try:
             self._worker.send({"serve": pack((config, lineup))})
@@ -48,7 +48,7 @@ class LabServerProcess:
         except ChannelError as error:
             status = None if error.reason == "timeout" else self._worker.status
             self._worker.kill()
-            trace = self._worker.output
+            trace = self._worker.output  # only whole once the process is dead
             self._end()
             raise FreshError(explain_death(status, trace, START_SECONDS)[1]) from None
         except BaseException:
@@ -104,7 +104,7 @@ class LabServer:
         return f"{self.address}/v1"
 
     def client(self) -> "OpenAI":
-        """Return an OpenAI client of this server that never retries."""
+        """Return an OpenAI client of this server. It never retries: a cell is to see the refusal."""
         from openai import OpenAI
 
         return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
@@ -115,7 +115,7 @@ class LabServer:
         def ask() -> T:
             with self.client() as client:
                 value = function(client)
-            self._control("/notebook/settled")
+            self._control("/notebook/settled")  # the next cell is to find this request in the run
             return value
 
         return self._try(ask)

@@ -8,7 +8,7 @@ from course.notebook.notice import Notice
 from course.notebook.recorded_mark import first_mark, marked_html, marked_text
 
 SAME_IN_ALL = ("model_name", "engine")
-LEFT_OUT = ("_bucket", "_created")
+LEFT_OUT = ("_bucket", "_created")  # `_created` is when a counter was made, by the clock
 
 
 @dataclass(frozen=True)

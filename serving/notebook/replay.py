@@ -106,13 +106,11 @@ def piece_of(event: str) -> str:
 class RecordedServer(ThreadingHTTPServer):
     """Listens on a free port of this machine. The nth equal request gets the nth recorded answer, or the last one."""
 
-    daemon_threads = True
-
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # requests have threads of their own
         threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property

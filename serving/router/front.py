@@ -16,6 +16,7 @@ from serving.limits import ended_by_disconnect, read_body
 from serving.router.policies import Router, prefix_of_bytes
 from serving.router.replicas import Replica, Replicas
 
+# About one connection only, or written anew on each side.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 
@@ -45,6 +46,7 @@ class Front:
     def __init__(self, replicas: Replicas, router: Router) -> None:
         self.replicas = replicas
         self.router = router
+        # Replicas queue requests and end late ones; a limit here would hold requests back where no metric counts them.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
 
@@ -109,7 +111,7 @@ class Front:
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
         """Yield the answer as it arrives. However this generator ends, the request ends with it."""
         try:
-            async for part in answer.aiter_raw():
+            async for part in answer.aiter_raw():  # not decoded: the header that names the encoding is passed on
                 yield part
         except httpx.HTTPError:
             if "text/event-stream" not in answer.headers.get("content-type", ""):
@@ -117,7 +119,7 @@ class Front:
             error = engine_error(f"replica {replica.index} has ended in the middle of the answer")
             yield f"data: {json.dumps(error.body)}\n\ndata: [DONE]\n\n".encode()
         finally:
-            replica.num_unfinished -= 1
+            replica.num_unfinished -= 1  # first, because `aclose` may be cancelled
             await answer.aclose()
 
     async def _get(self, replica: Replica, path: str) -> str | None:

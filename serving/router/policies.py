@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-CHARACTERS_PER_BLOCK = 64
-"""Roughly the text of one block of 16 tokens."""
+CHARACTERS_PER_BLOCK = 64  # roughly the text of one block of 16 tokens
 TOKENS_PER_BLOCK = 16
-Prefix = Sequence[int]
-"""The key of each whole block of a prompt, chained: equal keys have equal text up to there."""
+Prefix = Sequence[int]  # the key of each whole block of a prompt, chained: equal keys have equal text up to there
 
 
 class Router:
@@ -87,7 +85,7 @@ def chained(blocks: Sequence[object]) -> list[int]:
     """Return the keys of a prompt's whole blocks: each covers all blocks before it."""
     keys, key = [], 0
     for block in blocks:
-        key = hash((key, block))
+        key = hash((key, block))  # differs between processes, but keys stay in this one
         keys.append(key)
     return keys
 
@@ -96,7 +94,7 @@ def prefix_of_bytes(body: bytes) -> list[int]:
     """Return the keys of the prompt in a body's bytes; none if they are not JSON."""
     try:
         return prefix_of(json.loads(body))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # JSON may be nested deeply
         return []
 
 

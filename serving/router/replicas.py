@@ -12,7 +12,7 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
 from serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END = 10.0
+SECONDS_TO_END = 10.0  # for last events and the end of the engine
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Replicas:
     def __init__(self, open_engine: Callable[[], LLMEngine], settings: ServerSettings, size: int) -> None:
         self.settings = settings
         self.is_shutting_down = False
-        spawn = multiprocessing.get_context("spawn")
+        spawn = multiprocessing.get_context("spawn")  # a forked child would hold locks of threads that it lacks
         own = replace(settings, host="127.0.0.1", port=0)
         num_threads = max(1, (os.cpu_count() or 1) // size)
         starting = []
@@ -43,8 +43,8 @@ class Replicas:
             address, theirs = spawn.Pipe(duplex=False)
             process = spawn.Process(target=run_replica, args=(open_engine, own, theirs, num_threads), daemon=True)
             process.start()
-            theirs.close()
-            starting.append((process, address))
+            theirs.close()  # else `recv` would wait for ever for a replica that has died
+            starting.append((process, address))  # all load at once: none is waited for yet
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
@@ -79,7 +79,7 @@ def run_replica(
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it once, when it is imported
 
     from serving.server import address_of, bound_socket, engine_server
 

@@ -71,7 +71,7 @@ class ChatCompletionRequest(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
-    tools: None = None
+    tools: None = None  # known, and refused by name: ignored, they would change the answer
     tool_choice: None = None
     parallel_tool_calls: None = None
     functions: None = None

@@ -29,6 +29,7 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
         if api_key is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        # `compare_digest` takes as long for a nearly right key as for any other.
         if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), api_key.encode()):
             message = "the API key is wrong" if given else "no API key: send it as Authorization: Bearer KEY"
             headers = {"WWW-Authenticate": "Bearer"}
@@ -63,7 +64,7 @@ def generate_router(
 
     @router.post(path)
     async def generate(request: Request) -> Response:
-        served.require_running()
+        served.require_running()  # before the body: a 503 need not read it
         body = parse(fields, await read_body(request, served.settings))
         request_id = request_id_of(request)
         served.require(body.model)

@@ -14,7 +14,7 @@ from serving.routes.fields import SamplingFields, shown
 from serving.served_model import ServedModel
 
 Prompt = str | list[int]
-DEFAULT_MAX_TOKENS = 16
+DEFAULT_MAX_TOKENS = 16  # OpenAI's, and vLLM's
 
 
 def prompts_of(value: object) -> list[Prompt]:

@@ -14,7 +14,7 @@ MAX_STOPS = 64
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # int64, as torch's generators take
 TokenId = Annotated[int, Field(ge=0)]
 
 

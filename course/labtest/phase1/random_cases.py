@@ -81,11 +81,11 @@ def random_update(rng: random.Random) -> Update:
         for name in names
     ]
     gone = [name for name in names if rng.random() < 0.15]
-    tokens = (EOS, 8, 0, 11, 12, 13)
+    tokens = (EOS, 8, 0, 11, 12, 13)  # 0 is a token, and false
     sampled = {name: rng.choices(tokens, k=rng.randint(0, 3)) for name in names if rng.random() < 0.85}
     return Update(
         [r for r in requests if r.request_id not in gone],
-        dict(rng.sample(sorted(sampled.items()), len(sampled))),
+        dict(rng.sample(sorted(sampled.items()), len(sampled))),  # a runner promises no order
         planned=rng.sample(names, len(names)),
         gone=gone,
         max_model_len=rng.choice((8, 10, 1000)),

@@ -134,5 +134,5 @@ def caught_up(
     request.all_token_ids += range(5000, 5000 + num_outputs)
     request.num_computed_tokens = request.num_tokens
     request.status = RequestStatus.RUNNING
-    request.num_preemptions, request.num_cached_tokens = 1, 2
+    request.num_preemptions, request.num_cached_tokens = 1, 2  # not the defaults: a reset would not be seen
     return request

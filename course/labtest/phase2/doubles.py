@@ -100,7 +100,7 @@ class CountedBlock(KVCacheBlock):
     """A block that counts whenever it is read, changed, compared or hashed."""
 
     def __init__(self, block_id: int, looks: LookCounter) -> None:
-        object.__setattr__(self, "looks", looks)
+        object.__setattr__(self, "looks", looks)  # the method below needs it to count
         super().__init__(block_id)
 
     def __getattribute__(self, name: str) -> object:

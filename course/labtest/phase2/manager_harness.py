@@ -75,7 +75,7 @@ class ManagerHarness:
         """Call `allocate_slots`; on success count the new tokens (and the hits) as computed, as a scheduler would."""
         if request.request_id not in self.names:
             self.names.append(request.request_id)
-            request.block_hashes.append(b"phase 4's")
+            request.block_hashes.append(b"phase 4's")  # must still be there after the call
         call = f"allocate_slots({request.request_id}, {num_new_tokens}"
         call += f", hit_blocks={hits}" if hits else ""
         call += f", num_lookahead_tokens={lookahead}" if lookahead else ""
@@ -127,7 +127,7 @@ class ManagerHarness:
         )
 
     def use_another(self) -> None:
-        """Make a second manager, and let it serve a request of the same name as one here."""
+        """Make a second manager and let it serve a request of a known name. State of the class would show."""
         self.history.append("another manager of 3 usable blocks is made: allocate_slots(A, 3) and free(A, 0) there")
         with learners_call(self.history):
             another = type(self.kv)(4, 2, RecordingPrefixCache())

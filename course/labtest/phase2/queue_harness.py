@@ -36,7 +36,7 @@ class FreeQueueHarness:
         return self.popped
 
     def use_another(self) -> None:
-        """Make a second queue, of other blocks, and use both of its ends."""
+        """Make a second queue, of other blocks, and use both of its ends. State of the class would show."""
         self.history.append("another queue is made of the blocks 91 to 93: popleft() and append(91) there")
         with learners_call(self.history):
             another = type(self.queue)([KVCacheBlock(block_id) for block_id in (91, 92, 93)])
@@ -120,7 +120,7 @@ class PoolHarness:
         )
 
     def use_another(self) -> None:
-        """Make a second pool, and use it."""
+        """Make a second pool, and use it. State of the class would show."""
         self.history.append("another pool of 4 blocks is made: get_new_blocks(2), touch(1), free_blocks([2]) there")
         with learners_call(self.history):
             another = type(self.pool)(4, RecordingPrefixCache())

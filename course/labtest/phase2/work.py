@@ -10,7 +10,7 @@ import pytest
 from course.labtest.expect import expect_equal
 from course.labtest.phase2.doubles import CountedBlock, LookCounter, RecordingPrefixCache
 
-SHORT, LONG = 9, 900
+SHORT, LONG = 9, 900  # a walk over all blocks takes a hundred times as long
 ROOM = 20  # lines that may differ without a walk: a branch more, a loop of one turn
 
 
@@ -57,7 +57,7 @@ def lines_run(act: Callable[[], object], file: str) -> int:
         num_lines += event == "line"
         return trace
 
-    before = sys.gettrace()
+    before = sys.gettrace()  # a debugger, or coverage
     sys.settrace(trace)
     try:
         act()

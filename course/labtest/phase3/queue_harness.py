@@ -52,7 +52,7 @@ class PriorityQueueHarness:
             self.queue.remove_request(request)
 
     def use_another(self) -> None:
-        """Make a second queue and leave a request in it."""
+        """Make a second queue and leave a request in it. State of the class would show."""
         self.story.append("another queue is made: add_request(Z(priority -9, arrived 0)) there")
         with learners_call(self.story, QUEUE_HINTS):
             type(self.queue)().add_request(make_request("Z", 4, priority=-9))

@@ -139,7 +139,8 @@ class RandomWorkload:
         request.all_token_ids += tokens[num_prompt:]
         if num_prompt < len(tokens):
             request.status, request.num_preemptions = RequestStatus.PREEMPTED, 1
-        request.cache_salt = self.random.choice([None, None, None, "t", ""])
+        request.cache_salt = self.random.choice([None, None, None, "t", ""])  # "" is a salt, and false
+        # The same text as a salt, because neither may stand for the other.
         request.adapter_id = self.random.choice([None, None, None, "t"])
         keys = f"salt={request.cache_salt!r} adapter={request.adapter_id!r}"
         generated = f"{len(tokens) - num_prompt} of them generated"

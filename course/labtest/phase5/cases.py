@@ -27,7 +27,7 @@ def policy_of(
 ) -> ChunkPolicy:
     """Return your policy; another one with other settings is made after it. Settings at their default are left out."""
 
-    def clamp(num_new: int, budget: int, threshold: int) -> int:
+    def clamp(num_new: int, budget: int, threshold: int) -> int:  # local and odd on purpose: it answers task 1.1
         return len(range(num_new)[: threshold or None][: max(0, budget)])
 
     settings = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})

@@ -13,8 +13,7 @@ from mini_vllm.runner.steps import FlatBatch, PagedAttention
 
 RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
 QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
-NOWHERE = 1000
-"""V of every slot that no request has written."""
+NOWHERE = 1000  # V of every slot that no request has written
 
 
 def expect_attention(

@@ -27,6 +27,7 @@ class HostTensor(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = list(_tensors([args, list((kwargs or {}).values())]))
         with torch._C.DisableTorchFunctionSubclass():
+            # Single numbers are left out: torch mixes them with tensors of any device.
             kinds = {isinstance(tensor, HostTensor) for tensor in tensors if tensor.dim() > 0}
         if len(kinds) > 1 and func not in MAY_MIX:
             raise RuntimeError(MESSAGE)
@@ -64,7 +65,7 @@ def with_arguments_on_a_device(call: Callable[[], Any], function: str, situation
     except RuntimeError as error:
         if str(error) != MESSAGE:
             raise
-        is_mixed = True
+        is_mixed = True  # reported after the handler, or torch's traceback would come first
     if is_mixed:
         lab_failure(
             rule=f"Tensors that {function} makes are on the device of the tensors it is given.",

@@ -78,7 +78,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
         sums = sums[: sum(reached < params.top_p for reached in sums) + 1]
     sums = [reached / sums[-1] for reached in sums]
     for token, reached in zip(ranked, sums[:-1], strict=False):
-        if draw > 0 and abs(reached - draw) < CLOSE:
+        if draw > 0 and abs(reached - draw) < CLOSE:  # a draw of 0 is under every sum, however it is rounded
             return None
         if reached > draw:
             return token

@@ -33,7 +33,7 @@ def drafted(
 ) -> Request:
     """Return a running request with drafts. `computed` counts the tokens of the planned step, too."""
     request = make_request(name, num_prompt, num_output_tokens=num_outputs, num_computed_tokens=max(1, computed))
-    request.num_computed_tokens = computed
+    request.num_computed_tokens = computed  # at first at least 1, which makes it RUNNING
     request.num_output_placeholders = placeholders
     request.spec_token_ids = drafts
     return request

@@ -24,8 +24,7 @@ FIRST_DRAFTS = (
 )
 NO_STAND_IN_LEFT = "No stand-in is computed: a place for which there is no draft is left out, and the share is shorter."
 FROZEN = "correct_share returns a new share and changes nothing: the scheduler keeps the original plan."
-Kept = tuple[Request, list[int], bool]
-"""The request, the blocks and `needs_token` of a share."""
+Kept = tuple[Request, list[int], bool]  # the request, the blocks and `needs_token` of a share
 
 
 @dataclass(frozen=True, slots=True)

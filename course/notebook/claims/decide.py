@@ -103,7 +103,7 @@ def play_claims(lineup: Lineup) -> dict[str, Played]:
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
-    except Exception as error:
+    except Exception as error:  # one claim that fails leaves the others in the deck
         return describe(error)
 
 

@@ -11,8 +11,7 @@ from course.views.text import counted
 
 HIGH, LOWER, UPPER, HEAD = 40, 94, 74, 4
 FREE, HELD, SHARED, KEPT = "free, empty", "held", "shared", "free, content kept"
-Way = tuple[float, float, float]
-"""Start, end and cross coordinate of an arrow."""
+Way = tuple[float, float, float]  # start, end and cross coordinate of an arrow
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def pictures(
         figures = f"{len(moves.in_use)} of {info.num_blocks} blocks in use, {len(moves.holders)} after the step"
         parts = [headline_part(headline, figures, width), cycle_part(moves, width)]
         parts += [queue_part(info, moves, kept, width), strips.part(moves.step)]
-        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""
+        text = text_alternative(info, moves, told, headline) if width == WIDTH else ""  # the film keeps one text
         title = f"Free queue and lives of blocks, {headline}"
         drawn.append(page(title, parts, describe_moves(info, moves), text, width, num_lines))
         kept = moves.kept

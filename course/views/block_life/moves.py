@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from course.traces.run_state import RunInfo, RunState
 from course.views.time_machine.queues import record_of
 
-ByRequest = Sequence[tuple[str, Sequence[int]]]
-"""Requests, each with some of its blocks."""
+ByRequest = Sequence[tuple[str, Sequence[int]]]  # requests, each with some of its blocks
 
 
 @dataclass(frozen=True)

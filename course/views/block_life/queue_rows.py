@@ -12,7 +12,7 @@ from course.views.tiles import tile
 from course.views.time_machine.free_queue import CELL, HIGH, WIDE, both_ends, free_block, outline, places_in, queue_row
 from course.views.typeset import first_fitting
 
-FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276
+FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit beside each other
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:

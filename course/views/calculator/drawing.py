@@ -28,13 +28,11 @@ chart has this share of the width."""
 FACT_HEIGHT, BAR_HEIGHT, GAP = 21, 62, 20
 BAR = 34
 COLOURS = {"weights": OKABE_ITO[4][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
-MIN_NOTCH_DISTANCE = 5
-"""In px; with more requests there are no notches."""
+MIN_NOTCH_DISTANCE = 5  # in px; with more requests there are no notches
 TERA = 1e12
 DECODE, PREFILL = OKABE_ITO[5][0], OKABE_ITO[4][0]
 BATCHES = [2**k for k in range(10)]
-ROOM_BELOW, ROOM_ABOVE = 0.4, 1.8
-"""Factors on the lowest and the highest speed that keep labels inside the chart."""
+ROOM_BELOW, ROOM_ABOVE = 0.4, 1.8  # factors on the lowest and the highest speed that keep labels inside the chart
 KNOBS = (
     Menu("model", "model", "Llama-3.1-8B", tuple(shape.name for shape in MODEL_SHAPES)),
     Menu("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),

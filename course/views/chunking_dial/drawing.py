@@ -26,12 +26,10 @@ KNOBS = (
     Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
-NARROW = 620
-"""Below this width the charts stand one below the other."""
+NARROW = 620  # below this width the charts stand one below the other
 LATENCIES = {"request": "Time to first token", "token": "Inter-token latency"}
 COLOUR = OKABE_ITO[4][0]
-MAX_NAMED = 2
-"""The knobs that a sentence names; of more it only states the number."""
+MAX_NAMED = 2  # the knobs that a sentence names; of more it only states the number
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":
@@ -46,7 +44,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
     def draw(*, width: float = WIDTH, before: dict[str, Any] | None = None, **values: Any) -> Picture:
         now, earlier = try_setting(Setting(**values), deployment), None
-        with suppress(ValueError):
+        with suppress(ValueError):  # the setting before may have been refused
             earlier = try_setting(Setting(**before), deployment) if before else None
         return chunking_picture(now, earlier, width)
 

@@ -15,8 +15,7 @@ MARKED = (50.0, 95.0, 99.0)
 LADDER = tuple(sorted({1.0, *(float(p) for p in range(2, 90, 2)), *(p / 2 for p in range(180, 200))}))
 """The percentiles that a curve goes through, including the marked ones."""
 
-Percentiles = dict[float, float]
-"""Seconds by percentile."""
+Percentiles = dict[float, float]  # seconds by percentile
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     return rate, requests
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # each answer shows the setting before, too
 def try_setting(setting: Setting, deployment: Deployment) -> Trial:
     """Serve the requests in simulated time. Raises `ValueError` for settings that do not go together."""
     config, cost = deployment.engine_and_cost(setting)

@@ -11,8 +11,7 @@ from course.views.text import counted, facts, spaced
 MAX_ROWS = 4
 MAX_SENTENCES = 2
 STAYS = "A block stays with its request until the request ends."
-END = "end"
-"""What is shown for a token without text: the one that ends an answer."""
+END = "end"  # what is shown for a token without text: the one that ends an answer
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def chains_of(
             content = (salt, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = hash_block(parent, tokens, () if links else (salt, None))
+                found = hash_block(parent, tokens, () if links else (salt, None))  # once: it is in every later hash
                 if not isinstance(found, bytes):
                     raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
                 parent = found

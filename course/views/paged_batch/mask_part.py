@@ -31,7 +31,7 @@ def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_wid
     width = (query.position + 1) * scale.wide
     line = svg.group(
         svg.tooltip(f"row {query.row} sees {query.position + 1} of {scale.num_keys} keys"),
-        svg.rect(x, y, width, max(scale.high, 1.5), fill=color(query.number)),
+        svg.rect(x, y, width, max(scale.high, 1.5), fill=color(query.number)),  # thinner would not be seen
         svg.rect(x - 1, y - 1, width + 2, max(scale.high, 1.5) + 2, class_="mv-changed"),
         data_request=str(query.number),
     )

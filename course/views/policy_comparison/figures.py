@@ -11,8 +11,7 @@ from course.views.text import facts
 
 NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
 Figure = Callable[[PolicyResult], float]
-STARVED = 1.1
-"""A group that waits this many times as long as under FCFS is starved."""
+STARVED = 1.1  # a group that waits this many times as long as under FCFS is starved
 
 
 class Row(NamedTuple):

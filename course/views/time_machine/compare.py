@@ -21,10 +21,8 @@ from mini_vllm.core.step_record import StepRecord
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
-MIN_WIDTH_BESIDE, GAP = 1000, 4
-"""From this width on the runs stand side by side."""
-MAX_HEIGHT_ABOVE = 64
-"""Of a timeline where one run stands above the other."""
+MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on the runs stand side by side
+MAX_HEIGHT_ABOVE = 64  # of a timeline where one run stands above the other
 # The compared fields in the order of a step, and their names for a reader.
 FIELDS = {
     "added": "the arrivals",

@@ -19,8 +19,7 @@ from course.views.time_machine.queues import queues_part, record_of
 from course.views.time_machine.shelf import MAX_LINES, Shelf
 from course.views.time_machine.timeline import MAX_HEIGHT, Timeline
 
-MAX_BRIEF_HEIGHT = 112
-"""Of a brief film's timeline, in px."""
+MAX_BRIEF_HEIGHT = 112  # of a brief film's timeline, in px
 
 
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:

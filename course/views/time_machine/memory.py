@@ -188,7 +188,7 @@ def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Mar
     """Return the first id of each line, where the blocks themselves are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
-    every = 1 if shelf.line >= 13 else 2
+    every = 1 if shelf.line >= 13 else 2  # lower lines have no room for a number each
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []
     for slot in firsts:

@@ -69,7 +69,7 @@ def places_of(picture: Picture) -> tuple[object, ...]:
 def main() -> None:
     """Draw until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle: it ends this process
-    if hasattr(os, "nice"):
+    if hasattr(os, "nice"):  # Windows has none
         os.nice(LOW_PRIORITY)  # the engine comes first
     _, facts = pickle.load(sys.stdin.buffer)
     run, pages = LiveRun(facts), dict[str, SentPage]()

@@ -14,7 +14,7 @@ from course.views.time_machine.history import Histories, RequestHistory
 from mini_vllm.core.step_record import StepRecord
 from serving.live.packed_steps import MAX_STEPS, Chunk, Keyframe, PackedStep, Totals
 
-RECENT = 150
+RECENT = 150  # more steps than the widest timeline shows: each of its requests needs a colour
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class LiveRun:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
-        if self._replayed is None or not first <= at <= step:
+        if self._replayed is None or not first <= at <= step:  # else it goes on: a page that plays asks step by step
             self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])
@@ -143,10 +143,10 @@ class LiveRun:
         return [verdict for verdict in verdicts if verdict.drafts and verdict.sampled]
 
     def _copy(self, state: RunState) -> RunState:
-        return deepcopy(state, {id(state.info): state.info})
+        return deepcopy(state, {id(state.info): state.info})  # the info of all requests is shared by all states
 
     def _restart(self, first: int, keyframe: Keyframe) -> None:
-        if first != self.newest + 1:
+        if first != self.newest + 1:  # a gap: the state before it leads nowhere
             self._state = RunState(self.info)
             self._keyframes.clear()
             self._drop_records(first)

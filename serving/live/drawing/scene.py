@@ -54,7 +54,7 @@ def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Pictur
 
 def as_seen(run: LiveRun, step: int) -> RunState:
     """Return the state in a step, without owners for content that is older than the requests around that step."""
-    state, recent = copy(run.state(step)), run.recent(step)
+    state, recent = copy(run.state(step)), run.recent(step)  # the run keeps its own
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
 
