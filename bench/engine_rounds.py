@@ -74,6 +74,5 @@ class ForwardClock:
         return sum(self.ends) - sum(self.begins)
 
     def clear(self) -> None:
-        """Forget the passes so far."""
         self.begins.clear()
         self.ends.clear()

@@ -73,7 +73,6 @@ class PeerProcess:
         return served
 
     def close(self) -> None:
-        """End the process."""
         if self._process.stdin is not None:
             self._process.stdin.close()  # its loop over the lines ends
         try:

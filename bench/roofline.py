@@ -86,8 +86,7 @@ def efficiency(served: ServedRound, model: Path, dtype: str, rates: MachineRates
     """Return the share of the roofline, the seconds by component, and the overhead in steps of many requests."""
     number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
     minimum = minimum_seconds(served.steps, model_size(model), number_bytes, rates)
-    largest = max(int(step["num_requests"]) for step in served.steps)
-    many = min(LARGE_BATCH, largest)
+    many = min(LARGE_BATCH, max(int(step["num_requests"]) for step in served.steps))
     in_large_batches = where_time_goes(served.steps, many)
     everywhere = where_time_goes(served.steps)
     return {

@@ -140,7 +140,6 @@ class Transformers:
         }
 
     def generate(self, prompt: list[int], **options: Any) -> DraftRound:
-        """Answer one prompt."""
         tokens, chosen = self.torch.tensor([prompt]), {"max_new_tokens": MAX_TOKENS, "do_sample": False, **options}
         started = time.perf_counter()
         with self.torch.inference_mode():

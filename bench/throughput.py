@@ -138,7 +138,6 @@ class ThroughputRun:
             self.peers.pop(name).close()
 
     def close(self) -> None:
-        """End all processes."""
         for peer in self.peers.values():
             peer.close()
 

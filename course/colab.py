@@ -54,5 +54,4 @@ def pins_for(constraints: str, missing: Iterable[str]) -> list[str]:
 
 
 def pip(*arguments: str) -> None:
-    """Run pip's install in this Python."""
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *arguments], check=True)

@@ -32,8 +32,7 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         problem = error.msg if isinstance(error, SyntaxError) else error
         return [f"Phase {phase}: {where}{line} cannot be read ({problem})"]
-    messages = [message for function in functions(tree) for message in _reached(function.body)]
-    return sorted(messages, key=_place)
+    return sorted((message for function in functions(tree) for message in _reached(function.body)), key=_place)
 
 
 def written_phases(checkout: Path = CHECKOUT) -> list[int]:

@@ -53,8 +53,7 @@ class ReportedLogprobs:
 
     def _new(self, completion: CompletionOutput) -> list[tuple[int, TokenLogprobs | None]]:
         first, self._num_reported = self._num_reported, len(completion.token_ids)
-        rows = completion.logprobs or []
-        return list(zip(completion.token_ids[first:], rows[first:], strict=True))
+        return list(zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True))
 
     def _entry(self, token_id: int, logprob: Logprob | None) -> dict[str, Any]:
         text = self._tokenizer.decode([token_id])

@@ -54,7 +54,6 @@ def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
 
 
 def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) -> dict[str, Any]:
-    """Return a finished choice."""
     completion, logprobs = output.outputs[0], request.reported_logprobs()
     return {
         "index": index,

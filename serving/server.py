@@ -88,7 +88,6 @@ class Server(uvicorn.Server):
 
 
 def engine_server(llm: AsyncLLM, settings: ServerSettings) -> Server:
-    """Return the server of one engine."""
     return Server(create_app(llm, settings), llm, settings)
 
 

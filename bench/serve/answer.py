@@ -108,5 +108,4 @@ class EventStream:
 def error_message(body: Any) -> str:
     """Return the message of an error in OpenAI's form, or whatever is there instead."""
     error = body.get("error", body) if isinstance(body, dict) else body
-    message = error.get("message", error) if isinstance(error, dict) else error
-    return str(message)[:200]
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:200]

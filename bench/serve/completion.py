@@ -63,23 +63,20 @@ class HttpExchange(asyncio.Protocol):
         else:
             self._end(BrokenAnswerError("the connection was cut before the answer's end"))
 
+    # httptools calls this method and the next three by their names.
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser."""
         self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 
     def on_headers_complete(self) -> None:
-        """Called by the parser."""
         self._has_headers, self.status = True, self._parser.get_status_code()
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
         if self.status == 200:
             self._on_body(body)
         elif len(self.refusal) < MAX_REFUSAL_BYTES:
             self.refusal += body
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
         self._end(None)
 
     def close(self) -> None:

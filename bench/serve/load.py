@@ -31,8 +31,7 @@ class Load:
 
     def as_record(self) -> dict[str, Any]:
         """Return the load as a JSON object, which has no infinity."""
-        rate = "inf" if self.request_rate == math.inf else self.request_rate
-        return {**asdict(self), "request_rate": rate}
+        return {**asdict(self), "request_rate": "inf" if self.request_rate == math.inf else self.request_rate}
 
     def requests(self, round_number: int) -> list[TextRequest]:
         """Return the requests of a round. Every round has the same lengths and different words, so no cache helps."""

@@ -149,8 +149,7 @@ class Grader:
         number = grade.plan.number
         culprits = find_culprits(number, self.stop) if solutions_exist() else []
         if not culprits:
-            stacks = {other.plan.number: other.stack for other in grades}
-            culprits = [self.first_failing_stack(number, stacks)]
+            culprits = [self.first_failing_stack(number, {other.plan.number: other.stack for other in grades})]
         return replace(grade, stack=replace(grade.stack, culprits=culprits))
 
     def first_failing_stack(self, number: int, stacks: dict[int, EngineCheck]) -> int:

@@ -61,8 +61,7 @@ class TaskGrade:
 
     @property
     def points(self) -> float:
-        passed = sum(test.outcome == "passed" for test in self.tests)
-        return self.plan.points * passed / len(self.plan.tests)
+        return self.plan.points * sum(test.outcome == "passed" for test in self.tests) / len(self.plan.tests)
 
     @property
     def status(self) -> Status:

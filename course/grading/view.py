@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from course.grading.plan import PlannedPhase, PlannedTask
+from course.grading.plan import PlannedPhase
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
@@ -45,9 +45,8 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
         return f"Phase {number}: fix {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
     for task in grade.tasks:
         if task.status != "passed":
-            return f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})", task_command(
-                grade.plan, task.plan
-            )
+            command = f"{impl_prefix()}pytest {grade.plan.folder} -m task{number}_{task.plan.number}"
+            return f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})", command
     if grade.oracle.status == "failed":
         command = f"mini-vllm oracle --phase {number}"
         if grade.plan.is_elective:
@@ -67,10 +66,6 @@ def stack_step(grade: PhaseGrade) -> tuple[str, str]:
     if number < 6 and solutions_exist():
         return what, f"mini-vllm oracle --phase {'1' if number == 1 else f'1-{number}'}"
     return what, f"mini-vllm trace --lineup starter:1-{number}" if number < 6 else ""
-
-
-def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
-    return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
 
 
 def test_command(phase: PlannedPhase, test: str) -> str:
@@ -94,7 +89,6 @@ WORDS = {"passed": "pass", "failed": "fail", "error": "error"}
 
 
 def show_grade(console: Console, grade: Grade) -> None:
-    """Print everything."""
     console.print(summary(grade))
     console.print()
     for line in point_lines(grade):

@@ -37,7 +37,6 @@ class Report(str):
 
     @classmethod
     def of(cls, text: str, parts: Failure) -> "Report":
-        """Return a text with its parts."""
         report = cls(text)
         report.parts = parts
         return report

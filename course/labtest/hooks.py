@@ -169,15 +169,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def runs_a_test(frame: FrameType | None) -> bool:
     """Return whether a stack is inside of the graded tests, or of what they call."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith(FOLDER) and not is_hook(frame):
+        file = frame.f_code.co_filename
+        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # which has fixtures and hooks
             return True
         frame = frame.f_back
     return False
-
-
-def is_hook(frame: FrameType) -> bool:
-    """Return whether a frame belongs to the machinery around a test."""
-    return frame.f_code.co_filename == str(Path(FOLDER, "conftest.py"))
 
 
 @contextlib.contextmanager

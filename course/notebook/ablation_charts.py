@@ -22,16 +22,6 @@ def milliseconds(value: float) -> str:
     return f"{digits(value)} ms"
 
 
-def mean_first(stage: LineupResult) -> float | None:
-    """Return the mean time to first token in ms."""
-    return None if stage.num_stalled else mean_ms(stage.first_token_latencies)
-
-
-def p95_between(stage: LineupResult) -> float | None:
-    """Return the p95 from one token to the next in ms."""
-    return None if stage.num_stalled else p95_ms(stage.inter_token_latencies)
-
-
 MEASURES: list[Measure[LineupResult]] = [
     Measure("most at once", lambda stage: stage.most_running, count),
     Measure("memory held", lambda stage: stage.peak_held, percent, most=1),
@@ -40,8 +30,9 @@ MEASURES: list[Measure[LineupResult]] = [
     Measure("computed", lambda stage: stage.num_computed_tokens, count),
     Measure("again", lambda stage: stage.num_recomputed_tokens, count),
     Measure("hits", lambda stage: stage.hit_rate, percent, most=1),
-    Measure("TTFT mean", mean_first, milliseconds),
-    Measure("ITL p95", p95_between, milliseconds),
+    # The times of a lineup that stalled are those of its first requests alone.
+    Measure("TTFT mean", lambda run: None if run.num_stalled else mean_ms(run.first_token_latencies), milliseconds),
+    Measure("ITL p95", lambda run: None if run.num_stalled else p95_ms(run.inter_token_latencies), milliseconds),
 ]
 
 

@@ -103,7 +103,6 @@ def page(body: str) -> str:
 
 @cache
 def stylesheet() -> str:
-    """Return the style of the report."""
     return Path(__file__).with_name("graded.css").read_text(encoding="utf-8")
 
 

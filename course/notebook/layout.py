@@ -32,7 +32,6 @@ class Layout:
         return marked_text("\n".join([*lines, "", *self.table_lines()]), self.recorded)
 
     def table_lines(self) -> list[str]:
-        """Return the block tables as lines."""
         return [f"block table of {label}: {list(blocks)}" for label, blocks in self.block_tables]
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:

@@ -71,7 +71,6 @@ class ComparedRun:
 
     @property
     def num_steps(self) -> int:
-        """The steps of this run."""
         return len(self.run.recording.with_stuck_step().steps)
 
     @property
@@ -91,7 +90,6 @@ class ComparedRun:
         return marked_picture(pictures(self.run.recording, [step], width, brief=True)[0], self.run.recorded)
 
     def film(self) -> Film:
-        """Return all pictures."""
         return marked_film(time_machine(self.run.recording, brief=True), self.run.recorded)
 
 

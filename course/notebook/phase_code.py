@@ -41,8 +41,7 @@ class PhaseCode:
         Of the electives it keeps the one that `phases` names, or with a `config` those that the config turns on.
         """
         last = self.phase if phases is None else phases
-        electives = {last} if config is None else electives_of(config)
-        kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *electives}
+        kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *({last} if config is None else electives_of(config))}
         impls: tuple[Impl, ...] = astuple(self.whole)
         absent: Impl = "absent"
         return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))

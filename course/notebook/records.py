@@ -35,8 +35,7 @@ def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> st
 
     Settings at their defaults are left out, so that a new setting or phase renames no record.
     """
-    text = f"{function.__qualname__}{_plain(arguments)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{function.__qualname__}{_plain(arguments)}".encode()).hexdigest()[:16]
 
 
 def _plain(value: object) -> str:
@@ -88,7 +87,6 @@ def read_lines(path: Path) -> dict[str, str]:
 
 
 def write_lines(path: Path, lines: Mapping[str, str]) -> None:
-    """Write a file of records."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{key} {line}\n" for key, line in lines.items())
     path.write_bytes(lzma.compress(text.encode(), preset=9))

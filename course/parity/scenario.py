@@ -47,7 +47,6 @@ class Scenario:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The recorded steps."""
         return list(self.line["trace"]["steps"])
 
     @property
@@ -91,7 +90,6 @@ class Scenario:
         )
 
     def prompt(self, request_id: str) -> list[int]:
-        """Return the prompt's token ids."""
         token_ids: list[int] = []
         for segment in self.line["requests"][request_id]["prompt"]:
             if "tokens" in segment:

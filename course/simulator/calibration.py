@@ -114,7 +114,6 @@ def typical_error(cost: CostModel, steps: Sequence[MeasuredStep]) -> float:
 
 
 def write_calibration(path: str, calibration: Calibration) -> None:
-    """Write the calibration as JSON."""
     Path(path).write_text(json.dumps(asdict(calibration), indent=2) + "\n")
 
 

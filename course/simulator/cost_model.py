@@ -62,7 +62,6 @@ class CostModel:
         return num_bytes, flops
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
-        """Return the seconds of a batch."""
         return self.step_seconds(*count_batch(batch))
 
 

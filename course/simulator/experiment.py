@@ -51,7 +51,6 @@ class Experiment:
 
     @property
     def cost(self) -> CostModel:
-        """The cost model."""
         if self.calibrated is not None:
             return self.calibrated.cost
         return gpu_cost_model(find_gpu(self.gpu), find_model_shape(self.model), num_gpus=self.num_gpus)
@@ -118,8 +117,7 @@ def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: Cos
     assert config.num_gpu_blocks is not None
     prompt, answer = (fmean(r.num_prompt_tokens for r in sample), fmean(r.num_output_tokens for r in sample))
     num_prompt_tokens, longest = round(prompt), round(prompt + answer)
-    num_fitting = max_concurrency(config.num_gpu_blocks, longest, config.block_size)
-    batch = max(1, min(config.max_num_seqs, num_fitting))
+    batch = max(1, min(config.max_num_seqs, max_concurrency(config.num_gpu_blocks, longest, config.block_size)))
     context = round(batch * (prompt + answer / 2))
     decode_seconds = cost.step_seconds(batch, batch, context, context, batch) * answer / batch
     chunk = cost.step_seconds(1, num_prompt_tokens, num_prompt_tokens, pairs(0, num_prompt_tokens), 1)

@@ -94,16 +94,11 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
                 fail(str(error), 2)
             if isinstance(error, OSError) and error.filename is not None:
                 fail(f"{error.filename} cannot be read or written: {error.strerror}", 2)
-            if is_process_limit(error):
+            if isinstance(error, BlockingIOError) or "can't start new thread" in str(error):
                 fail(f"this system lets no further process or thread start ({error}): see `ulimit -u`", 1)
             raise
 
     return guarded
-
-
-def is_process_limit(error: Exception) -> bool:
-    """Return whether an error means that the account's limit on processes is reached."""
-    return isinstance(error, BlockingIOError) or "can't start new thread" in str(error)
 
 
 def what_to_do() -> str:
@@ -125,13 +120,8 @@ def traceback_from_labs(error: Exception) -> str | None:
     An error from an engine's process has its frames there as `remote_frames`.
     """
     frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "remote_frames", [])]
-    mine = [in_labs(frame) for frame in frames]
+    mine = ["/labs/" in frame.filename.replace("\\", "/") for frame in frames]
     if not any(mine) or (isinstance(error, ValueError) and not mine[-1]):
         return None
     lines = traceback.format_list(frames[mine.index(True) :]) + traceback.format_exception_only(error)
     return "".join(lines).rstrip()
-
-
-def in_labs(frame: traceback.FrameSummary) -> bool:
-    """Return whether a frame is in a file of `labs/`."""
-    return "/labs/" in frame.filename.replace("\\", "/")

@@ -65,11 +65,9 @@ class Lines:
         self._text, self._done, self._total = text, done, total
 
     def start(self) -> None:
-        """Start to print."""
         self._printer.start()
 
     def stop(self) -> None:
-        """Stop printing."""
         self._over.set()
         self._printer.join()
 

@@ -85,7 +85,6 @@ class Recording:
 
     @classmethod
     def of_scenario(cls, scenario: Scenario) -> Self:
-        """Return a recorded scenario."""
         steps: list[StepRecord] = scenario.line["trace"]["steps"]
         config = scenario.config()
         lengths = {i: described["prompt_len"] for i, described in scenario.line["requests"].items()}

@@ -176,12 +176,13 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
             reached[request_id] = max(known, end - too_far.get(request_id, 0) - num_rejected(record, share))
             num_slots += len(share["blocks"]) * kv.block_size
             num_empty += len(share["blocks"]) * kv.block_size - end
-        held = 1 - record["free_after_schedule"] / kv.num_usable_blocks
-        result.peak_held = max(result.peak_held, held)
+        result.peak_held = max(result.peak_held, 1 - record["free_after_schedule"] / kv.num_usable_blocks)
         result.most_running = max(result.most_running, len(record["running_after"]) + len(record["finished"]))
         result.num_preemptions += len(record["preempted"])
         result.num_computed_tokens += record["total"]
-        result.decisions.append(_decision(record))
+        result.decisions.append(
+            (record["scheduled"], record["preempted"], record["evicted"], record["free_after_schedule"])
+        )
         # A step that was planned ahead counts from where the rejected drafts of the one before it would have ended.
         too_far = {share["id"]: num_rejected(record, share) for share in record["scheduled"] if is_async}
     result.num_steps = len(engine.recorder.steps)
@@ -191,7 +192,3 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
 def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
     """Return the number of rejected drafts, whose places are computed again."""
     return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
-
-
-def _decision(record: StepRecord) -> tuple[object, ...]:
-    return record["scheduled"], record["preempted"], record["evicted"], record["free_after_schedule"]

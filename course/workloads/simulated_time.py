@@ -26,7 +26,6 @@ class StepCost:
     per_context_token: float = SECONDS_PER_CONTEXT_TOKEN
 
     def seconds(self, batch: Sequence[ScheduledRequest]) -> float:
-        """Return the seconds of a batch."""
         num_tokens = sum(row.num_scheduled_tokens for row in batch)
         num_context_tokens = sum(row.num_computed_tokens + row.num_scheduled_tokens for row in batch)
         return self.per_step + self.per_token * num_tokens + self.per_context_token * num_context_tokens
@@ -48,7 +47,6 @@ class VirtualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Advance by some seconds."""
         self.now += seconds
 
     def advance_to(self, time: float) -> None:

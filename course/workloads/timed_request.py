@@ -22,12 +22,10 @@ class TimedRequest:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """The length of the prompt."""
         return len(self.prompt_token_ids)
 
     @property
     def num_output_tokens(self) -> int:
-        """The length of the output."""
         return self.max_tokens if self.output_len is None else self.output_len
 
 

@@ -69,7 +69,6 @@ class DrawingProcess:
                     send(self._process, "close", viewer)
 
     async def close(self) -> None:
-        """End the process."""
         async with self._lock:
             self._end()
 

@@ -64,7 +64,6 @@ class OpenPages:
         return viewer
 
     async def close(self, viewer: Viewer) -> None:
-        """Forget a page."""
         del self._viewers[viewer.id]
         if self._viewers:
             await self.drawing.forget(viewer.id)

@@ -91,8 +91,9 @@ class Crowd:
                 request.add_done_callback(self._requests.discard)
 
     async def _ask(self, request_id: str) -> None:
+        params = SamplingParams(max_tokens=self._random.choice(LENGTHS), temperature=0.8)
         try:
-            async for _ in self._llm.generate(self._prompt(), self._params(), request_id):
+            async for _ in self._llm.generate(self._prompt(), params, request_id):
                 pass
         except (ValueError, RuntimeError) as error:
             self.num_refused += 1
@@ -103,6 +104,3 @@ class Crowd:
         text = f"{draw(NOTES)}Tell me a story about {draw(NAMES)} and a {draw(THINGS)}."
         token_ids = self._llm.tokenizer.apply_chat_template([{"role": "user", "content": text}])
         return token_ids[-(self._llm.config.max_model_len or len(token_ids)) // 2 :]  # half is left for the answer
-
-    def _params(self) -> SamplingParams:
-        return SamplingParams(max_tokens=self._random.choice(LENGTHS), temperature=0.8)

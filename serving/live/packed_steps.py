@@ -96,7 +96,6 @@ class Chunks:
                 self._chunks.popleft()
 
     def append(self, step: bytes) -> None:
-        """Keep the next step."""
         with self._lock:
             self._chunks[-1].steps.append(step)
             self.num_steps += 1

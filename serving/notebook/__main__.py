@@ -126,7 +126,6 @@ class Noted:
 
 
 def notebook_router(llm: AsyncLLM, watched: Watched) -> APIRouter:
-    """Return the routes."""
     router = APIRouter(prefix="/notebook")
 
     @router.get("/run")

@@ -42,7 +42,6 @@ class Heard:
 
     @property
     def refused(self) -> list[str]:
-        """The clients that were refused."""
         return [name for name, answer in self.answers.items() if isinstance(answer, Refused)]
 
     @property

@@ -64,7 +64,6 @@ class LabServerProcess:
         return self._worker.is_running
 
     def close(self) -> None:
-        """End the process."""
         self._end()
 
 
@@ -128,7 +127,9 @@ class LabServer:
 
         def listen() -> Heard:
             self.pause()
-            answers, order = ask_at_once(talks, self.client, self._num_arrived, self.resume)
+            answers, order = ask_at_once(
+                talks, self.client, lambda: int(self._control("/notebook/arrived") or 0), self.resume
+            )
             self._control("/notebook/settled")
             return Heard(answers, () if self.recorded else tuple(order), self.recorded)
 
@@ -187,9 +188,6 @@ class LabServer:
             ("its metrics", f"{self.address}/metrics"),
             ("its page", "that of a live server alone" if self.recorded else f"{self.address}/"),
         ]
-
-    def _num_arrived(self) -> int:
-        return int(self._control("/notebook/arrived") or 0)
 
     def _control(self, path: str, method: str = "GET") -> Any:
         """Call a live server's `/notebook` routes; None without such a server."""

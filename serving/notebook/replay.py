@@ -118,7 +118,6 @@ class RecordedServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def close(self) -> None:
-        """End the server."""
         self.shutdown()
         self.server_close()
 

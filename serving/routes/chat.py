@@ -105,7 +105,6 @@ class ChatCompletionRequest(SamplingFields):
 
 
 def chat_router(served: ServedModel) -> APIRouter:
-    """Return the route."""
     return generate_router(served, "/v1/chat/completions", CHAT, ChatCompletionRequest, texts_of)
 
 

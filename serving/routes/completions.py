@@ -44,7 +44,6 @@ class CompletionRequest(SamplingFields):
 
 
 def completions_router(served: ServedModel) -> APIRouter:
-    """Return the route."""
     return generate_router(served, "/v1/completions", COMPLETION, CompletionRequest, texts_of)
 
 

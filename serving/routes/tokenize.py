@@ -36,7 +36,6 @@ class DetokenizeRequest(Fields):
 
 
 def tokenize_router(served: ServedModel) -> APIRouter:
-    """Return the routes."""
     router = APIRouter()
     tokenizer = served.llm.tokenizer
 

@@ -43,7 +43,6 @@ class FreeQueueHarness:
             another.append(another.popleft())
 
     def state(self) -> dict[str, object]:
-        """Return what the queue reports."""
         with learners_call(self.history):
             ids, count = self.queue.block_ids(), self.queue.num_free_blocks
         return {"block_ids()": as_block_ids(ids, "block_ids", self.history), "num_free_blocks": count}

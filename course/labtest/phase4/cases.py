@@ -70,14 +70,12 @@ def _values(request: Request | None, lists: Mapping[str, Sequence[int]]) -> dict
 
 
 def hash_of(phase4: ModuleType, parent: bytes, token_ids: Sequence[int], keys: Sequence[str | None] = ()) -> bytes:
-    """Hash a block."""
     with learners_call([f"hash_block(parent_hash, {token_ids}, {keys})"], CRASH_HINTS):
         digest: bytes = phase4.hash_block(parent, token_ids, keys)
     return digest
 
 
 def hit(cache: PrefixCache, request: Request) -> list[int]:
-    """Look a request up."""
     call = f"find_longest_cache_hit({request.request_id})"
     with leaves_alone(call, request):
         answer = cache.find_longest_cache_hit(request)

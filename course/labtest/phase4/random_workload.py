@@ -71,8 +71,7 @@ class RandomWorkload:
     def run(self, num_events: int) -> None:
         for _ in range(num_events):
             events = [self.admit, self.grow, self.free, self.look, self.use_another_cache]
-            event = self.random.choices(events, [10, 10, 6, 4, 1])[0]
-            event()
+            self.random.choices(events, [10, 10, 6, 4, 1])[0]()
             self.compare_state()
 
     def admit(self) -> None:

@@ -88,19 +88,15 @@ def check_roll_back(
     )
     with explained(situation.splitlines(), rule=RULE_OF_ROLL_BACK):
         scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
-    yours, right = counters_of(request), (computed, placeholders)
+    yours = int(request.num_computed_tokens), int(request.num_output_placeholders)  # numpy's integers are as good
     expect_equal(
         dict(zip(COUNTERS, yours, strict=True)),
-        dict(zip(COUNTERS, right, strict=True)),
+        dict(zip(COUNTERS, (computed, placeholders), strict=True)),
         rule=RULE_OF_ROLL_BACK,
         situation=situation,
         hint="how many of the drafts were rejected, and what does your code ask before it changes each counter?",
     )
     expect_others_unchanged(request, before, COUNTERS, "roll_back", situation)
-
-
-def counters_of(request: Request) -> tuple[int, int]:
-    return int(request.num_computed_tokens), int(request.num_output_placeholders)
 
 
 def expect_others_unchanged(

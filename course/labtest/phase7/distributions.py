@@ -43,8 +43,7 @@ class Distributions:
         assert all(p >= q or self.num_keep * p % q == 0 for p, q in zip(self.target, self.drafter, strict=True))
 
     def describe(self) -> str:
-        total = sum(self.target)
-        return f"drafter {list(self.drafter)}, target {list(self.target)}, in parts of {total}"
+        return f"drafter {list(self.drafter)}, target {list(self.target)}, in parts of {sum(self.target)}"
 
 
 class Sampler:

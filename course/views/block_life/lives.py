@@ -67,8 +67,7 @@ def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
         step, forgotten = record["step"], set(record["evicted"])
         for block, life in lives.items():
             held_by = holders.get(block, [])
-            kept = block in cached and not held_by
-            life.add(step, held_by, state.remembered.get(block) if kept else None)
+            life.add(step, held_by, state.remembered.get(block) if block in cached and not held_by else None)
             if block in forgotten:
                 life.forgotten.append(step)
     return lives

@@ -143,8 +143,7 @@ def limits(capacity: Capacity, scale: float, width: float) -> svg.Markup:
     end = min(max(x, text_width(share, 12)), width)
     parts = [svg.line(x, -5, x, BAR + 5, class_="mv-line", stroke_width=2), svg.text(end, -10, share, class_="mv-end")]
     if capacity.problem:
-        edge = capacity.memory_bytes * scale
-        parts.append(svg.rect(0, 0, edge, BAR, class_="mv-alert-line", stroke_width=2))
+        parts.append(svg.rect(0, 0, capacity.memory_bytes * scale, BAR, class_="mv-alert-line", stroke_width=2))
     return svg.joined(parts)
 
 

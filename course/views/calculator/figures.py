@@ -20,8 +20,7 @@ def sentence(capacity: Capacity) -> str:
     if not capacity.concurrency:
         return f"No request of {context} fits: there is room for K and V of {tokens_of_room(capacity):,} tokens."
     weights = capacity.shape.num_parameters_read * setup.bytes_per_number
-    by_memory = capacity.concurrency < setup.max_num_seqs
-    limit = "memory" if by_memory else f"max_num_seqs, {setup.max_num_seqs}"
+    limit = "memory" if capacity.concurrency < setup.max_num_seqs else f"max_num_seqs, {setup.max_num_seqs}"
     pace = "bandwidth" if decode.intensity < capacity.ridge else "arithmetic"
     return (
         f"Room for {counted(capacity.concurrency, 'request')} of {context}; limit of the batch: {limit}. "

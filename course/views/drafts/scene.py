@@ -50,7 +50,6 @@ class DraftScene:
 
 
 def scenes(recording: Recording, texts: Mapping[int, str]) -> Iterator[DraftScene]:
-    """Yield the scene of each step."""
     info, steps = recording.info, recording.steps
     before: dict[str, tuple[int, ...]] = dict.fromkeys(info.titles, ())
     has_stand_ins = any(STAND_IN in share.get("drafts", []) for record in steps for share in record["scheduled"])

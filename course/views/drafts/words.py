@@ -79,8 +79,7 @@ def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Mar
             break
         boxes.insert(0, (name, box_width(name)))
         used += box_width(name) + GAP
-    is_whole = len(boxes) == len(names)
-    first = prompt if is_whole and used + box_width(prompt) <= room else "…"
+    first = prompt if len(boxes) == len(names) and used + box_width(prompt) <= room else "…"
     x, drawn = text_width(first, SIZE) + GAP + 2, [svg.text(0, TEXT_Y, first, class_="mv-faint")]
     for name, width in boxes:
         drawn.append(svg.rect(x, LINE_HEIGHT, width, BOX_HEIGHT, rx=3, class_="mv-panel"))
@@ -125,6 +124,5 @@ def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, i
     else:
         frame = svg.rect(1.25, 1.25, width - 2.5, BOX_HEIGHT - 2.5, rx=3, class_="mv-changed")
         box = svg.joined([frame, svg.text(width / 2, 15, name, class_="mv-middle mv-strong")])
-        count = counted(verdict.num_accepted, "accepted draft")
-        about = f"the target's own token after {count}{late}"
+        about = f"the target's own token after {counted(verdict.num_accepted, 'accepted draft')}{late}"
     return svg.group(svg.tooltip(about), box, class_="mv-kept-token", opacity=faded)

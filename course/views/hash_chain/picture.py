@@ -76,8 +76,7 @@ def heads(layout: ChainLayout, formula: str, block_size: int) -> Part:
         number = f"{ordinal(place + 1)} block" if layout.box > 50 else str(place + 1)
         tokens = f"tokens {place * block_size}-{(place + 1) * block_size - 1}" if block_size > 1 else f"token {place}"
         x = layout.x(place) + layout.box / 2
-        name = svg.text(x, y, number, class_="mv-faint mv-middle")
-        drawn.append(svg.group(svg.tooltip(tokens), name))
+        drawn.append(svg.group(svg.tooltip(tokens), svg.text(x, y, number, class_="mv-faint mv-middle")))
     if layout.box <= 50 and layout.num_shown:
         drawn.append(svg.text(12, y, "block", class_="mv-faint"))
     return Part([Layer("heads", svg.joined(drawn))], y + 8)

@@ -59,8 +59,7 @@ class Shelf:
     def widened(self, room: float) -> Self:
         """Return the shelf with longer lines, and as few of them as the same slots need."""
         gap = gap_between(self.size, self.cell)
-        per_line = int((room + gap) // (self.cell * self.size + gap))
-        return replace(self, per_line=per_line)
+        return replace(self, per_line=int((room + gap) // (self.cell * self.size + gap)))
 
     def cut_to(self, lines: int) -> Self:
         strips = min(max(1, lines) * self.per_line, max(self.per_line, MAX_STRIPS))
