@@ -112,7 +112,7 @@ class Grader:
                 futures = [pool.submit(self.grade_phase, phase) for phase in reversed(plan)]
                 grades = [future.result() for future in reversed(futures)]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
-            except BaseException:
+            except BaseException:  # Ctrl-C, too
                 self.stop.set()  # what already runs is not cancelled by the next line
                 pool.shutdown(cancel_futures=True)
                 raise

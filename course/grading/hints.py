@@ -35,7 +35,7 @@ def answer_of(error: BaseException) -> str:
 
 def digest_of_task(answers: Mapping[str, str]) -> str:
     """Return the digest of the wrong answers to a task, each test's id to `answer_of` its failure."""
-    return digest(json.dumps(sorted(answers.items())))
+    return digest(json.dumps(sorted(answers.items())))  # tests may run in any order
 
 
 def digest(text: str) -> str:

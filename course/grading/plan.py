@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10
-DUNDERS = ("__init__", "__len__", "__iter__")
+DUNDERS = ("__init__", "__len__", "__iter__")  # part of what a class promises
 
 
 @dataclass(frozen=True)

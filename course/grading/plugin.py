@@ -26,10 +26,10 @@ from course.sandbox.limits import limit_resources
 from course.sandbox.watch import Watchdog, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0
+SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
 SENT = 73  # no signal, and no code that Python or pytest ends with
 GRACE_SECONDS = 2.0  # the test's own limit comes first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # in five seconds old processes of the account may end
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()

@@ -15,7 +15,7 @@ class StrictQueue:
     __slots__ = ("_use", "cost")
 
     def __init__(self, requests: Iterable[Request] = ()) -> None:
-        inside = deque(requests)
+        inside = deque(requests)  # in a closure: an attribute would be a way around the Protocol
         self.cost = 0
 
         def use() -> deque[Request]:

@@ -32,4 +32,4 @@ def make_request(
 
 def fields_of(request: Request) -> dict[str, object]:
     """Return a copy of everything a request consists of, by name."""
-    return {name: copy(getattr(request, name)) for name in Request.__slots__}
+    return {name: copy(getattr(request, name)) for name in Request.__slots__}  # lists would change with it

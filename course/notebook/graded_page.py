@@ -179,6 +179,7 @@ def link(phase: int, line: int | None) -> str:
     shown = f"labs/{path.parent.name}/starter.py"
     place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the places between lines: 0 is before the first
     where = f", line {line}" if line else ""
+    # Relative to the notebook, as JupyterLab resolves the links of a cell.
     return f'<a href="{escape(Path(os.path.relpath(path)).as_posix())}{place}">Open {shown}{where}</a>'
 
 

@@ -17,7 +17,7 @@ from course.sandbox.errors import OutOfTime, out_of_time_after
 from course.sandbox.frames import is_learners
 
 SECONDS = 10.0
-SECONDS_OF_PHASE = {6: 60.0}
+SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
 WAITING_FACTOR = 10.0
 PAUSE = 0.5
 MAX_TRIES = 5
@@ -32,7 +32,7 @@ def seconds_for(phase: int) -> float:
 
 def end_process(text: str) -> NoReturn:
     """End the process with a text, because nothing else ends the learner's code."""
-    print(f"\n{text}", file=sys.__stderr__, flush=True)
+    print(f"\n{text}", file=sys.__stderr__, flush=True)  # a test may have replaced `sys.stderr`
     os._exit(1)
 
 

@@ -18,7 +18,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 
 OUTPUT_BYTES = 4000
 MAX_QUEUED = 16  # a flood of messages waits in its pipe and takes no memory here
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.05  # the end of a process puts nothing into the queue that `receive` waits for
 GRACE_SECONDS = 1.0
 
 
@@ -113,7 +113,7 @@ class WorkerProcess:
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
                 self.kill()  # the end of a pipe that its children hold open would not be seen
-                with contextlib.suppress(Empty):
+                with contextlib.suppress(Empty):  # its last message may be on its way
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has ended")
 

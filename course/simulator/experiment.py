@@ -20,7 +20,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 
 DEFAULT_LOAD = 0.7
-NUM_SAMPLED_REQUESTS = 2_000
+NUM_SAMPLED_REQUESTS = 2_000  # enough for the mean lengths to be stable
 ENGINE = EngineConfig(max_num_seqs=256, max_num_batched_tokens=2048)
 OWN_SETTINGS = {"workload": str, "num_requests": int, "rate": float, "seed": int, "gpu": str, "model": str}
 OWN_SETTINGS |= {"num_gpus": int, "policy": str, "scale": float}
@@ -38,7 +38,7 @@ class Experiment:
     """
 
     workload: str = "chat"
-    num_requests: int = 10_000
+    num_requests: int = 10_000  # ten times as many take over a minute
     rate: float | None = None
     seed: int = 0
     gpu: str = "H100"

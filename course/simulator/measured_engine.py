@@ -20,7 +20,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 
 FITTED_ON: WorkloadName = "mixed"
-LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5
+LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # steps of a few requests, and full ones
 LONGEST_REQUEST = 12_400  # tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
 ALL_AT_ONCE = 1e9  # requests per second: all arrive before the first step ends

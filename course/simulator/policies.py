@@ -16,7 +16,7 @@ POLICIES: dict[PolicyName, str] = {
     "shortest-first": "the engine's PRIORITY, with the predicted length of the output as priority",
 }
 URGENT_SHARE = 0.2
-URGENT, NORMAL = 0, 1
+URGENT, NORMAL = 0, 1  # vLLM takes the lowest number first
 PREDICTION_SIGMA = 0.3
 
 

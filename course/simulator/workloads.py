@@ -140,14 +140,14 @@ def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 
 def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
     """Gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
-    shape = 1 / BURSTINESS**2
+    shape = 1 / BURSTINESS**2  # the deviation of a gamma distribution is its mean / sqrt(shape)
     return _arrivals(lambda: rng.gammavariate(shape, 1 / shape), rate, count)
 
 
 def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[float]:
     time = 0.0
     for _ in range(count):
-        yield time / rate
+        yield time / rate  # gaps are drawn at rate 1, so every rate has the same requests
         time += gap()
 
 

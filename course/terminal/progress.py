@@ -37,6 +37,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
+    # Nothing is redirected, because stdout may be a pipe that gets the result.
     with Progress(
         *columns, *times, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as bars:

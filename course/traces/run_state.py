@@ -112,6 +112,7 @@ class RunState:
     def advance(self, record: StepRecord) -> None:
         """Apply the next step."""
         tables = self.tables_after_update()
+        # First, because the pool is told how things stood before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
         freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
         self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}

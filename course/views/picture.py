@@ -65,7 +65,7 @@ INLINE = (
 )
 
 
-@cache
+@cache  # each picture of a film asks for its style
 def read_asset(name: str) -> str:
     """Return the text of a file beside this module."""
     return (FOLDER / name).read_text(encoding="utf-8")

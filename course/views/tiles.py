@@ -20,6 +20,7 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
         parts.append(svg.hatch(x, y, width, height, stroke=ink_on(index)))
     parts.append(marks(index, x, y, width, height))
     if label and text_width(label, SIZE, bold=True) <= width:
+        # 0.36: from the middle of a letter down to its baseline.
         parts.append(on_tile(index, x + width / 2, y + height / 2 + SIZE * 0.36, label, halo=hatched))
     return svg.joined(parts)
 

@@ -18,7 +18,7 @@ STATUS_WHEN_FREED = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, Re
 
 def manager_differs(phase2: ModuleType, answers: Answers, rng: random.Random, *, with_free: bool) -> str:
     """Use the manager at random; return the report of the first call that differs from the recorded ones."""
-    seed = rng.random()
+    seed = rng.random()  # drawn once: recording and comparing run the same case
     return first_difference(answers, lambda: random_use(phase2, random.Random(seed), with_free=with_free))
 
 

@@ -37,6 +37,7 @@ def expect_attention(
             yours=tuple(yours.shape) if isinstance(yours, Tensor) else repr(yours),
             hint="which dimension is which after your last transpose or reshape?",
         )
+    # Sums in another order differ a little in float32, and a wrong token by far more.
     is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=1e-3, atol=1e-3).all(dim=-1)
     if not is_off.any():
         return

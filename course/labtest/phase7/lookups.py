@@ -110,6 +110,7 @@ class CountedText(list[int]):
         return super().__contains__(token_id)
 
     def index(self, token_id: int, start: SupportsIndex = 0, stop: SupportsIndex = 2**62) -> int:
+        # `list.index` takes bounds as a slice does: below 0 from the end, beyond it cut.
         first, end = (range(len(self))[slice(start, stop)] or range(1)).start, min(len(self), int(stop))
         try:
             found = super().index(token_id, start, stop)

@@ -34,7 +34,7 @@ KNOBS = (
     Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
-MAX_REMEMBERED, FEW_REQUESTS = 64, 16
+MAX_REMEMBERED, FEW_REQUESTS = 64, 16  # few enough to be served while a knob is dragged
 SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
 

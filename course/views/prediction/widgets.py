@@ -78,7 +78,7 @@ class Reveal(Ask):
         """Return the questions with their answers folded; without any questions it is the veil alone."""
         rows = (
             f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
-            for question, truth in zip(self.questions, self.truths, strict=False)
+            for question, truth in zip(self.questions, self.truths, strict=False)  # no truths: the veil alone
         )
         return folded(f"<ul>{''.join(rows)}</ul>", f' class="mvq-fold"{" open" if self.answers else ""}')
 

@@ -54,7 +54,7 @@ def queue_row(
         number = f"+{len(queue) - places + 1}"
         hidden = svg.text((wide - APART) / 2, HIGH / 2 + 4, number, class_="mv-middle mv-faint")
     cells = [hidden if block is None else draw(block) for block in both_ends(queue, places)]
-    cells += [svg.Markup("")] * (places - len(cells))
+    cells += [svg.Markup("")] * (places - len(cells))  # pictures of a film have the same layers
     return [Layer(f"{name}-{place}", cell, LEFT + place * wide, y) for place, cell in enumerate(cells)]
 
 

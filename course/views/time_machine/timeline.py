@@ -57,7 +57,7 @@ class Timeline:
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
         layers = [self._head(place, request_id, state) for place, request_id in enumerate(self.shown)]
-        for place in range(len(self.shown), self.num_rows):
+        for place in range(len(self.shown), self.num_rows):  # pictures of a film have the same layers
             layers.append(Layer(f"head-{place}", svg.Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
             end = "" if scale == "steps" else f"-{scale}"
