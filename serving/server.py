@@ -45,7 +45,7 @@ class Server(uvicorn.Server):
                 app,
                 http=cast(type[asyncio.Protocol], connection),
                 ws="none",
-                lifespan="on",  # "auto" would go on without an engine's observers if they cannot be added
+                lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,

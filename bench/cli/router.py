@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from bench.fleet import FleetServed, simulate_fleet
-from course.simulator.experiment import Experiment
+from course.simulator.experiment import DEFAULT_LOAD, Experiment
 from course.simulator.workloads import WORKLOADS, make_requests
 from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console, whose_code
@@ -48,7 +48,7 @@ def bench_router(
     team = lineup_to_run(lineup, console)
     experiment = Experiment(workload, requests, None, seed).with_rate()
     assert experiment.rate is not None
-    rate = rate or experiment.rate / 0.7 * LOAD * replicas  # a default rate is 0.7 of that of one engine
+    rate = rate or experiment.rate / DEFAULT_LOAD * LOAD * replicas
     timed = make_requests(workload, requests, rate, seed)
 
     served: dict[str, FleetServed] = {}

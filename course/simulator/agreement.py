@@ -57,7 +57,7 @@ def calibrate_and_compare(
     rates = {workload: CHECK_LOAD * engine.sustainable_rate(workload, rough) for workload in CHECKED_ON}
     rounds = []
     for number in range(num_rounds):
-        # A default is bound in its round; `number` itself would be read when it is called.
+        # Bound as a default: a closure would read the loop's variable whenever it is called.
         def report(text: str, prefix: str = f"Round {number + 1} of {num_rounds}") -> None:
             on_progress(f"{prefix}: {text}")
 
