@@ -82,5 +82,4 @@ def show(console: Console, comparison: FeatureComparison) -> None:
 
 
 def settings_text(settings: dict[str, object]) -> str:
-    """Return settings as text."""
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"

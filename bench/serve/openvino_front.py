@@ -92,7 +92,6 @@ async def events(stepper: Stepper, num_prompt: int, tokens: Tokens) -> AsyncIter
 
 
 def event(choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
-    """Return one server-sent event."""
     return f"data: {json.dumps({'choices': choices, 'usage': usage})}\n\n"
 
 

@@ -65,7 +65,6 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
-    """Run one stack."""
     if phase == RUNNER_PHASE:
         # A fault of the phases before shows sooner and plainer without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)

@@ -75,7 +75,6 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
 
 
 def is_untouched(phase: int) -> bool:
-    """Return whether a starter is untouched."""
     try:
         return not touched_functions(phase)
     except (OSError, SyntaxError, ValueError):

@@ -18,7 +18,6 @@ LEGEND = (
 
 
 def milliseconds(value: float) -> str:
-    """Return a time in ms."""
     return f"{digits(value)} ms"
 
 

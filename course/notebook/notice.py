@@ -51,7 +51,6 @@ class Remark(Notice):
     """A notice of one line, for what needs no attention: a run that was not recorded, nothing to compare yet."""
 
     def html(self) -> str:
-        """Return the notice as small text."""
         return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'
 
 

@@ -41,7 +41,6 @@ class Prediction:
         return [] if None in found else found  # type: ignore[return-value]
 
     def ask(self) -> "Ask":
-        """Return the questions as a widget."""
         from course.views.prediction.widgets import Ask
 
         widget = Ask(self.group, self.questions, self.answers)

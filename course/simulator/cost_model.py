@@ -76,7 +76,6 @@ class StepCounts(NamedTuple):
 
 
 def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
-    """Return the counts of a batch."""
     num_tokens = num_context_tokens = num_pairs = num_sampled = 0
     for row in batch:
         n = row.num_scheduled_tokens

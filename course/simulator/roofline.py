@@ -14,7 +14,6 @@ WORKSPACE_BYTES = 2 * 2**30
 
 
 def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
-    """Return the bytes of all weights."""
     return model.num_parameters * bytes_per_number
 
 

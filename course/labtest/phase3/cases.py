@@ -13,7 +13,6 @@ RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
 
 
 def waiter(name: str, priority: int = 0, arrival_time: float = 0.0) -> Request:
-    """Return a waiting request."""
     return make_request(name, 4, priority=priority, arrival_time=arrival_time)
 
 

@@ -22,7 +22,6 @@ class SharedBlocksKV:
         self.calls: list[str] = []
 
     def describe(self) -> str:
-        """Return a line about the memory."""
         return f"memory  {self.num_usable_blocks} blocks of {self.block_size} tokens, held: {self.tables}"
 
     @property

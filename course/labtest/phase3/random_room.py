@@ -40,7 +40,7 @@ def three_steps(
     harness = RoomHarness(**room, queue=queue)
     preemption = phase3.RecomputePreemption(policy)
     other_policy: Policy = "priority" if policy == "fcfs" else "fcfs"
-    phase3.RecomputePreemption(other_policy)
+    phase3.RecomputePreemption(other_policy)  # state of the class would show
     for budget in budgets:
         harness.step = SchedulerOutput(budget)
         for request in tuple(harness.running):

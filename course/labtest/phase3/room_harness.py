@@ -42,7 +42,6 @@ class RoomHarness:
         self.answer: object = None
 
     def make_room(self, preemption: object, request: Request, num_new_tokens: int, note: str = "") -> None:
-        """Call `make_room` of your class."""
         running = [f"{rank(r)} {r.num_computed_tokens}/{r.num_tokens}" for r in self.running]
         self.before[:] = [
             f"RUNNING {', '.join(running) or 'empty'}",

@@ -33,7 +33,7 @@ def policy_of(
     settings = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
     policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(clamp, threshold, max_model_len, **settings)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
-    phase5.ChunkedPrefillPolicy(clamp, threshold + 7, max_model_len + 9, **others)
+    phase5.ChunkedPrefillPolicy(clamp, threshold + 7, max_model_len + 9, **others)  # state of the class would show
     return policy
 
 

@@ -67,7 +67,7 @@ class AttentionSteps:
         self.generator = torch.Generator().manual_seed(seed)
         self.block_size = block_size
         self.num_kv_heads, self.num_heads, self.head_dim = num_kv_heads, num_kv_heads * group, head_dim
-        self.scale = self.random.choice([0.3, 0.4, 0.9])
+        self.scale = self.random.choice([0.3, 0.4, 0.9])  # never 1 / sqrt(head_dim): the argument counts
         self.loudness = self.random.choice([1, 1, 300])  # 300: exp of a score is not finite in float32
         chosen = [self.random.choice([*lengths, block_size, block_size + 1, 2 * block_size]) for _ in "ABCDE"]
         tables = [cdiv(length, block_size) + self.random.choice([0, 1]) for length in chosen]

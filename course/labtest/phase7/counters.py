@@ -24,7 +24,7 @@ RULE_OF_ROLL_BACK = (
 def scheduling_of(phase7: ModuleType, num_drafts: int = 4, *, has_kv_cache: bool = False) -> Speculation:
     """Return your scheduling; one with other settings is made after it."""
     scheduling: Speculation = phase7.SpeculativeScheduling(num_drafts, has_kv_cache)
-    phase7.SpeculativeScheduling(num_drafts + 3, not has_kv_cache)
+    phase7.SpeculativeScheduling(num_drafts + 3, not has_kv_cache)  # state of the class would show
     return scheduling
 
 

@@ -23,7 +23,7 @@ OWNER = "The scheduler owns the request: your method changes only what its task 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
     """Return your object for so many drafts; another one, for more, is made after it."""
     scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
-    phase8.PlaceholderScheduling(num_speculative_tokens + 3)
+    phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # state of the class would show
     return scheduling
 
 

@@ -147,7 +147,6 @@ def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
 
 
 def work_of(setup: Setup, gpu: Gpu, shape: ModelShape, counts: StepCounts) -> Work:
-    """Return the work of a step."""
     bound = cost_model.roofline(gpu, shape, setup.num_gpus, setup.bytes_per_number)
     num_bytes, flops = bound.work(*counts[1:])
     return Work(counts.num_tokens, flops, num_bytes, counts.num_tokens / bound.step_seconds(*counts))
