@@ -12,6 +12,7 @@ from course.sandbox.errors import OutOfTime
 MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
+MAX_CHARACTERS = 600
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
@@ -124,13 +125,17 @@ def _shortened(yours: object, expected: object) -> tuple[object, object]:
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
         return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
-    if not (isinstance(yours, list) and isinstance(expected, list)) or max(len(yours), len(expected)) <= MAX_ENTRIES:
+    kind = str if isinstance(yours, str) else list
+    limit = MAX_CHARACTERS if kind is str else MAX_ENTRIES
+    if not (isinstance(yours, kind) and isinstance(expected, kind)) or max(len(yours), len(expected)) <= limit:
         return yours, expected
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(yours, expected, strict=False)))
     return _around(same, yours), _around(same, expected)
 
 
-def _around(place: int, entries: list[object]) -> str:
+def _around(place: int, entries: str | list[object]) -> str:
+    if isinstance(entries, str):
+        return f"... {entries[max(0, place - 40) : place + 80]} ..."
     first = max(0, place - 3)
     return f"{len(entries)} entries, from number {first} on: {str(entries[first : place + 6])[1:-1]} ..."
 
@@ -146,6 +151,7 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
             comparison = _stack(expected, yours)
     situation, calls = told["situation"], told.get("calls", ())
     lines = situation.strip().splitlines() if isinstance(situation, str) else situation
+    lines = [line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} ..." for line in lines]
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]

@@ -2,9 +2,17 @@
 
 from collections.abc import Sequence
 from copy import copy
+from random import Random
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
+
+# Ids of a family are easily taken for one another: "1" is where "10" begins, and "é" may be one character or two.
+FAMILIES_OF_IDS = (
+    ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
+    ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),
+    ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss"),
+)
 
 
 def make_request(
@@ -32,4 +40,20 @@ def make_request(
 
 def fields_of(request: Request) -> dict[str, object]:
     """Return a copy of everything a request consists of, by name."""
-    return {name: copy(getattr(request, name)) for name in Request.__slots__}  # lists would change with it
+    return {name: copy(getattr(request, name)) for name in Request.__slots__}
+
+
+def some_ids(rng: Random, count: int) -> list[str]:
+    """Return different ids of one family."""
+    family = rng.choice(FAMILIES_OF_IDS)
+    return rng.sample([*family, *(f"{name}.{number}" for number in range(count // 8) for name in family)], count)
+
+
+def with_a_past(rng: Random, request: Request) -> Request:
+    """Set at random, and return, what a request may bring along from earlier steps and from other phases."""
+    request.num_preemptions = rng.choice((0, 0, 1, 4))
+    request.num_cached_tokens = rng.choice((-1, 0, 2, 40))
+    request.spec_token_ids = rng.choices(range(50), k=rng.choice((0, 0, 1, 3)))
+    request.num_output_placeholders = rng.choice((0, 0, 1, 2))
+    request.cache_salt, request.adapter_id, request.seed = rng.choice((None, "山")), rng.choice((None, "a")), 7
+    return request

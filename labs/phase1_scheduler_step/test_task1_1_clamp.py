@@ -1,10 +1,13 @@
 """Graded tests of task 1.1."""
 
+from itertools import product
 from types import ModuleType
 
 import pytest
 
 from course.labtest.expect import expect_equal
+
+NUMBERS = (0, 1, 7, 12, 63, 100, 511, 1000, 2048, 4095, 4097, 8192, 10_007, 70_000)
 
 
 def check_clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int, expected: int) -> None:
@@ -41,3 +44,8 @@ def test_clamp_is_the_largest_number_that_all_caps_allow(phase1: ModuleType) -> 
             for threshold in range(8):
                 allowed = [n for n in range(num_new + 1) if n <= budget and (threshold == 0 or n <= threshold)]
                 check_clamp(phase1, num_new, budget, threshold, max(allowed, default=0))
+
+
+def test_clamp_takes_large_numbers_as_they_are(phase1: ModuleType) -> None:
+    for num_new, budget, threshold in product(NUMBERS, repeat=3):
+        check_clamp(phase1, num_new, budget, threshold, sorted((num_new, budget, threshold or num_new))[0])

@@ -7,7 +7,7 @@ import pytest
 
 from course.labtest.expect import fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS, check_step, decoding, steps_differ
-from course.labtest.phase1.random_cases import random_situation
+from course.labtest.phase1.random_cases import random_situations
 from course.labtest.phase1.situations import Situation
 from course.labtest.recorded import Answers
 from course.labtest.support import make_request
@@ -185,5 +185,5 @@ def test_self_preemption_after_other_victims(phase1: ModuleType) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_running_phase_agrees_with_a_slow_model(phase1: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
-    situations = [random_situation(rng, with_waiting=False) for _ in range(NUM_STATES)]
+    situations = random_situations(rng, NUM_STATES, with_waiting=False)
     fail_with_smallest([steps_differ(phase1, answers, situation, num_steps=1) for situation in situations])

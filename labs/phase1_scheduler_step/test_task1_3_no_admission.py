@@ -7,7 +7,7 @@ import pytest
 
 from course.labtest.expect import fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS, check_step, decoding, steps_differ
-from course.labtest.phase1.random_cases import random_situation
+from course.labtest.phase1.random_cases import random_situations
 from course.labtest.phase1.situations import Situation
 from course.labtest.recorded import Answers
 from course.labtest.support import make_request
@@ -73,9 +73,14 @@ def test_a_refused_waiting_request_is_left_as_it_was(phase1: ModuleType) -> None
     )
 
 
+@pytest.mark.parametrize("was_preempted", [False, True], ids=["new", "resumed"])
 @pytest.mark.parametrize("why", ["not_now", "not_admitted"])
-def test_a_waiting_request_that_is_not_admitted_stops_admission(phase1: ModuleType, why: str) -> None:
+def test_a_waiting_request_that_is_not_admitted_stops_admission(
+    phase1: ModuleType, why: str, was_preempted: bool
+) -> None:
     situation = Situation([decoding("R")], [make_request("A", 6), make_request("B", 3), make_request("C", 2)])
+    if was_preempted:
+        situation.waiting[1].preempt()
     setattr(situation, why, ["B"])
     check_step(
         phase1,
@@ -164,4 +169,5 @@ def test_more_running_than_max_num_seqs_admits_no_request(phase1: ModuleType) ->
 @pytest.mark.parametrize("seed", SEEDS)
 def test_steps_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([steps_differ(phase1, answers, random_situation(rng), num_steps=3) for _ in range(NUM_STATES)])
+    situations = random_situations(rng, NUM_STATES)
+    fail_with_smallest([steps_differ(phase1, answers, situation, num_steps=3) for situation in situations])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from course.labtest.cost import check_constant_work, check_keeps_nothing, work_of
 from course.labtest.expect import difference_report, fail_with_smallest
-from course.labtest.phase1.cases import NUM_STATES, SEEDS
+from course.labtest.phase1.cases import NUM_STATES, SEEDS, narrowed
 from course.labtest.phase1.random_cases import random_update
 from course.labtest.phase1.updates import EOS, Update, caught_up
 from course.labtest.recorded import Answers
@@ -172,20 +173,46 @@ def test_plan_and_sampled_tokens_are_left_as_they_are(phase1: ModuleType) -> Non
     )
 
 
+def test_an_update_looks_at_its_own_requests_only(phase1: ModuleType) -> None:
+    def work_with(num_waiting: int) -> int:
+        update = Update([caught_up("A")], {"A": [EOS]}, waiting=[caught_up(f"w{n}") for n in range(num_waiting)])
+        return work_of(lambda: update.apply(phase1), str(phase1.__file__))
+
+    check_constant_work(
+        work_with,
+        "update_from_output for one request",
+        "requests in `requests`",
+        "An update takes the requests of the step: what it costs does not depend on how many wait.",
+        "over what does your loop go: over the step, or over all of `requests`?",
+    )
+
+
+def test_updates_leave_nothing_behind(phase1: ModuleType) -> None:
+    check_keeps_nothing(
+        phase1,
+        lambda name: Update([caught_up(name)], {name: [EOS]}).apply(phase1),
+        what="requests ended",
+        rule="Your file remembers no request that has ended: a server would never forget it.",
+        hint="which list, dict or set outside of the function does an update add to?",
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_updates_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
     reports = []
-    for _ in range(NUM_STATES):
-        update = random_update(rng)
+    for many in (*[1] * NUM_STATES, 20):
+        update = random_update(rng, many)
         update.apply(phase1)
+        yours, expected = update.outcome(), answers(update.outcome())
         reports.append(
             difference_report(
-                update.outcome(),
-                answers(update.outcome()),
+                yours,
+                expected,
                 rule="A random update does not follow the rules in the handout.",
                 situation=update.before,
-                hint="take the requests in the order of the step and their tokens one by one: which is the first that "
+                hint=narrowed(yours, expected)
+                or "take the requests in the order of the step and their tokens one by one: which is the first that "
                 "differs?",
             )
         )

@@ -1,13 +1,13 @@
 """Graded tests of task 2.3: how many blocks a request gets."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_constant_work
 from course.labtest.expect import expect_equal
 from course.labtest.phase2.manager_harness import ManagerHarness
-from course.labtest.phase2.work import check_constant_work
+from course.labtest.phase2.work import ALLOCATIONS, manager_call, work_on_blocks
 from course.labtest.support import make_request
 
 SUM_RULE = "Blocks needed = (computed + new tokens) / block_size, rounded up. Taken: those minus the blocks held."
@@ -155,15 +155,25 @@ def test_the_answer_belongs_to_the_caller(phase2: ModuleType) -> None:
     )
 
 
-def test_counting_free_blocks_does_not_walk_the_queue(phase2: ModuleType) -> None:
-    def prepare(num_usable: int) -> Callable[[], object]:
-        kv = phase2.PagedKVCacheManager(num_usable + 1, 4, ManagerHarness(phase2, 1).cache)
-        return lambda: kv.num_free_blocks
-
+@pytest.mark.parametrize("call", ALLOCATIONS)
+def test_a_large_memory_costs_no_more_than_a_small_one(phase2: ModuleType, call: str) -> None:
     check_constant_work(
-        phase2,
-        "num_free_blocks",
-        prepare,
-        "num_free_blocks takes constant time: the scheduler reads it for every request in every step.",
-        "your queue keeps a count: do you read it?",
+        work_on_blocks(phase2, manager_call(phase2, ALLOCATIONS[call])),
+        call,
+        "free blocks",
+        "The scheduler asks for memory, and for num_free_blocks, for every request in every step: neither costs more "
+        "when more blocks are free.",
+        "which of your lines goes through all blocks, or copies a list of them? Your queue keeps a count: do you read "
+        "it?",
+    )
+
+
+def test_other_requests_cost_an_allocation_nothing(phase2: ModuleType) -> None:
+    call = "allocate_slots with one new block"
+    check_constant_work(
+        work_on_blocks(phase2, manager_call(phase2, ALLOCATIONS[call], lambda length: length)),
+        call,
+        "other requests",
+        "An allocation looks at its own request alone: it costs no more when more requests hold blocks.",
+        "which of your lines goes through the tables of all requests?",
     )

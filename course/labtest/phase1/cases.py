@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import zip_longest
 from types import ModuleType
-from typing import NotRequired, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, Unpack
 
 from course.labtest.expect import difference_report, expect_equal
 from course.labtest.failure import Shares
@@ -76,10 +77,28 @@ def check_next_step(phase1: ModuleType, scene: Scene, **wanted: Unpack[Decided])
     outcome = scene.outcome(scheduler_output)
     yours = {label: outcome[label] for label in expected}
     if yours != expected:
-        rule, hint = seen_by_the_doubles(scene) or (rule, hint)
+        rule, hint = seen_by_the_doubles(scene) or (rule, narrowed(yours, expected) or hint)
     shares = shares_of(scheduler_output, read_plan(wanted["plan"]), scene.situation.budget)
     expect_equal(yours, expected, rule=rule, situation=scene.before, hint=hint, calls=scene.log, shares=shares)
     scene.advance(scheduler_output)
+
+
+def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return a question about the one thing that differs, if it is the only one; else an empty text."""
+    wrong = [label for label in expected if yours[label] != expected[label]]
+    if wrong == ["calls"]:
+        return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
+    if len(wrong) == 1 and wrong[0] in ("statuses", "also changed", "budget left"):
+        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
+    return ""
+
+
+def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return a question about the first call that is not as expected."""
+    for number, (mine, right) in enumerate(zip_longest(yours["calls"], expected["calls"], fillvalue="none"), start=1):
+        if mine != right:
+            return f"By the rules, call number {number} of `calls` is {right}; yours is {mine}. Which rule is it about?"
+    return "All calls are as expected: what does your code do with the answers?"
 
 
 def shares_of(step: SchedulerOutput, expected: Mapping[str, int], budget: int) -> Shares:
@@ -117,9 +136,10 @@ def steps_differ(phase1: ModuleType, answers: Answers, situation: Situation, num
     steps = zip(right, steps_of(phase1, situation, num_steps), strict=True)
     for number, (expected, (scene, scheduler_output, yours)) in enumerate(steps, start=1):
         if yours != with_tuples(expected):
+            right_now = with_tuples(expected)
             rule, hint = seen_by_the_doubles(scene) or (
-                f"Step {number} of a random case does not follow the rules in the handout.",
-                "go through the rules with these requests; which of your calls is the first that they do not ask for?",
+                f"Step {number} of a random case differs from the rules in the handout.",
+                narrowed(yours, right_now) or parting(yours, right_now),
             )
             return difference_report(
                 yours,

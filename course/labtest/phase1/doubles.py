@@ -40,16 +40,25 @@ class CallLog(list[str]):
 
 
 class BlockCountingKV:
-    """A KV memory that only counts blocks. `hits` are the blocks that the prefix cache would find now."""
+    """A KV memory that only counts blocks. `hits` are the blocks that the prefix cache would find now.
+
+    `hits_after` has what it finds of some requests once a certain one has got its slots.
+    """
 
     def __init__(
-        self, num_blocks: int, block_size: int, log: CallLog, hits: Mapping[str, Sequence[int]] | None = None
+        self,
+        num_blocks: int,
+        block_size: int,
+        log: CallLog,
+        hits: Mapping[str, Sequence[int]] | None = None,
+        hits_after: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
     ) -> None:
         self.block_size = block_size
         self.num_usable_blocks = num_blocks
         self.num_free_blocks = num_blocks
         self.log = log
         self.hits = dict(hits or {})
+        self.hits_after = hits_after or {}
         self.num_held: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -82,6 +91,7 @@ class BlockCountingKV:
             return None
         new_blocks = list(range(self.take(request, num_new_tokens, len(hit_blocks))))
         self.log.note(f"{call} -> {'[...]' if new_blocks else '[]'}")
+        self.hits |= self.hits_after.get(request.request_id, {})
         return new_blocks
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
@@ -126,7 +136,7 @@ class ScriptedChunks:
         self.wrong_clamp = ""
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        num_uncomputed = request.num_tokens - num_computed_tokens
+        num_uncomputed = request.num_tokens + request.num_tokens_ahead - num_computed_tokens
         num_granted = right = max(0, min(num_uncomputed, token_budget, self.threshold or num_uncomputed))
         if request.request_id in self.not_now:
             num_granted = 0

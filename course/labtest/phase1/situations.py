@@ -21,7 +21,8 @@ DECIDED = ("status", "num_computed_tokens")
 class Situation:
     """What a step starts from. The two lists are in the order of service, which neither rank nor arrival follows.
 
-    `hits` are the prefix hits in the first step, `later_hits` those in the steps after it.
+    `hits` are the prefix hits in the first step, `later_hits` those in the steps after it; `hits_after` changes some of
+    them as soon as a request has got its slots.
     """
 
     running: list[Request]
@@ -33,6 +34,7 @@ class Situation:
     block_size: int = 1
     hits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     later_hits: Sequence[Mapping[str, Sequence[int]]] = ()
+    hits_after: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     evictions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     not_now: Sequence[str] = ()
     not_admitted: Sequence[str] = ()
@@ -52,6 +54,7 @@ class Situation:
         """Return the lines about what the doubles will do."""
         lines = [f"script  to make room for {name}, preempt {' '.join(gone)}" for name, gone in self.evictions.items()]
         lines += [f"memory  {name} holds {count} blocks already" for name, count in self.reserved.items()]
+        lines += [f"cache   once {name} has its slots, the hits are {found}" for name, found in self.hits_after.items()]
         if self.not_now:
             lines.append(f"chunks  gives 0 tokens to {' '.join(self.not_now)}")
         if self.whole_or_not:
@@ -89,7 +92,9 @@ class Scene:
         self.running = situation.running
         self.waiting = StrictQueue(situation.waiting)
         self.requests = {r.request_id: r for r in everything}
-        self.kv = BlockCountingKV(situation.num_blocks, situation.block_size, self.log, situation.hits)
+        self.kv = BlockCountingKV(
+            situation.num_blocks, situation.block_size, self.log, situation.hits, situation.hits_after
+        )
         self.kv.hold(situation.running)
         self.kv.num_held |= situation.reserved
         self.chunks = ScriptedChunks(
@@ -167,6 +172,8 @@ class Scene:
             f"free memory={max(0, self.kv.num_free_blocks)} of {self.kv.num_usable_blocks} blocks of "
             f"{self.kv.block_size}",
         ]
+        if ahead := ", ".join(f"{r.request_id} {r.num_tokens_ahead}" for r in self.running if r.num_tokens_ahead):
+            self.before.append(f"ahead   tokens that chunks counts beside the known ones: {ahead}")
         if self.kv.hits:
             hits = ", ".join(f"{name} {list(blocks)}" for name, blocks in self.kv.hits.items())
             self.before.append(f"hits    {hits}")

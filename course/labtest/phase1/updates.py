@@ -24,6 +24,7 @@ class Update:
         *,
         planned: Sequence[str] = (),
         gone: Sequence[str] = (),
+        waiting: Sequence[Request] = (),
         max_model_len: int = 1000,
     ) -> None:
         self.planned = planned or [r.request_id for r in running]
@@ -31,18 +32,19 @@ class Update:
             f"step    {' '.join(self.planned)}   RUNNING {' '.join(r.request_id for r in running) or 'empty'}",
             f"sampled {dict(sampled)}   max_model_len={max_model_len}   EOS is {EOS}",
             *(f"request {_facts(r)}" for r in running),
+            *(f"waits   {_facts(r)}: preempted while its step was under way" for r in waiting),
             *(f"gone    {name} was aborted during the forward pass" for name in gone),
         ]
-        self.all_requests = list(running)
+        self.all_requests = [*running, *waiting]
         self.running_before = [r.request_id for r in running]
         self.running = running
-        self.requests = {r.request_id: r for r in running}
+        self.requests = {r.request_id: r for r in self.all_requests}
         self.sampled = {name: list(token_ids) for name, token_ids in sampled.items()}
         self.scheduler_output = SchedulerOutput(100, dict.fromkeys(self.planned, 1), [Preempted("Z", "Y", 0)])
         self.max_model_len = max_model_len
         self.log = CallLog(self.before)
         self.kept: object = None
-        self._fields_before = {r.request_id: fields_of(r) for r in running}
+        self._fields_before = {r.request_id: fields_of(r) for r in self.all_requests}
         self._arguments_before = self._arguments()
 
     def apply(self, phase1: ModuleType, rule: str = "") -> None:

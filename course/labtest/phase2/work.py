@@ -1,73 +1,41 @@
-"""How much the learner's code does in one call: blocks looked at and lines run. Both count, neither is a clock."""
+"""How much work a call of phase 2 does: blocks looked at, lines run, lists copied. Nothing here is to be filled in."""
 
-import sys
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from course.labtest.expect import expect_equal
+from course.labtest.cost import work_of
 from course.labtest.phase2.doubles import CountedBlock, LookCounter, RecordingPrefixCache
+from course.labtest.support import make_request
+from mini_vllm.core.interfaces import KVCacheManager
+from mini_vllm.core.request import Request
 
-SHORT, LONG = 9, 900  # a walk over all blocks takes a hundred times as long
-ROOM = 20  # lines that may differ without a walk: a branch more, a loop of one turn
-
-
-def check_constant_work(
-    phase2: ModuleType, call: str, prepare: Callable[[int], Callable[[], object]], rule: str, hint: str
-) -> None:
-    """Check that a call does no more work with many free blocks than with few."""
-    work = {length: work_of(phase2, prepare, length) for length in (SHORT, LONG)}
-    expect_equal(
-        {"does more in the large pool": work[LONG] > 2 * work[SHORT] + ROOM},
-        {"does more in the large pool": False},
-        rule=rule,
-        situation=[
-            f"{call} with {SHORT} free blocks, and with {LONG}",
-            f"lines run and blocks looked at: {work[SHORT]} with {SHORT} blocks, {work[LONG]} with {LONG}",
-        ],
-        hint=hint,
-    )
+Prepare = Callable[[int], Callable[[], object]]
 
 
-def work_of(phase2: ModuleType, prepare: Callable[[int], Callable[[], object]], length: int) -> int:
-    """Return the work of the call that `prepare(length)` returns, on a pool or manager of `length` free blocks."""
-    looks = LookCounter()
+def work_on_blocks(phase2: ModuleType, prepare: Prepare) -> Callable[[int], int]:
+    """Return a function that counts the work of the call that `prepare` makes for a number of blocks or requests."""
 
-    class Block(CountedBlock):
-        def __init__(self, block_id: int, *others: Any, **named: Any) -> None:
-            super().__init__(block_id, looks)
+    def work_with(length: int) -> int:
+        looks = LookCounter()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phase2, "KVCacheBlock", Block, raising=False)
-        act = prepare(length)
-        looks.count = 0
-        return lines_run(act, str(phase2.__file__)) + looks.count
+        class Block(CountedBlock):
+            def __init__(self, block_id: int, *others: Any, **named: Any) -> None:
+                super().__init__(block_id, looks)
 
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(phase2, "KVCacheBlock", Block, raising=False)
+            act = prepare(length)
+            looks.count = 0
+            return work_of(act, str(phase2.__file__)) + looks.count
 
-def lines_run(act: Callable[[], object], file: str) -> int:
-    """Call `act`; return how many lines of `file` ran, one more for each turn of a loop."""
-    num_lines = 0
-
-    def trace(frame: FrameType, event: str, value: object) -> Any:
-        nonlocal num_lines
-        if frame.f_code.co_filename != file:
-            return None
-        num_lines += event == "line"
-        return trace
-
-    before = sys.gettrace()  # a debugger, or coverage
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return num_lines
+    return work_with
 
 
-def pool_call(phase2: ModuleType, call: str) -> Callable[[int], Callable[[], object]]:
-    """Return what `work_of` prepares: one call of a pool whose blocks are free, but for block 1."""
+def pool_call(phase2: ModuleType, call: str) -> Prepare:
+    """Return what prepares one call of a pool whose blocks are free, but for block 1."""
 
     def prepare(length: int) -> Callable[[], object]:
         pool = phase2.BlockPool(length + 1, RecordingPrefixCache())
@@ -79,5 +47,36 @@ def pool_call(phase2: ModuleType, call: str) -> Callable[[int], Callable[[], obj
             "free_blocks of one block": lambda: pool.free_blocks([1]),
         }
         return calls[call]
+
+    return prepare
+
+
+ManagerCall = Callable[[KVCacheManager, Request, Request], object]
+ALLOCATIONS: dict[str, ManagerCall] = {
+    "allocate_slots with one new block": lambda kv, request, newcomer: kv.allocate_slots(request, 3),
+    "allocate_slots with room in the last block": lambda kv, request, newcomer: kv.allocate_slots(request, 1),
+    "allocate_slots at an admission": lambda kv, request, newcomer: kv.allocate_slots(newcomer, 9, [1, 7]),
+    "allocate_slots that refuses": lambda kv, request, newcomer: kv.allocate_slots(newcomer, 10**6),
+    "num_free_blocks": lambda kv, request, newcomer: kv.num_free_blocks,
+}
+OTHER_CALLS: dict[str, ManagerCall] = {
+    "free": lambda kv, request, newcomer: kv.free(request, 6),
+    "free of a request without blocks": lambda kv, request, newcomer: kv.free(newcomer, 0),
+    "block_ids": lambda kv, request, newcomer: kv.block_ids("A"),
+    "usage": lambda kv, request, newcomer: kv.usage,  # type: ignore[attr-defined]
+}
+
+
+def manager_call(phase2: ModuleType, call: ManagerCall, num_others: Callable[[int], int] = lambda length: 0) -> Prepare:
+    """Return what prepares one call of a manager with free blocks, or with a number of other requests."""
+
+    def prepare(length: int) -> Callable[[], object]:
+        kv = phase2.PagedKVCacheManager(20 + length, 4, RecordingPrefixCache())
+        request, newcomer = make_request("A", 40), make_request("B", 40)
+        kv.allocate_slots(request, 6)
+        request.num_computed_tokens = 6
+        for number in range(num_others(length)):
+            kv.allocate_slots(make_request(f"other {number}", 1), 1)
+        return lambda: call(kv, request, newcomer)
 
     return prepare

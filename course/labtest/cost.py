@@ -1,0 +1,117 @@
+"""What a call costs and what it leaves behind: lines run, bytes taken, entries kept. No clock is read."""
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Collection, Mapping
+from types import FrameType, ModuleType
+from typing import Any
+
+from course.labtest.expect import expect_equal
+
+BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
+BYTES_OF_A_CALL = 1024  # a call takes its frame, and so does the tracing
+NUM_REQUESTS = 150
+SHORT, LONG = 9, 900
+ROOM = 20  # lines or entries that may differ without a walk or a leak
+
+
+def work_of(act: Callable[[], object], file: str) -> int:
+    """Call `act`; return how many lines of `file` ran, one for each turn of a loop, and how many bytes they took.
+
+    Lists that are copied count by their length, even if they are thrown away at once.
+    """
+    work = last = 0
+
+    def trace(frame: FrameType, event: str, value: object) -> Any:
+        nonlocal work, last
+        if frame.f_code.co_filename != file:
+            return None
+        now, peak = tracemalloc.get_traced_memory()
+        work += (event == "line") + max(0, peak - last - BYTES_OF_A_CALL) // BYTES_PER_UNIT
+        tracemalloc.reset_peak()
+        last = now
+        return trace
+
+    before = sys.gettrace()
+    tracemalloc.start()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+        tracemalloc.stop()
+    return work
+
+
+def check_constant_work(work_with: Callable[[int], int], call: str, things: str, rule: str, hint: str) -> None:
+    """Check that a call does no more work where there are many things, such as free blocks, than where there are few.
+
+    `work_with` makes the call anew with a number of things. Of two large numbers the better one counts: a dict or a
+    list that grows copies itself now and then, and may do so.
+    """
+    few, many = work_with(SHORT), min(work_with(LONG + extra) for extra in (0, 150))
+    expect_equal(
+        {f"does more with many {things}": many > 2 * few + ROOM},
+        {f"does more with many {things}": False},
+        rule=rule,
+        situation=[
+            f"{call} with {SHORT} {things}, and with {LONG}",
+            f"lines run, blocks looked at and lists copied: {few} with {SHORT}, {many} with {LONG}",
+        ],
+        hint=hint,
+    )
+
+
+def check_keeps_nothing(
+    phase: ModuleType, use: Callable[[str], object], *objects: object, what: str, rule: str, hint: str
+) -> None:
+    """Check that requests which come and go leave no entries in the objects, or in anything global of the phase.
+
+    `use` is given the id of a request that comes and goes.
+    """
+    for number in range(NUM_REQUESTS):
+        use(f"first {number}")
+    before = num_entries(phase, *objects)
+    for number in range(NUM_REQUESTS):
+        use(f"then {number}")
+    num_kept = num_entries(phase, *objects) - before
+    expect_equal(
+        {"entries left by them": num_kept if num_kept > ROOM else 0},
+        {"entries left by them": 0},
+        rule=rule,
+        situation=f"{NUM_REQUESTS} {what}, after as many before; counted: entries of all lists, dicts and sets",
+        hint=hint,
+    )
+
+
+def num_entries(phase: ModuleType, *objects: object) -> int:
+    """Return how many entries all containers hold that these objects, or the globals of a phase, lead to."""
+    num_found, todo = 0, [value for name, value in vars(phase).items() if not name.startswith("__")] + list(objects)
+    seen: dict[int, object] = {}  # keeps what it has seen, so that no id comes twice
+    while todo:
+        thing = todo.pop()
+        if id(thing) not in seen and not isinstance(thing, str | bytes | range):
+            seen[id(thing)] = thing
+            if isinstance(thing, Mapping):
+                todo += thing.keys()
+            if isinstance(thing, Collection) and not isinstance(thing, type):
+                num_found += len(thing)
+                todo += thing.values() if isinstance(thing, Mapping) else thing
+            if hasattr(thing, "cache_info"):
+                num_found += thing.cache_info().currsize
+            elif phase.__name__ in (getattr(thing, "__module__", ""), type(thing).__module__):
+                todo += _parts(thing)
+    return num_found
+
+
+def _parts(thing: Any) -> list[object]:
+    """Return what an object, a class or a function of the phase leads to."""
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    cells = [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
+    defaults = [getattr(thing, "__defaults__", None), getattr(thing, "__kwdefaults__", None)]
+    return [
+        *getattr(thing, "__dict__", {}).values(),
+        *(getattr(thing, name, None) for name in slots),
+        *cells,
+        *defaults,
+    ]
