@@ -60,8 +60,10 @@ def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[
     `run` begins the case anew at each call, and yields what is compared and what a report says beside it.
     """
     right = answers(lambda: [yours for yours, _ in run()])
-    for expected, (yours, told) in zip(right, run(), strict=True):
-        if report := difference_report(yours, with_tuples(expected), **told):
+    for decided, (yours, told) in zip(right, run(), strict=True):
+        expected = with_tuples(decided)
+        wrong = ", ".join(label for label in expected if yours.get(label) != expected[label])
+        if report := difference_report(yours, expected, **{**told, "rule": f"{told['rule']} What differs: {wrong}."}):
             return report
     return ""
 

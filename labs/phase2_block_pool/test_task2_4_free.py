@@ -5,9 +5,11 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_constant_work, check_keeps_nothing
 from course.labtest.expect import fail_with_smallest
-from course.labtest.phase2.cases import NUM_STATES, SEEDS, manager_differs
+from course.labtest.phase2.cases import SEEDS, managers_differ
 from course.labtest.phase2.manager_harness import ManagerHarness
+from course.labtest.phase2.work import OTHER_CALLS, manager_call, work_on_blocks
 from course.labtest.recorded import Answers
 from course.labtest.support import make_request
 
@@ -158,7 +160,37 @@ def test_blocks_that_were_not_computed_leave_the_cache(
     )
 
 
+@pytest.mark.parametrize("call", OTHER_CALLS)
+def test_a_large_memory_costs_no_more_than_a_small_one(phase2: ModuleType, call: str) -> None:
+    check_constant_work(
+        work_on_blocks(phase2, manager_call(phase2, OTHER_CALLS[call])),
+        call,
+        "free blocks",
+        "What a call costs depends on the blocks of its request, and not on how many others are free.",
+        "which of your lines goes through all blocks, or copies a list of them?",
+    )
+
+
+def test_a_freed_request_leaves_nothing_behind(phase2: ModuleType) -> None:
+    kv = ManagerHarness(phase2, 9).kv
+
+    def use(name: str) -> None:
+        request = make_request(name, 9)
+        kv.get_computed_blocks(request)
+        kv.allocate_slots(request, 5)
+        kv.free(request, 5)
+
+    check_keeps_nothing(
+        phase2,
+        use,
+        kv,
+        what="requests were looked up, got 2 blocks, and were freed",
+        rule="A freed request has no table, not even an empty one, and nothing else of it is remembered: a server "
+        "would never forget it.",
+        hint="which of your dicts, lists and sets still has the id, the request or its blocks?",
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_manager_agrees_with_a_slow_model(phase2: ModuleType, answers: Answers, seed: int) -> None:
-    rng = random.Random(seed)
-    fail_with_smallest([manager_differs(phase2, answers, rng, with_free=True) for _ in range(NUM_STATES)])
+    fail_with_smallest(managers_differ(phase2, answers, random.Random(seed), with_free=True))

@@ -7,7 +7,7 @@ from types import ModuleType
 from course.labtest.expect import Told
 from course.labtest.phase2.manager_harness import ManagerHarness
 from course.labtest.recorded import Answers, first_difference
-from course.labtest.support import make_request
+from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.core.request import Request, RequestStatus
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -16,26 +16,32 @@ SHOWN = ("returned", "tables", "num_free", "cache_calls", "free_queue", "holders
 STATUS_WHEN_FREED = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
 
 
-def manager_differs(phase2: ModuleType, answers: Answers, rng: random.Random, *, with_free: bool) -> str:
-    """Use the manager at random; return the report of the first call that differs from the recorded ones."""
-    seed = rng.random()  # drawn once: recording and comparing run the same case
-    return first_difference(answers, lambda: random_use(phase2, random.Random(seed), with_free=with_free))
+def managers_differ(phase2: ModuleType, answers: Answers, rng: random.Random, *, with_free: bool) -> list[str]:
+    """Use managers at random, the last one in a large memory; return how each first differs from the recorded calls."""
+
+    def differs(seed: float, many: int) -> str:
+        return first_difference(answers, lambda: random_use(phase2, random.Random(seed), many, with_free=with_free))
+
+    return [differs(rng.random(), many) for many in (*[1] * NUM_STATES, 15)]
 
 
-def random_use(phase2: ModuleType, rng: random.Random, *, with_free: bool) -> Iterator[tuple[dict[str, object], Told]]:
+def random_use(
+    phase2: ModuleType, rng: random.Random, many: int = 1, *, with_free: bool
+) -> Iterator[tuple[dict[str, object], Told]]:
     """Use the manager at random; yield after each call what it shows, and what a report says beside it."""
-    num_usable, block_size = rng.randint(3, 12), rng.choice((1, 2, 4, 16))
+    num_usable, block_size = rng.randint(3, 12) * many, rng.choice((1, 2, 4, 16))
     harness = ManagerHarness(phase2, num_usable, block_size)
     told: Told = {
         "rule": "After these calls your manager and the reference differ.",
         "situation": harness.history,
-        "hint": "go through the rules of allocate_slots and free with the last call: which line differs first?",
+        "hint": "which rule of the handout is about what differs, and what does it say of the last call?",
     }
+    names = some_ids(rng, 4 if many == 1 else 12)
     requests: dict[str, Request] = {}
-    for _ in range(rng.randint(4, 12)):
+    for _ in range(rng.randint(4, 12) if many == 1 else 35):
         if with_free and rng.random() < 0.05:
             harness.use_another()
-        name = rng.choice("ABCD")
+        name = rng.choice(names)
         request = requests.get(name)
         if request is not None and with_free and rng.random() < 0.35:
             request.status = rng.choice(STATUS_WHEN_FREED)
@@ -45,6 +51,8 @@ def random_use(phase2: ModuleType, rng: random.Random, *, with_free: bool) -> It
             yield _shown(harness, with_free), told
             continue
         request, num_new, hits, lookahead = _random_call(rng, name, request, num_usable, block_size)
+        if name not in requests:
+            harness.look(request, hits)
         harness.allocate(request, num_new, hits, lookahead, advance=False)
         yield _shown(harness, with_free), told
         if harness.answer is not None:
@@ -65,9 +73,13 @@ def _random_call(
     lookahead = rng.choice((0, 0, 0, 1, 3))
     if request is not None:
         return request, rng.choice((1, 1, 1, 2, 5, max(1, block_size - 1), block_size, block_size + 1)), (), lookahead
-    request = make_request(name, rng.randint(1, 4 * block_size + 3))
-    num_hits = min(rng.choice((0, 1, 2, 3)), (request.num_tokens - 1) // block_size)
-    hits = rng.sample(range(1, num_usable + 1), min(num_hits, num_usable))
+    num_tokens, num_hits = rng.randint(1, 4 * block_size + 3), rng.choice((0, 1, 2, 3))
+    if num_usable > 50:  # a large memory: long tables, and hits that all requests share
+        num_tokens, num_hits = block_size * rng.randint(8, 50), rng.choice((0, 7, 40))
+    request = with_a_past(rng, make_request(name, num_tokens))
+    request.status = RequestStatus.PREEMPTED if request.num_preemptions else RequestStatus.WAITING
+    num_hits = min(num_hits, (request.num_tokens - 1) // block_size)
+    hits = rng.sample(range(1, min(num_usable, 45) + 1), min(num_hits, num_usable))
     as_given = rng.choice((list, tuple))(hits)
     return request, rng.randint(1, request.num_tokens - len(hits) * block_size), as_given, lookahead
 
@@ -75,6 +87,7 @@ def _random_call(
 def _advance(rng: random.Random, request: Request, num_hit_tokens: int, num_new: int) -> None:
     """Count new tokens as computed: mostly all, sometimes fewer (drafts were rejected), sometimes none yet."""
     num_kept = rng.choice((num_new, num_new, num_new, num_new - 1, 0))
-    request.num_computed_tokens += num_hit_tokens + num_kept
-    while request.num_tokens <= request.num_computed_tokens:
+    request.status, request.num_computed_tokens = RequestStatus.RUNNING, request.num_computed_tokens + num_hit_tokens
+    request.num_computed_tokens += num_kept
+    while request.num_tokens <= request.num_computed_tokens - rng.choice((0, 0, 0, 2)):  # or a step is planned ahead
         request.all_token_ids.append(7)

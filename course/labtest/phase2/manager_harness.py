@@ -93,6 +93,23 @@ class ManagerHarness:
             request.num_computed_tokens += len(hits) * self.block_size + num_new_tokens
         return self.answer
 
+    def look(self, request: Request, hits: Sequence[int]) -> None:
+        """Check that `get_computed_blocks` returns the hits that the prefix cache finds now, and changes nothing."""
+        self.cache.hits[request.request_id] = list(hits)
+        self.history.append(f"get_computed_blocks({request.request_id}); the prefix cache finds {list(hits)}")
+        before, num_free = fields_of(request), self.kv.num_free_blocks
+        with learners_call(self.history):
+            found = as_block_ids(self.kv.get_computed_blocks(request), "get_computed_blocks", self.history)
+        expect_equal(
+            {"found": found, "num_free_blocks": self.kv.num_free_blocks},
+            {"found": list(hits), "num_free_blocks": num_free},
+            rule="get_computed_blocks returns what find_longest_cache_hit finds at this moment, for every request, and "
+            "takes no block.",
+            situation=self.history,
+            hint="which method finds the hit, and is it called every time?",
+        )
+        self._check_unchanged("get_computed_blocks", before, fields_of(request))
+
     def free(self, request: Request) -> None:
         """Free with the request's counter as the argument, and the counter itself at 0: the argument counts.
 

@@ -56,14 +56,12 @@ ALLOCATIONS: dict[str, ManagerCall] = {
     "allocate_slots with one new block": lambda kv, request, newcomer: kv.allocate_slots(request, 3),
     "allocate_slots with room in the last block": lambda kv, request, newcomer: kv.allocate_slots(request, 1),
     "allocate_slots at an admission": lambda kv, request, newcomer: kv.allocate_slots(newcomer, 9, [1, 7]),
-    "allocate_slots that refuses": lambda kv, request, newcomer: kv.allocate_slots(newcomer, 10**6),
     "num_free_blocks": lambda kv, request, newcomer: kv.num_free_blocks,
 }
 OTHER_CALLS: dict[str, ManagerCall] = {
     "free": lambda kv, request, newcomer: kv.free(request, 6),
     "free of a request without blocks": lambda kv, request, newcomer: kv.free(newcomer, 0),
     "block_ids": lambda kv, request, newcomer: kv.block_ids("A"),
-    "usage": lambda kv, request, newcomer: kv.usage,  # type: ignore[attr-defined]
 }
 
 
