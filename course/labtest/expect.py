@@ -54,6 +54,12 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     return _report(*_shortened(yours, expected), **told)
 
 
+def naming(rule: str, yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
+    """Return a rule with the names of what differs, for a test whose rule is about everything that a case shows."""
+    wrong = [label for label in expected if yours.get(label) != expected[label]]
+    return f"{rule} What differs: {', '.join(wrong)}."
+
+
 def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
     """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
     report = _report(yours, expected, **told)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course.labtest.expect import Told, difference_report
+from course.labtest.expect import Told, difference_report, naming
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 MIN_PACKED = 5000
@@ -62,8 +62,7 @@ def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[
     right = answers(lambda: [yours for yours, _ in run()])
     for decided, (yours, told) in zip(right, run(), strict=True):
         expected = with_tuples(decided)
-        wrong = ", ".join(label for label in expected if yours.get(label) != expected[label])
-        if report := difference_report(yours, expected, **{**told, "rule": f"{told['rule']} What differs: {wrong}."}):
+        if report := difference_report(yours, expected, **{**told, "rule": naming(told["rule"], yours, expected)}):
             return report
     return ""
 

@@ -1,13 +1,16 @@
 """Graded tests of task 3.1."""
 
 import random
+from itertools import count
 from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
+from course.labtest.cost import check_keeps_nothing
+from course.labtest.expect import difference_report, expect_equal, fail_with_smallest, naming
 from course.labtest.phase3.cases import NUM_STATES, RANKS, SEEDS, waiter
 from course.labtest.phase3.queue_harness import PriorityQueueHarness, expected_state
+from course.labtest.support import some_ids
 from mini_vllm.core.request import Request
 
 
@@ -159,15 +162,53 @@ def test_a_popped_request_can_come_back_with_another_rank(phase3: ModuleType) ->
     )
 
 
-def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
+@pytest.mark.parametrize("priority", [-5, 5])
+def test_a_rank_that_changes_later_does_not_count(phase3: ModuleType, priority: int) -> None:
+    harness = PriorityQueueHarness(phase3)
+    requests = {name: waiter(name, p) for name, p in zip("ABCD", (3, 1, 4, 2), strict=True)}
+    harness.add(*requests.values())
+    harness.state()
+    requests["A"].priority = priority
+    harness.story.append(f"A.priority = {priority}")
+    harness.check(
+        "The rank is that of the moment when the request is put in: a queue whose entries change their order while "
+        "they lie in it finds nothing any more.",
+        "do you keep the rank in your entry, or read it from the request when you compare?",
+        list("BDAC"),
+    )
+
+
+def test_a_queue_keeps_nothing_of_requests_that_left(phase3: ModuleType) -> None:
+    queue, clock = phase3.PriorityRequestQueue(), count()
+
+    def use(name: str) -> None:
+        first, second = waiter(name, 1, next(clock)), waiter(f"{name}, too", 1, next(clock))
+        for request in (first, second):
+            queue.add_request(request)
+        queue.pop_request()
+        queue.remove_request(second)
+
+    check_keeps_nothing(
+        phase3,
+        use,
+        queue,
+        what="times two requests were added, one popped and one removed",
+        rule="A queue remembers the requests that are in it and no others: a server would never forget the rest.",
+        hint="which of your dicts, lists and sets grows when a request comes, and does not shrink when it goes?",
+    )
+
+
+def _queue_differs(phase3: ModuleType, rng: random.Random, many: int) -> str:
     harness = PriorityQueueHarness(phase3)
     inside: list[Request] = []
     ranks = rng.choice(RANKS)
-    outside = [waiter(str(i), rng.choice(ranks[0]), rng.choice(ranks[1])) for i in range(4, 16)]
-    for _ in range(rng.randint(4, 20)):
+    ids = some_ids(rng, 10 * many)
+    outside = [waiter(name, rng.choice(ranks[0]), rng.choice(ranks[1])) for name in ids]
+    num_uses = rng.randint(4, 20) * many
+    for turn in range(2 * num_uses):
         if rng.random() < 0.05:
             harness.use_another()
-        act = rng.choice(("add", "add", "prepend", "pop", "remove"))
+        act = rng.choice(("add", "add", "prepend", "pop", "remove")) if turn < num_uses else "pop"
         popped: object = None
         next_one: object = None
         if act in ("add", "prepend") and outside:
@@ -181,12 +222,15 @@ def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
         elif act == "remove" and inside:
             outside.append(inside.pop(rng.randrange(len(inside))))
             harness.remove(outside[-1])
+        yours = {"popped": popped, **harness.state()}
+        expected = {"popped": next_one, **expected_state([r.request_id for r in inside])}
         report = difference_report(
-            {"popped": popped, **harness.state()},
-            {"popped": next_one, **expected_state([r.request_id for r in inside])},
-            rule="After these uses your queue and a sorted list hold different requests.",
+            yours,
+            expected,
+            rule=naming("After these uses your queue and a sorted list differ.", yours, expected),
             situation=harness.story,
-            hint="sort the requests that are in the queue by hand. Which use broke the order?",
+            hint="sort the requests that are in the queue by hand. After which use does that no longer agree, and what "
+            "does it change in your queue?",
         )
         if report:
             return report
@@ -196,4 +240,4 @@ def _queue_differs(phase3: ModuleType, rng: random.Random) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_queue_agrees_with_a_sorted_list(phase3: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([_queue_differs(phase3, rng) for _ in range(NUM_STATES)])
+    fail_with_smallest([_queue_differs(phase3, rng, many) for many in (*[1] * NUM_STATES, 3, 3, 3)])

@@ -8,6 +8,7 @@ import pytest
 from course.labtest.expect import expect_equal
 from course.labtest.phase3.cases import NUM_STATES, RANKS, SEEDS, runner
 from course.labtest.phase3.queue_harness import rank
+from course.labtest.support import some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request
 
@@ -75,10 +76,10 @@ def test_priority_takes_the_least_urgent(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_victim_agrees_with_a_slow_search(phase3: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(NUM_STATES):
-        names = rng.sample("ABCDEF", rng.randint(1, 6))
+    for number in range(NUM_STATES + 1):
+        names = some_ids(rng, rng.randint(1, 6) if number < NUM_STATES else 120)
         ranks = rng.choice(RANKS)
-        running = [runner(name, 8, rng.choice(ranks[0]), rng.choice(ranks[1])) for name in names]
+        running = [with_a_past(rng, runner(name, 8, rng.choice(ranks[0]), rng.choice(ranks[1]))) for name in names]
         latest = max((r.priority, r.arrival_time) for r in running)
         least_urgent = [r.request_id for r in running if (r.priority, r.arrival_time) == latest]
         victims: dict[Policy, str] = {"fcfs": names[-1], "priority": least_urgent[0]}

@@ -97,14 +97,15 @@ def test_nothing_else_about_a_victim_changes(phase3: ModuleType, num_outputs: in
     )
 
 
-def test_blocks_are_freed_once_with_the_number_of_computed_tokens(phase3: ModuleType) -> None:
+@pytest.mark.parametrize("num_computed", [7, 9, 11], ids=["known tokens", "all known tokens", "planned ahead"])
+def test_blocks_are_freed_once_with_the_number_of_computed_tokens(phase3: ModuleType, num_computed: int) -> None:
     check_preempt(
         phase3,
-        make_request("A", 9, num_computed_tokens=7),
+        make_request("A", 9, num_computed_tokens=num_computed),
         StrictQueue([]),
         "kv.free is called once, with the number of tokens that were computed: the memory keeps those findable.",
-        "`request.preempt()` sets num_computed_tokens to 0. What is it when you call kv.free?",
-        kv_calls=["kv.free(A, 7)"],
+        "`request.preempt()` sets num_computed_tokens to 0. What is it when you call kv.free, and do you change it?",
+        kv_calls=[f"kv.free(A, {num_computed})"],
         computed_tokens=0,
     )
 

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import expect_equal, fail_with_smallest
 from course.labtest.phase3.cases import NUM_STATES, SEEDS, runner
 from course.labtest.phase3.doubles import ScriptedKV
@@ -71,8 +72,26 @@ def test_an_empty_list_ends_the_preemptions(phase3: ModuleType) -> None:
     )
 
 
+def test_nothing_is_remembered_but_the_policy(phase3: ModuleType) -> None:
+    preemption = phase3.RecomputePreemption("fcfs")
+
+    def use(name: str) -> None:
+        running = [runner(f"{name} needs"), runner(name)]
+        RoomHarness(running, num_blocks=4).make_room(preemption, running[0], 1)
+
+    check_keeps_nothing(
+        phase3,
+        use,
+        preemption,
+        what="requests were preempted",
+        rule="An object remembers nothing but the policy: a server would never forget the rest.",
+        hint="which of your dicts, lists and sets grows when a request is preempted?",
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_make_room_agrees_with_a_slow_model(phase3: ModuleType, answers: Answers, policy: Policy, seed: int) -> None:
     rng = random.Random(seed)
-    fail_with_smallest([room_differs(phase3, answers, policy, rng) for _ in range(NUM_STATES)])
+    sizes = (*[1] * NUM_STATES, 6)
+    fail_with_smallest([room_differs(phase3, answers, policy, rng, many) for many in sizes])

@@ -36,9 +36,9 @@ def random_use(
         "situation": harness.history,
         "hint": "which rule of the handout is about what differs, and what does it say of the last call?",
     }
-    names = some_ids(rng, 4 if many == 1 else 12)
+    names = some_ids(rng, 4 if many == 1 else 7)
     requests: dict[str, Request] = {}
-    for _ in range(rng.randint(4, 12) if many == 1 else 35):
+    for _ in range(rng.randint(4, 12) if many == 1 else 45):
         if with_free and rng.random() < 0.05:
             harness.use_another()
         name = rng.choice(names)

@@ -9,6 +9,8 @@ RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
     ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorted as texts they are in another order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as time.time() counts
+    ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts that were sent together
+    ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
 )
 
 

@@ -21,7 +21,7 @@ QUEUE_HINTS = (
 
 def rank(request: Request) -> str:
     """Return a request as `A(priority 1, arrived 0.5)`."""
-    return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:.12g})"
+    return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:.16g})"
 
 
 class PriorityQueueHarness:

@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from course.labtest.expect import Told
-from course.labtest.phase3.cases import waiter
+from course.labtest.phase3.cases import RANKS, waiter
 from course.labtest.phase3.queue_harness import rank
 from course.labtest.phase3.room_harness import RoomHarness, own_blocks
 from course.labtest.recorded import Answers, first_difference
 from course.labtest.strict_queue import StrictQueue
-from course.labtest.support import make_request
+from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
@@ -20,13 +20,15 @@ from mini_vllm.core.step import SchedulerOutput
 
 RULE_OF_CALL = "A random call of make_room does not follow the rules in the handout."
 RULE_OF_POP = "pop_request takes the request that is first in the order of service."
-HINT_OF_CALL = "which request is the first victim, and what has changed before memory is asked again?"
+HINT_OF_CALL = (
+    "which request is the first victim, also where ranks are equal? And what has changed before memory is asked again?"
+)
 HINT_OF_POP = "this is your queue of task 3.1, after victims were put back into it. Do its tests pass?"
 
 
-def room_differs(phase3: ModuleType, answers: Answers, policy: Policy, rng: random.Random) -> str:
+def room_differs(phase3: ModuleType, answers: Answers, policy: Policy, rng: random.Random, many: int) -> str:
     """Let running requests ask for memory over three steps; return the report of the first call that differs."""
-    room = random_room(rng)
+    room = random_room(rng, many)
     return first_difference(answers, lambda: three_steps(phase3, policy, **deepcopy(room)))
 
 
@@ -44,8 +46,8 @@ def three_steps(
     for budget in budgets:
         harness.step = SchedulerOutput(budget)
         for request in tuple(harness.running):
-            amount = min(request.num_tokens - request.num_computed_tokens, 9)
-            if request not in harness.running or amount == 0 or harness.step.token_budget < amount:
+            amount = min(request.num_tokens - request.num_computed_tokens, 39)
+            if request not in harness.running or amount <= 0 or harness.step.token_budget < amount:
                 continue
             if harness.kv.allocate_slots(request, amount) is None:
                 note = f", policy {policy} (an object for the other policy was made since)"
@@ -77,13 +79,15 @@ def _advance(request: Request, amount: int) -> None:
         request.all_token_ids.append(7)
 
 
-def random_room(rng: random.Random) -> dict[str, Any]:
+def random_room(rng: random.Random, many: int = 1) -> dict[str, Any]:
     """Return running requests in a memory with little room, some of them sharing their first blocks."""
-    names = rng.sample("ABCDEFGH", rng.randint(2, 8))
-    num_running = rng.randint(1, min(6, len(names)))
-    block_size = rng.choice((1, 2, 4))
-    running = [_random_runner(rng, name) for name in names[:num_running]]
-    waiting = [waiter(name, rng.randint(0, 2), rng.choice((0.0, 1.5))) for name in names[num_running:]]
+    names = some_ids(rng, rng.randint(2, 8) * many)
+    num_running = rng.randint(1, min(6 * many, len(names)))
+    block_size, ranks = rng.choice((1, 2, 4)), rng.choice(RANKS)
+    running = [_random_runner(rng, name, many) for name in names[:num_running]]
+    waiting = [with_a_past(rng, waiter(name)) for name in names[num_running:]]
+    for request in (*running, *waiting):
+        request.priority, request.arrival_time = rng.choice(ranks[0]), rng.choice(ranks[1])
     tables = own_blocks(running, block_size)
     for table, other in zip(list(tables.values())[1:], tables.values(), strict=False):
         if rng.random() < 0.3:
@@ -99,22 +103,16 @@ def random_room(rng: random.Random) -> dict[str, Any]:
         "num_blocks": num_blocks,
         "block_size": block_size,
         "tables": tables,
-        "budgets": [rng.randint(5, 30) for _ in range(3)],
+        "budgets": [rng.randint(5, 30) * many for _ in range(3)],
     }
 
 
-def _random_runner(rng: random.Random, name: str) -> Request:
+def _random_runner(rng: random.Random, name: str, many: int) -> Request:
     num_output = rng.choice((0, 0, 1, 3))
-    num_prompt = rng.randint(2, 12)
+    num_prompt = rng.choice((rng.randint(2, 12), 40)) if many > 1 else rng.randint(2, 12)
     num_tokens = num_prompt + num_output
     num_computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-    request = make_request(
-        name,
-        num_prompt,
-        num_computed_tokens=num_computed,
-        num_output_tokens=num_output,
-        priority=rng.randint(0, 2),
-        arrival_time=rng.choice((0.0, 1.25, 1.75)),
-    )
-    request.num_preemptions = rng.choice((0, 0, 2))
-    return request
+    if rng.random() < 0.1:  # planned ahead: the tokens of a step are still to come
+        num_computed = num_tokens + 2
+    request = make_request(name, num_prompt, num_computed_tokens=num_computed, num_output_tokens=num_output)
+    return with_a_past(rng, request)
