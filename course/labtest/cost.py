@@ -93,10 +93,10 @@ def num_entries(phase: ModuleType, *objects: object) -> int:
         if id(thing) not in seen and not isinstance(thing, str | bytes | range):
             seen[id(thing)] = thing
             if isinstance(thing, Mapping):
-                todo += thing.keys()
+                todo.extend(thing.keys())
             if isinstance(thing, Collection) and not isinstance(thing, type):
                 num_found += len(thing)
-                todo += thing.values() if isinstance(thing, Mapping) else thing
+                todo.extend(thing.values() if isinstance(thing, Mapping) else thing)
             if hasattr(thing, "cache_info"):
                 num_found += thing.cache_info().currsize
             elif phase.__name__ in (getattr(thing, "__module__", ""), type(thing).__module__):

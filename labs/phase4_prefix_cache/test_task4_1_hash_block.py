@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +17,9 @@ NO_KEYS: tuple[str | None, ...] = (None, None)
 VOCABULARIES = (31, 33, 37, 131, 256, 257, 1000, 1024, 4096, 10_000, 32_000, 32_768, 50_257, 65_536, 65_537, 99_991)
 MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
 SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
+# Texts that an encoding, a normal form or a cut makes equal.
+ALIKE = ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "07", "7", "٧", "x" * 64 + "1", "x" * 64 + "2")
+ALIKE += ("x" * 300 + "1", "x" * 300 + "2", "\N{GRINNING FACE}", "\N{GRINNING FACE WITH SMILING EYES}")
 LARGE_VOCABULARIES = (100_000, 100_003, 128_000, 128_256, 131_072, 151_936, 2**20, 1_000_003, 2**30, 2**31 - 1)
 
 
@@ -43,6 +46,77 @@ def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
         rule="hash_block leaves the lists that it is given as they are.",
         situation="hash_block(ROOT_HASH, token_ids, keys); compared: token_ids and keys after the call",
         hint="which of your lines changes a list in place?",
+    )
+
+
+def test_equal_texts_and_numbers_need_not_be_the_same_object(phase4: ModuleType) -> None:
+    salt, token = "salt", 70_000
+    one = hash_of(phase4, phase4.ROOT_HASH, [token, token], (salt, salt))
+    other = hash_of(phase4, phase4.ROOT_HASH, [int("70000"), int("70000")], ("".join("salt"), "".join("salt")))
+    expect_equal(
+        other.hex(),
+        one.hex(),
+        rule="Equal contents have equal hashes. Whether a text or a number is one object in memory or two does not "
+        "matter: each request brings its own.",
+        situation="hash_block(ROOT_HASH, [70000, 70000], ('salt', 'salt')), first with one object twice, then with two",
+        hint="do your bytes come from the texts and numbers alone? What else does your conversion write down?",
+    )
+
+
+def test_every_bit_of_a_hash_varies(phase4: ModuleType) -> None:
+    digests = [hash_of(phase4, phase4.ROOT_HASH, list(tokens)) for tokens in product(range(2), repeat=6)]
+    parts = [{digest[at : at + 4] for at in range(0, 32, 4)} for digest in digests]
+    numbers = [int.from_bytes(digest, "big") for digest in digests]
+    sums = numbers[0] ^ numbers[1] ^ numbers[2] ^ numbers[3]  # 0 in a checksum: the tokens of the four cancel out
+    expect_equal(
+        {
+            "digests with equal parts of 4 bytes": sum(len(part) < 8 for part in parts),
+            "digests with a part of zeros": sum(bytes(4) in part for part in parts),
+            "bits that are the same in all digests": sum(
+                len({n >> bit & 1 for n in numbers}) == 1 for bit in range(256)
+            ),
+            "a sum of four digests has a part of zeros": 0 in [sums >> 32 * at & 2**32 - 1 for at in range(8)],
+        },
+        {
+            "digests with equal parts of 4 bytes": 0,
+            "digests with a part of zeros": 0,
+            "bits that are the same in all digests": 0,
+            "a sum of four digests has a part of zeros": False,
+        },
+        rule="All 32 bytes come from one SHA-256 (or a hash as strong). Nothing compares tokens after a match: two "
+        "blocks with one hash would share K and V.",
+        situation="64 blocks of 6 tokens, each 0 or 1",
+        hint="how many bytes has the hash that you call, and do you repeat, pad or cut it?",
+    )
+
+
+def test_the_order_of_blocks_counts(phase4: ModuleType) -> None:
+    def chain(*blocks: list[int]) -> str:
+        digest = phase4.ROOT_HASH
+        for tokens in blocks:
+            digest = hash_of(phase4, digest, tokens)
+        return digest.hex()
+
+    one, two, three = [1, 2], [3, 4], [5, 6]
+    orders = [chain(*order) for order in ((one, two, three), (two, one, three), (one, three, two), (three, two, one))]
+    expect_equal(
+        f"{len(set(orders))} different hashes",
+        "4 different hashes",
+        rule="Equal blocks in another order are another text: the last hash of the chain differs.",
+        situation="the last hash of the blocks [1, 2], [3, 4], [5, 6], hashed one after the other in four orders",
+        hint="how does the parent's hash come into yours: could it change its place with the block's own?",
+    )
+
+
+def test_a_salt_that_is_no_valid_text_is_no_other_salt(phase4: ModuleType) -> None:
+    hashes = {}
+    for salt in ("\ud800", "\ud801", "", "?", "\ufffd"):
+        with suppress(UnicodeEncodeError):  # half a surrogate pair may be refused, but not taken for another text
+            hashes[f"extra_keys={(salt, None)!r}"] = phase4.hash_block(phase4.ROOT_HASH, [1, 2], (salt, None))
+    check_all_different(
+        hashes,
+        rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
+        hint="what does your encoding do with a character that it does not have?",
     )
 
 
@@ -134,25 +208,8 @@ def test_every_byte_of_the_parent_counts(phase4: ModuleType) -> None:
 
 
 def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
-    words: Sequence[str | None] = (
-        None,
-        "",
-        "a",
-        "b",
-        "ab",
-        "None",
-        "null",
-        "0",
-        "-",
-        " ",
-        "[]",
-        "\0",
-        "a,",
-        ",a",
-        '"',
-        "'",
-    )
-    pairs = [*product(words, repeat=2)]
+    words = (None, "", "a", "b", "ab", "None", "null", "0", "-", " ", "[]", "\0", "a,", ",a", '"', "'", *ALIKE)
+    pairs: list[tuple[str | None, str | None]] = [*product(words, repeat=2)]
     for mark in ("", *SEPARATORS, *map("".join, product(MARKS, repeat=2)), *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     check_all_different(

@@ -6,6 +6,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import ABC, request_of, update
+from course.labtest.phase4.work import check_cost
 from course.labtest.support import make_request
 
 
@@ -97,6 +98,11 @@ def test_hashes_that_are_there_stay(phase4: ModuleType) -> None:
     )
 
 
+@pytest.mark.parametrize("call", ["update_block_hashes, per block", "update_block_hashes with one new block"])
+def test_hashing_costs_the_same_for_each_block(phase4: ModuleType, call: str) -> None:
+    check_cost(phase4, call)
+
+
 def test_two_requests_with_one_id_have_hashes_of_their_own(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
     first = update(cache, request_of("A", ABC))
@@ -113,7 +119,7 @@ def test_two_requests_with_one_id_have_hashes_of_their_own(phase4: ModuleType) -
 
 def test_tenants_and_adapters_have_hashes_of_their_own(phase4: ModuleType) -> None:
     cache = phase4.HashPrefixCache(4)
-    words = (None, "", "a", "A", "a ", "b")
+    words = (None, "", "a", "A", "a ", "b", "山", "川", "é", "e\u0301", "x" * 300 + "1", "x" * 300 + "2")
     keys = [(salt, adapter) for salt in words for adapter in words]
     made = {key: update(cache, request_of("A", ABC, salt=key[0], adapter=key[1])) for key in keys}
     again = {key: update(cache, request_of("B", ABC, salt=key[0], adapter=key[1])) for key in keys}
@@ -125,12 +131,13 @@ def test_tenants_and_adapters_have_hashes_of_their_own(phase4: ModuleType) -> No
             "the same again for the same keys": made == again,
         },
         {
-            "different hashes per block": [36, 36, 36],
+            "different hashes per block": [144, 144, 144],
             "alike (salt, adapter)": [],
             "the same again for the same keys": True,
         },
         rule="Requests with another salt or another adapter share no block, from the first to the last. None is no "
         "key; an empty text is one.",
-        situation=f"the same 12 tokens with cache_salt and adapter_id out of {words}: 36 pairs",
+        situation="the same 12 tokens with cache_salt and adapter_id out of 12 texts (144 pairs); two of them have 301 "
+        "characters and differ in the last",
         hint="what do you do with a salt or adapter before it is hashed? And how do later blocks come to differ?",
     )

@@ -7,6 +7,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, pin, request_of
+from course.labtest.phase4.work import check_cost
 
 
 @pytest.mark.parametrize(("first", "end", "expected"), [(0, 3, [0, 1, 2]), (1, 3, [1, 2]), (1, 2, [1]), (2, 2, [])])
@@ -93,12 +94,21 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
     ]:
         pin(cache, request, hit_blocks, RecordingPool())
         rates.append(cache.hit_rate())
+    for number in range(2000):
+        pin(cache, request_of(f"cold {number}", [1, 2, 3, 4]), [], RecordingPool())
+    rates.append(cache.hit_rate())
     expect_equal(
         [round(float(rate), 6) for rate in rates],
-        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42)],
+        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42, 24 / 8042)],
         rule="hit_rate is hit tokens over all tokens of the requests, counted at each admission; 0.0 before the first.",
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
-        "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block",
+        "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block |\n"
+        "then 2,000 requests of 4 tokens without a hit",
         hint="do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or a "
         "request's second one?",
     )
+
+
+@pytest.mark.parametrize("call", ["cache_full_blocks with one new block", "pin without a hit", "hit_rate"])
+def test_a_large_cache_costs_no_more(phase4: ModuleType, call: str) -> None:
+    check_cost(phase4, call)

@@ -6,6 +6,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, hit, pin, request_of
+from course.labtest.phase4.work import check_cost
 
 
 @pytest.mark.parametrize(
@@ -24,18 +25,19 @@ def test_hit_is_whole_blocks_and_leaves_a_token(phase4: ModuleType, num_tokens: 
 
 
 @pytest.mark.parametrize(
-    ("num_tokens", "num_hit"), [(15, 0), (16, 0), (17, 1), (32, 1), (33, 2), (992, 61), (993, 62), (1000, 62)]
+    ("num_tokens", "num_hit"),
+    [(15, 0), (16, 0), (17, 1), (32, 1), (33, 2), (992, 61), (993, 62), (5120, 319), (5121, 320)],
 )
 def test_hits_at_block_size_16(phase4: ModuleType, num_tokens: int, num_hit: int) -> None:
     cache = phase4.HashPrefixCache(16)
-    tokens, table = [number * 7 % 900 for number in range(1000)], list(range(62, 0, -1))
-    commit(cache, request_of("first", tokens), table, 0, 62)
+    tokens, table = [number * 7 % 900 for number in range(5200)], list(range(320, 0, -1))
+    commit(cache, request_of("first", tokens), table, 0, 320)
     yours = hit(cache, request_of("second", tokens[:num_tokens]))
     expect_equal(
         {"hit blocks": len(yours), "in the order of the table": yours == table[: len(yours)]},
         {"hit blocks": num_hit, "in the order of the table": True},
         rule="A hit is whole blocks of at most num_tokens - 1 tokens, however many they are.",
-        situation=f"62 blocks of 16 are cached; a request with the first {num_tokens} of their tokens is looked up",
+        situation=f"320 blocks of 16 are cached; a request with the first {num_tokens} of their tokens is looked up",
         hint=f"how many whole blocks of 16 are in {num_tokens - 1} tokens?",
     )
 
@@ -133,6 +135,11 @@ def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
         "are looked up",
         hint="an answer that comes fast shows that another tenant has sent this prompt: which hash keeps them apart?",
     )
+
+
+@pytest.mark.parametrize("call", ["find_longest_cache_hit, per block", "find_longest_cache_hit without a hit"])
+def test_a_lookup_costs_the_same_for_each_block(phase4: ModuleType, call: str) -> None:
+    check_cost(phase4, call)
 
 
 def test_commit_brings_the_hashes_up_to_date(phase4: ModuleType) -> None:

@@ -4,19 +4,21 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import (
     ABC,
+    RecordingPool,
     cache_with_abc,
     cached_ids,
     commit,
     drop,
     evict,
     hit,
-    num_entries,
     request_of,
 )
 from course.labtest.phase4.random_workload import RandomWorkload
+from course.labtest.phase4.work import check_cost
 from course.labtest.recorded import Answers
 
 
@@ -42,20 +44,20 @@ def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evicted", "expected"), [([8], [3]), ([3], [8]), ([6], [8]), ([8, 3], [6]), ([8, 3, 6], []), ([6, 3], [8])]
+    ("evicted", "expected"), [([8], [3]), ([3], [8]), ([6], [8]), ([8, 3], [6]), ([8, 3, 6], [12]), ([6, 3], [8])]
 )
 def test_equal_blocks_outlive_each_other(phase4: ModuleType, evicted: list[int], expected: list[int]) -> None:
     cache = phase4.HashPrefixCache(4)
-    for block_id in (8, 3, 6):
+    for block_id in (8, 3, 6, 12, 9, 1):
         commit(cache, request_of("equal", ABC[:4]), [block_id], 0, 1)
     for block_id in evicted:
         evict(cache, block_id)
     expect_equal(
         {"hit": hit(cache, request_of("second", ABC[:6])), "cached": cached_ids(cache)},
-        {"hit": expected, "cached": sorted({8, 3, 6} - set(evicted))},
+        {"hit": expected, "cached": sorted({8, 3, 6, 12, 9, 1} - set(evicted))},
         rule="Evicting a block leaves the others with the same content in the cache, and the oldest of them is hit.",
-        situation=f"equal blocks cached in the order 8, 3, 6; evicted: {evicted}",
-        hint="what is left in your map from hash to blocks when one of three is evicted?",
+        situation=f"equal blocks cached in the order 8, 3, 6, 12, 9, 1; evicted: {evicted}",
+        hint="what is left in your map from hash to blocks when one of several is evicted?",
     )
 
 
@@ -127,28 +129,37 @@ def test_drop_uncomputed_forgets_only_the_given_blocks(phase4: ModuleType) -> No
 @pytest.mark.parametrize("way_out", ["evict", "drop_uncomputed"])
 def test_an_emptied_cache_keeps_nothing(phase4: ModuleType, way_out: str) -> None:
     cache = phase4.HashPrefixCache(4)
-    num_at_start = num_entries(cache)
-    for number in range(100):
-        request = request_of(f"request {number}", [number, 1, 2, 3])
+
+    def use(name: str) -> None:
+        request = request_of(name, [*name.encode()] * 4, salt=name)
+        cache.find_longest_cache_hit(request)
+        cache.pin(request, [], RecordingPool())
         commit(cache, request, [7], 0, 1)
         commit(cache, request, [8], 0, 1)
         for block_id in (8, 7):
             evict(cache, block_id) if way_out == "evict" else drop(cache, [block_id])
-    num_left = num_entries(cache)
-    expect_equal(
-        {"cached": cached_ids(cache), "entries left in your maps": num_left if num_left > num_at_start + 20 else 0},
-        {"cached": [], "entries left in your maps": 0},
-        rule="A forgotten block leaves nothing behind, and a hash without blocks leaves the map. Else a server keeps "
-        "an entry for every block that it has ever cached.",
-        situation=f"100 different blocks were each cached twice and then forgotten by {way_out}",
-        hint="what becomes of a hash when the last block that holds it is forgotten?",
+
+    check_keeps_nothing(
+        phase4,
+        use,
+        cache,
+        what=f"requests were looked up, admitted, cached in two blocks and forgotten by {way_out}",
+        rule="A forgotten block leaves nothing behind, a hash without blocks leaves the map, and no request is "
+        "remembered. Else a server keeps an entry for every block that it has ever cached.",
+        hint="what becomes of a hash when the last block that holds it is forgotten? What do you keep of a request?",
     )
 
 
-@pytest.mark.parametrize(("seed", "block_size"), [(1, 2), (2, 2), (3, 3), (4, 3), (5, 4), (6, 1)])
+def test_evicting_costs_the_same_in_a_large_cache(phase4: ModuleType) -> None:
+    check_cost(phase4, "evict")
+
+
+@pytest.mark.parametrize(
+    ("seed", "block_size", "many"), [(1, 2, 1), (2, 2, 1), (3, 3, 1), (4, 3, 1), (5, 4, 1), (6, 1, 1), (7, 3, 8)]
+)
 def test_random_workload_against_the_naive_cache(
-    phase4: ModuleType, answers: Answers, seed: int, block_size: int
+    phase4: ModuleType, answers: Answers, seed: int, block_size: int, many: int
 ) -> None:
-    workload = RandomWorkload(phase4.HashPrefixCache(block_size), answers, block_size, seed)
+    workload = RandomWorkload(phase4.HashPrefixCache(block_size), answers, block_size, seed, many)
     workload.run(num_events=200)
     assert workload.num_hits_seen > 10, "the workload itself is too easy: it saw hardly any hit"

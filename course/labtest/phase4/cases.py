@@ -1,9 +1,9 @@
 """Requests, caches and checked calls that several tasks of phase 4 use."""
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from types import ModuleType
 
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import as_block_ids, expect_unchanged
@@ -109,21 +109,6 @@ def evict(cache: PrefixCache, block_id: int) -> bool:
     """Evict a block; return what the cache answers."""
     with leaves_alone(f"evict({block_id})"):
         return cache.evict(block_id)
-
-
-def num_entries(thing: object, seen: set[int] | None = None) -> int:
-    """Return how many entries all containers hold that can be reached from an object."""
-    seen = set() if seen is None else seen
-    if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType | str | bytes):
-        return 0
-    seen.add(id(thing))
-    if isinstance(thing, Mapping):
-        inside = [*thing.keys(), *thing.values()]
-    elif isinstance(thing, Collection):
-        inside = list(thing)
-    else:
-        return num_entries(vars(thing), seen) if hasattr(thing, "__dict__") else 0
-    return len(inside) + sum(num_entries(entry, seen) for entry in inside)
 
 
 def cached_ids(cache: PrefixCache) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import RecordingPool, commit, drop, evict, hit, pin
 from course.labtest.recorded import Answers
-from course.labtest.support import make_request
+from course.labtest.support import make_request, with_a_past
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request, RequestStatus
@@ -39,7 +39,7 @@ class CachedPrefixes:
         for block_id, (salt, adapter, tokens) in self.prefix_of_block.items():
             named = {"salt": salt, "adapter": adapter}
             keys = "".join(f" {name}={key!r}" for name, key in named.items() if key is not None)
-            blocks.append(f"block {block_id} has {''.join(map(str, tokens))}{keys}")
+            blocks.append(f"block {block_id} has {','.join(map(str, tokens))}{keys}")
         return ", ".join(blocks) or "nothing"
 
 
@@ -54,14 +54,16 @@ def classes(content_of_block: Mapping[int, object]) -> set[frozenset[int]]:
 class RandomWorkload:
     """Requests with shared prefixes arrive, grow and are freed; every answer is compared with the recorded one."""
 
-    def __init__(self, cache: PrefixCache, answers: Answers, block_size: int, seed: int, num_blocks: int = 14) -> None:
+    def __init__(self, cache: PrefixCache, answers: Answers, block_size: int, seed: int, many: int = 1) -> None:
         self.cache = cache
         self.answers = answers
         self.cached = CachedPrefixes(block_size)
         self.block_size = block_size
         self.seed = seed
         self.random = random.Random(seed)
-        self.num_holders = dict.fromkeys(range(1, num_blocks + 1), 0)
+        self.many = many
+        self.tokens = self.random.choice(((0, 1), (1, 257), (70_000, 4464)))  # alike in one byte, and in two
+        self.num_holders = dict.fromkeys(range(1, 14 * many + 1), 0)
         self.live: list[Request] = []
         self.tables: dict[str, list[int]] = {}
         self.log: list[str] = []
@@ -98,7 +100,7 @@ class RandomWorkload:
             return
         request = self.random.choice(self.live)
         if request.num_computed_tokens == request.num_tokens:
-            request.all_token_ids.append(self.random.randint(0, 1))
+            request.all_token_ids.append(self.random.choice(self.tokens))
         num_computed = self.random.randint(request.num_computed_tokens + 1, request.num_tokens)
         num_held = len(self.tables[request.request_id])
         if cdiv(num_computed, self.block_size) - num_held <= len(self.free_blocks()):
@@ -129,17 +131,16 @@ class RandomWorkload:
 
     def new_request(self) -> Request:
         self.num_requests += 1
-        tokens = [self.random.randint(0, 1) for _ in range(self.random.randint(1, 14))]
+        tokens = self.random.choices(self.tokens, k=self.random.randint(1, 14 * self.many))
         if self.live:
             known = self.random.choice(self.live).all_token_ids
-            tokens = (known[: self.random.randint(0, len(known))] + tokens)[: self.random.randint(1, 16)]
+            tokens = (known[: self.random.randint(0, len(known))] + tokens)[: self.random.randint(1, 16 * self.many)]
         num_prompt = self.random.choice([len(tokens), self.random.randint(1, len(tokens))])
         request = make_request(f"r{self.num_requests}", 0, token_ids=tokens[:num_prompt])
         request.all_token_ids += tokens[num_prompt:]
-        if num_prompt < len(tokens):
-            request.status, request.num_preemptions = RequestStatus.PREEMPTED, 1
-        request.cache_salt = self.random.choice([None, None, None, "t", ""])  # "" is a salt, and false
-        # The same text as a salt, because neither may stand for the other.
+        if with_a_past(self.random, request).num_preemptions or num_prompt < len(tokens):
+            request.status = RequestStatus.PREEMPTED
+        request.cache_salt = self.random.choice([None, None, None, "t", "", "山", "川"])
         request.adapter_id = self.random.choice([None, None, None, "t"])
         keys = f"salt={request.cache_salt!r} adapter={request.adapter_id!r}"
         generated = f"{len(tokens) - num_prompt} of them generated"
