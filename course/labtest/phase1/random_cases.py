@@ -105,7 +105,7 @@ def random_update(rng: random.Random, many: int = 1) -> Update:
         request.preempt()
     return Update(
         [r for r in live if r not in waiting],
-        dict(rng.sample(sorted(sampled.items()), len(sampled))),
+        dict(rng.sample(sorted(sampled.items()), len(sampled))),  # a runner promises no order
         planned=rng.sample(names, len(names)),
         gone=gone,
         waiting=waiting,
