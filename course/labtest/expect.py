@@ -161,7 +161,7 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
-    text = "\n".join([*parts, f"Hint: {told['hint']}"])
+    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # an accent of its own is not seen
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 
 

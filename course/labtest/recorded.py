@@ -62,8 +62,9 @@ def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[
     right = answers(lambda: [yours for yours, _ in run()])
     for decided, (yours, told) in zip(right, run(), strict=True):
         expected = with_tuples(decided)
-        if report := difference_report(yours, expected, **{**told, "rule": naming(told["rule"], yours, expected)}):
-            return report
+        if yours != expected:
+            told["rule"] = naming(told["rule"], yours, expected)
+            return difference_report(yours, expected, **told)
     return ""
 
 
