@@ -19,21 +19,23 @@ MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
 SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
 # Texts that an encoding, a normal form or a cut makes equal.
 ALIKE = (
-    "山",
-    "川",
-    "é",
-    "e\u0301",
-    "ﬁ",
-    "fi",
-    "ß",
-    "ss",
-    "07",
-    "7",
-    "\N{ARABIC-INDIC DIGIT SEVEN}",
-    "x" * 64 + "1",
-    "x" * 64 + "2",
+    *(
+        "山",
+        "川",
+        "é",
+        "e\u0301",
+        "ﬁ",
+        "fi",
+        "ß",
+        "ss",
+        "07",
+        "7",
+        "\N{ARABIC-INDIC DIGIT SEVEN}",
+        "\U0001f600",
+        "\U0001f601",
+    ),
+    *("x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2"),
 )
-ALIKE += ("x" * 300 + "1", "x" * 300 + "2", "\N{GRINNING FACE}", "\N{GRINNING FACE WITH SMILING EYES}")
 LARGE_VOCABULARIES = (100_000, 100_003, 128_000, 128_256, 131_072, 151_936, 2**20, 1_000_003, 2**30, 2**31 - 1)
 
 
@@ -106,7 +108,7 @@ def test_every_bit_of_a_hash_varies(phase4: ModuleType) -> None:
 
 def test_the_order_of_blocks_counts(phase4: ModuleType) -> None:
     def chain(*blocks: list[int]) -> str:
-        digest = phase4.ROOT_HASH
+        digest: bytes = phase4.ROOT_HASH
         for tokens in blocks:
             digest = hash_of(phase4, digest, tokens)
         return digest.hex()
@@ -222,8 +224,26 @@ def test_every_byte_of_the_parent_counts(phase4: ModuleType) -> None:
 
 
 def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
-    words = (None, "", "a", "b", "ab", "None", "null", "0", "-", " ", "[]", "\0", "a,", ",a", '"', "'", *ALIKE)
-    pairs: list[tuple[str | None, str | None]] = [*product(words, repeat=2)]
+    words: list[str | None] = [
+        None,
+        "",
+        "a",
+        "b",
+        "ab",
+        "None",
+        "null",
+        "0",
+        "-",
+        " ",
+        "[]",
+        "\0",
+        "a,",
+        ",a",
+        '"',
+        "'",
+        *ALIKE,
+    ]
+    pairs = [*product(words, words)]
     for mark in ("", *SEPARATORS, *map("".join, product(MARKS, repeat=2)), *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     check_all_different(

@@ -16,7 +16,11 @@ ASKS_MEMORY = (
     "out the slots. Your code did not call it.",
     "how does your code find out whether there is room, and what does the request hold when make_room returns True?",
 )
-DROPPED_DRAFTS = ("spec_token_ids", [], RequestStatus.PREEMPTED)  # `Request.preempt` does that
+DROPPED_DRAFTS: tuple[str, object, RequestStatus] = (
+    "spec_token_ids",
+    [],
+    RequestStatus.PREEMPTED,
+)  # `Request.preempt` does that
 LABELS = {"budget_left": "budget left", "block_tables": "block tables"}
 VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
 
