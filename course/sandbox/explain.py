@@ -2,9 +2,9 @@
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Literal
 
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError, out_of_time_after
@@ -76,12 +76,18 @@ def location(error: BaseException) -> list[str]:
     if isinstance(error, RecursionError):
         circle = dict.fromkeys(place_of(frame, line) for frame, line in frames[-20:])
         return [f"  {here}" for here in circle] + [f"  first call: {call_of(frames[0][0])}"]
+    lines = lines_of(frames, in_loop=isinstance(error, OutOfTime))
+    return lines[:-1] if notes_of(error) else lines
+
+
+def lines_of(frames: Sequence[tuple[FrameType, int]], *, in_loop: bool) -> list[str]:
+    """Return the innermost of the learner's frames with its variables, those that called it, and the first call."""
     lines = [f"  {place_of(*frames[-1])}"]
-    if variables := variables_at(*frames[-1], in_loop=isinstance(error, OutOfTime)):
+    if variables := variables_at(*frames[-1], in_loop=in_loop):
         lines.append(f"  there: {', '.join(variables)}")
     if len(frames) > 1:
         lines += [f"  called in {place_of(*frame)}" for frame in frames[-2:-4:-1]]
-    return lines if notes_of(error) else [*lines, f"  the call: {call_of(frames[0][0])}"]
+    return [*lines, f"  the call: {call_of(frames[0][0])}"]
 
 
 def hint_for(error: BaseException) -> str:

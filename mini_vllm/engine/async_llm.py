@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import OpenEngine
+from mini_vllm.engine.engine_messages import OpenEngine, Watch
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
@@ -29,18 +29,20 @@ class AsyncLLM:
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens one, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable.
+    `call_during_step`, must then be picklable. `watch` is called where the engine is, with a function that ends it.
     """
 
-    def __init__(self, engine: LLMEngine | OpenEngine) -> None:
+    def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
         self.is_shutting_down = False
         # None: the reader has left, but the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
             EngineThread(engine, self._deliver, self._fail_all)
             if isinstance(engine, LLMEngine)
-            else EngineProcess(engine, self._deliver, self._fail_all)
+            else EngineProcess(engine, self._deliver, self._fail_all, watch)
         )
+        if watch is not None and isinstance(self._host, EngineThread):
+            watch(self._host.give_up)
         self.config: EngineConfig = self._host.config
         self.tokenizer: Tokenizer = self._host.tokenizer
 
@@ -53,6 +55,11 @@ class AsyncLLM:
     def is_alive(self) -> bool:
         """Whether the engine's thread runs."""
         return self._host.is_alive
+
+    @property
+    def reason_of_death(self) -> str:
+        """Why the engine has ended, in words for people; empty if nothing is wrong."""
+        return self._host.reason_of_death
 
     @property
     def seconds_in_step(self) -> float:
@@ -153,7 +160,7 @@ class AsyncLLM:
         if timeout > 0:
             self.resume()
         deadline = time.monotonic() + timeout
-        while self._collectors and time.monotonic() < deadline:
+        while self._collectors and self.is_alive and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         with suppress(EngineDeadError):
             for request_id in list(self._collectors):

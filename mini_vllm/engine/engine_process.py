@@ -3,8 +3,11 @@
 import atexit
 import logging
 import multiprocessing
+import os
 import pickle
+import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,7 +16,7 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import Call, EngineReply, Method, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, EngineReply, Method, Opened, OpenEngine, Watch
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
@@ -22,7 +25,7 @@ from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
-SECONDS_TO_EXIT = 5.0
+SECONDS_TO_EXIT, SECONDS_OF_SILENCE, SECONDS_TO_TRACE = 5.0, 8, 0.2
 logger = logging.getLogger(__name__)
 
 
@@ -33,14 +36,16 @@ class EngineProcess:
     `EngineDeadError` if the process ends before there is an engine.
     """
 
-    def __init__(self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath) -> None:
+    def __init__(
+        self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None = None
+    ) -> None:
         # A forked process would believe that torch's threads run, and they would not.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._step_clock: Any = spawn.Value("d", 0.0, lock=False)
-        self._process = spawn.Process(
-            target=run_engine, args=(open_engine, theirs, self._step_clock), name="mini-vllm-engine", daemon=True
-        )
+        self._heartbeat: Any = spawn.Value("d", 0.0, lock=False)
+        arguments = open_engine, watch, theirs, self._step_clock, self._heartbeat
+        self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
         # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
         atexit.register(self._process.kill)
@@ -60,14 +65,20 @@ class EngineProcess:
         self._pieces = PieceJoiner()
         self._pending: dict[int, Future[Any]] = {}
         self._call_ids = count()
-        self._is_paused = self._is_ending = self._is_over = False
+        self._is_paused = self._is_ending = False
+        self._over = threading.Event()
         self._error: EngineDeadError | None = None
         self._reader = threading.Thread(target=self._read, name="mini-vllm-outputs", daemon=True)
         self._reader.start()
+        threading.Thread(target=self._listen, name="mini-vllm-heartbeat", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
-        return self._error is None and not self._is_over
+        return self._error is None and not self._over.is_set()
+
+    @property
+    def reason_of_death(self) -> str:
+        return "" if self._error is None else str(self._error)
 
     @property
     def is_paused(self) -> bool:
@@ -105,6 +116,15 @@ class EngineProcess:
         """Kill the process at once, in the middle of a step."""
         self._process.kill()
 
+    def give_up(self, reason: str) -> None:
+        """Kill the process, once it has written its stack to standard error; readers and callers fail with `reason`."""
+        self._note_death(EngineDeadError(reason))
+        if hasattr(signal, "SIGUSR1"):
+            with suppress(OSError):
+                os.kill(self._process.pid or 0, signal.SIGUSR1)
+            time.sleep(SECONDS_TO_TRACE)
+        self.abandon()
+
     def _opened(self) -> Opened:
         try:
             opened = self._connection.recv()
@@ -124,7 +144,7 @@ class EngineProcess:
         with self._noting:
             if self._error is not None:
                 raise EngineDeadError(*self._error.args)
-            if self._is_ending or self._is_over:
+            if self._is_ending or self._over.is_set():
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = method == "end"
             self._pending[call_id] = future
@@ -149,6 +169,18 @@ class EngineProcess:
             self.abandon()
         self._join_process()
         self._complete_pending()
+
+    def _listen(self) -> None:
+        """Give the process up if its heart stands still. Looks are counted, because the machine may have slept."""
+        last, num_silent = 0.0, 0
+        while not self._over.wait(1.0):
+            num_silent = num_silent + 1 if self._heartbeat.value == last else 0
+            last = self._heartbeat.value
+            if num_silent >= SECONDS_OF_SILENCE and self._error is None:
+                self.give_up(
+                    f"the engine's process has not answered for {num_silent} seconds: a single call that does not end, "
+                    "or far too little memory; the line stands in the server's log"
+                )
 
     def _join_process(self) -> None:
         """Make sure that the process has ended. It ends by itself once it has closed its end of the pipe."""
@@ -183,15 +215,17 @@ class EngineProcess:
         elif self._error is None:
             self._on_death(self._death_error())  # some outputs of its last step may be missing
         with self._noting:
-            self._is_over = True
+            self._over.set()
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():
             error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
             EngineReply(call_id, None, error).complete(future)
 
     def _note_death(self, error: EngineDeadError) -> None:
-        self._error = error
-        self._on_death(error)
+        if self._error is None:
+            self._error = error
+            logger.error("%s", error)
+            self._on_death(error)
 
     def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode

@@ -1,31 +1,48 @@
 """What runs in the process of an `EngineProcess`. (vLLM: `EngineCoreProc` of `v1/engine/core.py`.)"""
 
+import faulthandler
 import gc
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
+import time
 import traceback
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from mini_vllm.engine.engine_messages import Call, EngineReply, Opened, OpenEngine
+from mini_vllm.engine.engine_messages import Call, EngineReply, Opened, OpenEngine, Watch
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 
+HEARTBEAT = 0.5
 
-def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step_clock: StepClock) -> None:
-    """Open the engine, then carry out calls from the pipe until one is `end`, or until its other end is closed."""
+
+def run_engine(
+    open_engine: OpenEngine,
+    watch: Watch | None,
+    connection: "Connection[Any, Any]",
+    step_clock: StepClock,
+    heartbeat: StepClock,
+) -> None:
+    """Open the engine, then carry out calls from the pipe until one is `end`, or until its other end is closed.
+
+    The time in `heartbeat` is renewed twice a second, unless native code holds the interpreter's lock.
+    """
     # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
-    threading.Thread(target=end_with_parent, name="mini-vllm-parent", daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(heartbeat,), name="mini-vllm-parent", daemon=True).start()
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1)  # shows the stack even then
     try:
         engine = open_engine()
     except BaseException as error:
@@ -35,15 +52,24 @@ def run_engine(open_engine: OpenEngine, connection: "Connection[Any, Any]", step
     # Nothing loaded so far goes away: the garbage collector need not scan torch and the model again, as in vLLM.
     gc.collect()
     gc.freeze()
-    PipeServer(connection).serve(engine, step_clock)
+    PipeServer(connection).serve(engine, watch, step_clock)
 
 
-def end_with_parent() -> None:
-    """End this process when the server's is gone, even while a model is loading or a step runs."""
+def end_with_parent(heartbeat: StepClock | None = None) -> None:
+    """End this process when the one that started it is gone, even while a model is loading or a step runs."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    assert parent is not None
+    if sys.platform == "linux":
+        import fcntl
+
+        # Native code that holds the interpreter's lock stops this thread; the signal ends the process all the same.
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+    while parent.is_alive():
+        if heartbeat is not None:
+            heartbeat.value = time.monotonic()
+        parent.join(HEARTBEAT)
+    os._exit(1)
 
 
 class PipeServer:
@@ -54,10 +80,12 @@ class PipeServer:
         # The engine's thread sends outputs and results; the main thread sends the results that need no step boundary.
         self._sending = threading.Lock()
 
-    def serve(self, engine: Any, step_clock: StepClock) -> None:
+    def serve(self, engine: Any, watch: Watch | None, step_clock: StepClock) -> None:
         """Run the engine until the end."""
         thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
         self._send(Opened(thread.config, thread.tokenizer))
+        if watch is not None:
+            watch(thread.give_up)
         try:
             while (call := self._connection.recv()).method != "end":
                 self._begin(thread, call)

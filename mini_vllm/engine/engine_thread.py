@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from ctypes import c_double
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ class EngineThread:
         self.is_ending = False
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._call: Future[Any] = Future()
         # No call runs after the end, so none may be queued between the last check of the queue and the end.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
@@ -52,7 +54,12 @@ class EngineThread:
     @property
     def is_alive(self) -> bool:
         """Whether the engine can take steps."""
-        return self._thread.is_alive()
+        return self.error is None and self._thread.is_alive()
+
+    @property
+    def reason_of_death(self) -> str:
+        """Why the engine has ended; empty if nothing is wrong."""
+        return "" if self.error is None else str(self._death_error())
 
     @property
     def seconds_in_step(self) -> float:
@@ -69,6 +76,7 @@ class EngineThread:
         def run() -> None:
             if not future.set_running_or_notify_cancel():
                 return
+            self._call = future
             if self.error is None:
                 complete(future, lambda: function(self.engine))
             else:
@@ -127,6 +135,12 @@ class EngineThread:
     def abandon(self) -> None:
         """Leave the thread alone: Python has no way to end it, and it does not keep the process alive."""
 
+    def give_up(self, reason: str) -> None:
+        """Let every reader and caller fail with `reason`, on any thread and in the middle of a step or a call."""
+        self._die(EngineDeadError(reason))
+        if not self._call.done():
+            self._call.set_exception(self._death_error())
+
     def _interrupt_wait(self) -> None:
         self._calls.put(lambda: None)
 
@@ -137,6 +151,8 @@ class EngineThread:
             raise ShuttingDownError("the engine has shut down")
 
     def _death_error(self) -> EngineDeadError:
+        if isinstance(self.error, EngineDeadError):
+            return EngineDeadError(*self.error.args)
         return EngineDeadError(f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log")
 
     def _end_requests(self, request_ids: list[str], error: str) -> list[RequestOutput]:
@@ -157,10 +173,13 @@ class EngineThread:
                     self.step()
         except BaseException as error:
             logger.exception("the engine's thread has ended")
-            with self._ending:
-                self.is_ending, self.error = True, error
-            self._run_calls()
-            self.on_death(self._death_error())
+            self._die(error)
+
+    def _die(self, error: BaseException) -> None:
+        with self._ending:
+            self.is_ending, self.error = True, self.error or error
+        self._run_calls()
+        self.on_death(self._death_error())
 
     def _may_step(self) -> bool:
         return not self.is_paused and self.engine.has_unfinished_requests()
@@ -175,13 +194,14 @@ class EngineThread:
 
 
 def complete(future: Future[Any], function: Callable[[], Any]) -> None:
-    """Complete a future with what a function returns or raises."""
-    try:
-        result = function()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    """Complete a future with what a function returns or raises, unless its caller was told of the end meanwhile."""
+    with suppress(InvalidStateError):
+        try:
+            result = function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
 
 def seconds_since(step_clock: StepClock) -> float:

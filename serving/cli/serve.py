@@ -89,11 +89,12 @@ def serve(
 def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:
     """Serve an engine that runs in a separate process, until a signal ends it."""
     from mini_vllm.engine.async_llm import AsyncLLM
+    from serving.cli.call_watch import watch_calls
     from serving.server import Server, engine_server
 
     def open_server() -> Server:
         with reported("Loading torch and the model"):
-            llm = AsyncLLM(engine.open)
+            llm = AsyncLLM(engine.open, watch_calls)
         return engine_server(llm, settings)
 
     listen(settings, open_server)

@@ -1,6 +1,9 @@
 """Packed linear layers compute what the plain ones compute, keep no weight twice, and are optional."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -122,3 +125,28 @@ def test_layers_that_only_look_linear_are_left_alone() -> None:
     assert type(model.k_proj) is Doubled
     assert not packed_linear._can_join([nn.Linear(6, 2), nn.Linear(4, 2)])
     assert not packed_linear._can_join([nn.Linear(6, 2), nn.Linear(6, 2, bias=False)])
+
+
+MANY_SIZES = """
+import torch
+from torch import nn
+from mini_vllm.freed_memory import MAX_KERNELS
+from mini_vllm.runner.loading import load_model
+from mini_vllm.runner.packed_linear import PackedLinear
+
+load_model()
+layer = PackedLinear([nn.Linear(8, 8)])
+for rows in [*range(1, 2 * MAX_KERNELS), 1]:
+    layer(torch.zeros(rows, 8))
+"""
+
+
+@needs_operators
+def test_kernels_of_sizes_long_unused_are_forgotten() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
+    environment["ONEDNN_VERBOSE"] = "profile_create"
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_SIZES], capture_output=True, text=True, check=True, env=environment
+    )
+    compiled = [line for line in done.stdout.splitlines() if "create:cache_miss" in line and "mb1ic8oc8" in line]
+    assert len(compiled) == 2, "256 sizes later it is compiled again: nothing of it was kept"

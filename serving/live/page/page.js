@@ -57,7 +57,7 @@ const connection = new Connection({
   },
   status(status) {
     forgetProblem();
-    if (!status.is_alive) showProblem({ message: "The engine's thread has ended: restart the server." }, Infinity);
+    if (!status.is_alive) showProblem({ message: `The engine has ended: restart the server.\n${status.reason}` }, Infinity);
     controls.take(status);
     engine.takeStatus(status);
   },

@@ -1,0 +1,163 @@
+"""A learner's code that does not end, whatever stops it from ending, and an engine that dies: all are told why."""
+
+import linecache
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from labs.phase1_scheduler_step import starter
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.engine import engine_process
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.engine_process import EngineProcess
+from mini_vllm.engine.llm_engine import LLMEngine
+from serving.cli import call_watch
+from serving.cli.call_watch import watch_calls
+from serving.cli.engine_spec import EngineSpec
+from serving.served_model import max_tokens_of_request
+from tests.serving.page.conftest import watching
+from tests.serving.running import (
+    CHAT,
+    COMPLETION,
+    FAKE,
+    HELLO,
+    PATIENCE,
+    RawConnection,
+    ServerUnderTest,
+    serving,
+    wait_until,
+)
+
+SPEC = EngineSpec(FAKE, parse_lineup("solution:1-5"))
+GATE = threading.Event()
+COUNTS = "index = 3\n    while index:\n        index += 0"
+CATCHES = "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass"
+WAITS = "import threading\n    threading.Event().wait()"
+NATIVE = "import itertools\n    sum(itertools.repeat(0))"
+CRASHES = "import ctypes\n    ctypes.string_at(0)"
+EXITS = "import os\n    os._exit(3)"
+
+
+def learners(body: str, name: str = "schedule_step") -> Callable[..., Any]:
+    """Return a function that a learner could have written in phase 1."""
+    namespace: dict[str, Any] = {"gate": GATE}
+    exec(compile(f"def {name}(*args, **kwargs):\n    {body}", starter.__file__, "exec"), namespace)
+    return namespace[name]  # type: ignore[no-any-return]
+
+
+def open_with(body: str, is_in_call: bool = False) -> LLMEngine:
+    """Open an engine, in its process, whose steps or whose new requests run a learner's code."""
+    call_watch.LIMIT, call_watch.PAUSE = 1.0, 0.05
+    engine = SPEC.open()
+    source = f"def what_a_learner_wrote():\n    {body}\n"
+    linecache.cache[starter.__file__] = (len(source), None, source.splitlines(keepends=True), starter.__file__)
+    put_in(engine, body, is_in_call)
+    return engine
+
+
+def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
+    scheduler: Scheduler = engine.scheduler
+    if is_in_call:
+        scheduler.add_request = learners(body, "add_request")  # type: ignore[method-assign]
+    else:
+        scheduler.functions = replace(scheduler.functions, schedule_step=learners(body))
+
+
+def told(server: ServerUnderTest) -> list[str]:
+    """Ask for a text; return what its client, a later one, `/health` and an open and a new page are told."""
+    with httpx.Client(base_url=server.address, timeout=PATIENCE) as http, watching(http) as stream:
+        with RawConnection(server) as connection:
+            connection.ask(COMPLETION)
+            first = connection.read_answer()[2]
+        page = next(data for name, data in stream if name == "status" and not data["is_alive"])["reason"]
+        answers = [http.get("/health"), http.post(CHAT, json={"messages": HELLO})]
+    assert [answer.json()["error"]["code"] for answer in answers] == ["engine_dead", "engine_dead"]
+    return [page, *(answer["error"]["message"] for answer in (first, *(answer.json() for answer in answers)))]
+
+
+@pytest.mark.parametrize("is_in_call", [False, True])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (COUNTS, ["still running after 1 seconds of CPU time in one call", "starter.py:", ", in ", "index = 3"]),
+        (CATCHES, ["still running after 1 seconds of CPU time in one call", "starter.py:", ", in "]),
+        (WAITS, ["your code has waited for 1 seconds in one call", "starter.py:3, in", "threading.Event().wait()"]),
+    ],
+)
+def test_a_call_that_does_not_end_is_told_with_its_line(body: str, words: list[str], is_in_call: bool) -> None:
+    llm = AsyncLLM(partial(open_with, body, is_in_call), watch_calls)
+    with serving(llm, shutdown_timeout=60) as server:
+        for text in told(server):
+            assert all(word in text for word in words), text
+        began = time.monotonic()
+    assert time.monotonic() - began < 20, "the shutdown does not wait for an engine that has ended"
+
+
+@pytest.mark.parametrize("is_in_call", [False, True])
+def test_an_engine_in_the_servers_own_process_is_given_up_too(
+    is_in_call: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_watch, "LIMIT", 0.5)
+    GATE.clear()
+    engine = build_engine(FAKE, parse_lineup("solution:1-5"))
+    put_in(engine, "gate.wait()", is_in_call)
+    try:
+        with serving(AsyncLLM(engine, watch_calls)) as server:
+            assert all("your code has waited for 0.5 seconds" in text for text in told(server))
+    finally:
+        GATE.set()
+
+
+def test_native_code_that_holds_the_interpreter_is_told_and_its_line_shown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine_process, "SECONDS_OF_SILENCE", 3)
+    with serving(AsyncLLM(partial(open_with, NATIVE), watch_calls)) as server:
+        assert all("has not answered for 3 seconds" in text for text in told(server))
+    assert 'starter.py", line 3 in schedule_step' in capfd.readouterr().err.replace("\\", "/")
+
+
+@pytest.mark.parametrize(("body", "code"), [(CRASHES, -11), (EXITS, 3)])
+def test_the_end_of_the_process_is_told(
+    body: str, code: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(AsyncLLM(partial(open_with, body), watch_calls)) as server:
+        assert all(f"has ended with code {code}" in text for text in told(server))
+    assert f"has ended with code {code}" in caplog.text, "the terminal says so, too"
+    assert ('starter.py", line 3 in schedule_step' in capfd.readouterr().err.replace("\\", "/")) == (code < 0)
+
+
+def test_a_process_that_was_stopped_for_a_while_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_process, "SECONDS_OF_SILENCE", 4)
+    with serving(AsyncLLM(SPEC.open, watch_calls)) as server:
+        host = server.llm._host
+        assert isinstance(host, EngineProcess)
+        process = psutil.Process(host._process.pid)
+        process.suspend()
+        time.sleep(2.0)
+        process.resume()
+        assert server.call(max_tokens_of_request) > 0
+
+
+def test_long_work_in_many_short_calls_is_no_endless_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_watch, "LIMIT", 0.3)
+    monkeypatch.setattr(call_watch, "PAUSE", 0.01)
+    given_up: list[str] = []
+    watch_calls(given_up.append)
+    short, end = learners("return sum(range(2000))"), time.monotonic() + 1.5
+    while time.monotonic() < end:
+        short()
+    assert not given_up
+    GATE.clear()
+    threading.Thread(target=learners("gate.wait(20)"), daemon=True).start()
+    wait_until(lambda: bool(given_up), "a call that waits is seen")
+    GATE.set()
