@@ -17,22 +17,14 @@ def keep_freed_memory() -> bool:
     than the arithmetic. All threads share one arena, because memory freed in a thread's own arena is returned in spite
     of the settings, which made an engine on a thread an eighth slower. That part only works before the first thread
     starts. Only glibc has the settings (mallopt); elsewhere nothing changes.
+    oneDNN compiles a kernel of 200 kB for each number of rows and pair of sizes; short requests fill its and torch's
+    caches of 1,024 with 400 MB. 128 are as fast; that part only works before the first matrix product.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(MAX_KERNELS))
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     if mallopt is None:
         return False
     settings = {M_MMAP_THRESHOLD: LARGEST_SETTING, M_TRIM_THRESHOLD: LARGEST_SETTING, M_ARENA_MAX: 1}
     results = [mallopt(ctypes.c_int(setting), ctypes.c_int(value)) for setting, value in settings.items()]
     return all(results)
-
-
-def keep_few_kernels() -> None:
-    """Let oneDNN and torch keep 128 compiled kernels each, not 1,024. Works before the first matrix product only.
-
-    There is one of about 200 kB for each number of rows and each pair of sizes, so requests that come and go fill the
-    default in an hour, with 400 MB. To compile the rare ones again costs nothing that could be measured.
-    """
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, str(MAX_KERNELS))

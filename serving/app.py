@@ -7,6 +7,7 @@ from fastapi import Depends, FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.errors import install_error_handlers
+from serving.hosts import KnownHosts
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
 from serving.metrics import keep_statistics
@@ -33,6 +34,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     # Routes read bodies themselves, so a schema would show no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
+    app.add_middleware(KnownHosts, settings=settings)
     with_key = [Depends(require_api_key(settings.api_key))]
     app.include_router(models_router(served), dependencies=with_key)
     app.include_router(completions_router(served), dependencies=with_key)

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from mini_vllm.core.invariants import leak_of
 from mini_vllm.core.request import FINISH_REASONS, Request
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -82,10 +83,12 @@ class Histogram:
 class Counts:
     """Numbers since the engine has been watched, by their names; the gauges are as of the newest step or request.
 
-    `drafts` is None for an engine without speculative decoding.
+    `drafts` is None for an engine without speculative decoding. `leak` is about blocks that no request held when none
+    ran.
     """
 
     drafts: DraftStatistics | None
+    leak: str = ""
     gauges: dict[str, float] = field(default_factory=lambda: dict.fromkeys(GAUGES, 0.0))
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     num_finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FINISH_REASONS.values(), 0))
@@ -164,6 +167,8 @@ class EngineStatistics(StepObserver):
 
     def _note_queues(self) -> None:
         scheduler = self.engine.scheduler
+        if not scheduler.running:
+            self.counts.leak = leak_of(scheduler)
         used = 1 - scheduler.kv.num_free_blocks / scheduler.kv.num_usable_blocks
         # One assignment: another thread may read them in the middle of a step.
         self.counts.gauges = dict(zip(GAUGES, (len(scheduler.running), len(scheduler.waiting), used), strict=True))

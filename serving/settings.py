@@ -18,7 +18,8 @@ class ServerSettings:
     A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if its
     client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
     step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
-    have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request.
+    have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
+    names by which the server may be called besides its address.
 
     Raises `ValueError` with the setting, its value and the legal range.
     """
@@ -36,6 +37,7 @@ class ServerSettings:
     max_header_bytes: int = 64 * 1024
     max_body_bytes: int = 4 * 1024 * 1024
     max_choices: int = 256
+    allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.model_name:

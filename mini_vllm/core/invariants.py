@@ -141,12 +141,22 @@ def check_cache(scheduler: Scheduler) -> None:
             require(known == prefix, f"block {block_id} has the hash of a different prefix")
 
 
+def leak_of(scheduler: Scheduler) -> str:
+    """Return what to tell about blocks that are neither free nor held by a running request; empty without any."""
+    kv = scheduler.kv
+    held = {block_id for request in scheduler.running for block_id in kv.block_ids(request.request_id)}
+    num_leaked = kv.num_usable_blocks - kv.num_free_blocks - len(held)
+    words = "blocks have leaked: no request holds them, and `free` has not freed them"
+    return f"{num_leaked} of {kv.num_usable_blocks} {words}" if num_leaked > 0 else ""
+
+
 def check_drained(scheduler: Scheduler) -> None:
     """After the last request nothing is left: no request, no holder, every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv
-    require(kv.num_free_blocks == kv.num_usable_blocks, f"{kv.num_usable_blocks - kv.num_free_blocks} blocks leaked")
+    num_free = kv.num_free_blocks
+    require(num_free == kv.num_usable_blocks, leak_of(scheduler) or f"{num_free} free blocks are too many")
     require(not kv.ref_counts(), f"blocks with holders: {kv.ref_counts()}")
 
 

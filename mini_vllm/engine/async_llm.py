@@ -1,6 +1,7 @@
 """`AsyncLLM`: many asyncio tasks on one engine. (vLLM: `v1/engine/async_llm.py`.)"""
 
 import asyncio
+import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
@@ -33,7 +34,7 @@ class AsyncLLM:
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
-        self.is_shutting_down = False
+        self.is_shutting_down, self.reason_of_death = False, ""
         # None: the reader has left, but the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
@@ -41,7 +42,7 @@ class AsyncLLM:
             if isinstance(engine, LLMEngine)
             else EngineProcess(engine, self._deliver, self._fail_all, watch)
         )
-        if watch is not None and isinstance(self._host, EngineThread):
+        if watch and isinstance(self._host, EngineThread):
             watch(self._host.give_up)
         self.config: EngineConfig = self._host.config
         self.tokenizer: Tokenizer = self._host.tokenizer
@@ -55,11 +56,6 @@ class AsyncLLM:
     def is_alive(self) -> bool:
         """Whether the engine's thread runs."""
         return self._host.is_alive
-
-    @property
-    def reason_of_death(self) -> str:
-        """Why the engine has ended, in words for people; empty if nothing is wrong."""
-        return self._host.reason_of_death
 
     @property
     def seconds_in_step(self) -> float:
@@ -204,11 +200,13 @@ class AsyncLLM:
             try:
                 loop.call_soon_threadsafe(_put_all, items)
             except RuntimeError:  # the loop is closed, and its readers never unregistered
-                for _, output in items:
-                    self._abort(output.request_id)
+                for _, output in items:  # on another thread: sending may wait for this one to read
+                    self._collectors[output.request_id] = None
+                    threading.Thread(target=self._abort, args=(output.request_id,), daemon=True).start()
 
     def _fail_all(self, error: EngineDeadError) -> None:
         """Let all readers fail: nothing will come any more."""
+        self.reason_of_death = str(error)
         for collector in list(self._collectors.values()):
             if collector is not None:
                 with suppress(RuntimeError):

@@ -36,15 +36,12 @@ class EngineProcess:
     `EngineDeadError` if the process ends before there is an engine.
     """
 
-    def __init__(
-        self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None = None
-    ) -> None:
+    def __init__(self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None) -> None:
         # A forked process would believe that torch's threads run, and they would not.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
-        self._step_clock: Any = spawn.Value("d", 0.0, lock=False)
-        self._heartbeat: Any = spawn.Value("d", 0.0, lock=False)
-        arguments = open_engine, watch, theirs, self._step_clock, self._heartbeat
+        self._clocks: Any = [spawn.Value("d", 0.0, lock=False) for _ in range(2)]
+        arguments = open_engine, watch, theirs, *self._clocks
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
         # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
@@ -77,16 +74,12 @@ class EngineProcess:
         return self._error is None and not self._over.is_set()
 
     @property
-    def reason_of_death(self) -> str:
-        return "" if self._error is None else str(self._error)
-
-    @property
     def is_paused(self) -> bool:
         return self._is_paused
 
     @property
     def seconds_in_step(self) -> float:
-        return seconds_since(self._step_clock)
+        return seconds_since(self._clocks[0])
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         return self._send("call", function)
@@ -119,9 +112,8 @@ class EngineProcess:
     def give_up(self, reason: str) -> None:
         """Kill the process, once it has written its stack to standard error; readers and callers fail with `reason`."""
         self._note_death(EngineDeadError(reason))
-        if hasattr(signal, "SIGUSR1"):
-            with suppress(OSError):
-                os.kill(self._process.pid or 0, signal.SIGUSR1)
+        with suppress(AttributeError, OSError):  # not on Windows, or it is gone
+            os.kill(self._process.pid or 0, signal.SIGUSR1)
             time.sleep(SECONDS_TO_TRACE)
         self.abandon()
 
@@ -174,13 +166,10 @@ class EngineProcess:
         """Give the process up if its heart stands still. Looks are counted, because the machine may have slept."""
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
-            num_silent = num_silent + 1 if self._heartbeat.value == last else 0
-            last = self._heartbeat.value
-            if num_silent >= SECONDS_OF_SILENCE and self._error is None:
-                self.give_up(
-                    f"the engine's process has not answered for {num_silent} seconds: a single call that does not end, "
-                    "or far too little memory; the line stands in the server's log"
-                )
+            num_silent = num_silent + 1 if self._clocks[1].value == last else 0
+            last = self._clocks[1].value
+            if num_silent == SECONDS_OF_SILENCE:
+                self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
         """Make sure that the process has ended. It ends by itself once it has closed its end of the pipe."""

@@ -21,28 +21,20 @@ from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 
-HEARTBEAT = 0.5
-
 
 def run_engine(
-    open_engine: OpenEngine,
-    watch: Watch | None,
-    connection: "Connection[Any, Any]",
-    step_clock: StepClock,
-    heartbeat: StepClock,
+    open_engine: OpenEngine, watch: Watch | None, connection: "Connection[Any, Any]", step: StepClock, beat: StepClock
 ) -> None:
     """Open the engine, then carry out calls from the pipe until one is `end`, or until its other end is closed.
 
-    The time in `heartbeat` is renewed twice a second, unless native code holds the interpreter's lock.
+    The clock `beat` is set twice a second, unless native code holds the interpreter's lock.
     """
     # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
-    threading.Thread(target=end_with_parent, args=(heartbeat,), name="mini-vllm-parent", daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(beat,), name="mini-vllm-parent", daemon=True).start()
     faulthandler.enable()
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1)  # shows the stack even then
     try:
         engine = open_engine()
     except BaseException as error:
@@ -52,23 +44,23 @@ def run_engine(
     # Nothing loaded so far goes away: the garbage collector need not scan torch and the model again, as in vLLM.
     gc.collect()
     gc.freeze()
-    PipeServer(connection).serve(engine, watch, step_clock)
+    PipeServer(connection).serve(engine, watch, step)
 
 
-def end_with_parent(heartbeat: StepClock | None = None) -> None:
+def end_with_parent(beat: StepClock) -> None:
     """End this process when the one that started it is gone, even while a model is loading or a step runs."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     if sys.platform == "linux":
         import fcntl
 
-        # Native code that holds the interpreter's lock stops this thread; the signal ends the process all the same.
+        # Native code that holds the interpreter's lock stops this thread; signals end it, or show its stack.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+        faulthandler.register(signal.SIGUSR1)
     while parent.is_alive():
-        if heartbeat is not None:
-            heartbeat.value = time.monotonic()
-        parent.join(HEARTBEAT)
+        beat.value = time.monotonic()
+        parent.join(0.5)
     os._exit(1)
 
 
@@ -84,7 +76,7 @@ class PipeServer:
         """Run the engine until the end."""
         thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
         self._send(Opened(thread.config, thread.tokenizer))
-        if watch is not None:
+        if watch:
             watch(thread.give_up)
         try:
             while (call := self._connection.recv()).method != "end":

@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 class EngineThread:
     """Owns an engine. `deliver` gets the outputs of every step, on this thread.
 
-    A step that raises ends its requests. If ending one of them raises twice in a row, the thread ends, and calls
-    `on_death` last.
+    A step that raises ends its requests. If ending one raises twice in a row, the thread ends; `on_death` comes last.
     """
 
     def __init__(
@@ -37,10 +36,8 @@ class EngineThread:
         self.engine = engine
         self.config: EngineConfig = engine.config
         self.tokenizer: Tokenizer = engine.tokenizer
-        self.deliver = deliver
-        self.on_death = on_death
-        self.is_paused = False
-        self.is_ending = False
+        self.deliver, self.on_death = deliver, on_death
+        self.is_paused = self.is_ending = False
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
@@ -55,11 +52,6 @@ class EngineThread:
     def is_alive(self) -> bool:
         """Whether the engine can take steps."""
         return self.error is None and self._thread.is_alive()
-
-    @property
-    def reason_of_death(self) -> str:
-        """Why the engine has ended; empty if nothing is wrong."""
-        return "" if self.error is None else str(self._death_error())
 
     @property
     def seconds_in_step(self) -> float:
@@ -151,9 +143,8 @@ class EngineThread:
             raise ShuttingDownError("the engine has shut down")
 
     def _death_error(self) -> EngineDeadError:
-        if isinstance(self.error, EngineDeadError):
-            return EngineDeadError(*self.error.args)
-        return EngineDeadError(f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log")
+        about = f"the engine's thread has ended: {type(self.error).__name__}: {self.error}; see the log"
+        return EngineDeadError(str(self.error) if isinstance(self.error, EngineDeadError) else about)
 
     def _end_requests(self, request_ids: list[str], error: str) -> list[RequestOutput]:
         outputs = [self._end_request(request_id, error) for request_id in request_ids]

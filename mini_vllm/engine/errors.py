@@ -1,5 +1,6 @@
 """The errors of an engine besides `ValueError`."""
 
+from mini_vllm.core.invariants import leak_of
 from mini_vllm.core.scheduler import Scheduler
 
 
@@ -9,10 +10,11 @@ class StalledError(RuntimeError):
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
         """Return the error with the numbers of a scheduler that scheduled nothing."""
-        kv = scheduler.kv
+        kv, leak = scheduler.kv, leak_of(scheduler)
         return cls(
             f"nothing was scheduled, although {len(scheduler.running)} requests run and "
             f"{len(scheduler.waiting)} wait: {kv.num_free_blocks} of {kv.num_usable_blocks} blocks are free"
+            f"{leak and '. '}{leak}"
         )
 
 

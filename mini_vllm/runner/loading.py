@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.freed_memory import keep_few_kernels, keep_freed_memory
+from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
@@ -56,12 +56,11 @@ def load_model(
     `prepack_weights` makes it faster on a CPU; it can then no longer be saved or trained.
     Raises `ValueError` if it cannot be found, or if the paged cache does not support its attention.
     """
-    keep_few_kernels()
+    keep_freed_memory()
     with _found(str(name_or_path or EMBEDDED_MODEL)) as name:
         loaded = _load_weights(name, dtype, prepack_weights=prepack_weights)
         tokenizer = AutoTokenizer.from_pretrained(name)
     use_one_thread_if_small(loaded.model)
-    keep_freed_memory()
     return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
 
 

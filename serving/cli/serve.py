@@ -42,6 +42,9 @@ def serve(
     served_model_name: Annotated[
         str | None, typer.Option(help="The model's name in requests. Default: MODEL, or mini-vllm.", show_default=False)
     ] = None,
+    allowed_host: Annotated[
+        list[str], typer.Option(help="Another name by which clients may call the server; *: any.", show_default=False)
+    ] = [],  # noqa: B006
     max_num_waiting: Annotated[int, typer.Option(help="Refuse requests while so many wait.")] = 1024,
     request_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a request is ended. Default: never.", show_default=False)
@@ -70,6 +73,7 @@ def serve(
         host=host,
         port=port,
         api_key=api_key,
+        allowed_hosts=tuple(allowed_host),
         model_name=served_model_name or model or DEFAULTS.model_name,
         request_timeout=request_timeout,
         shutdown_timeout=shutdown_timeout,
@@ -102,6 +106,7 @@ def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:
 
 def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None:
     """Serve several engines behind a router until a signal ends them."""
+    from serving.cli.call_watch import watch_calls
     from serving.router.front import create_front
     from serving.router.policies import PrefixAware
     from serving.router.replicas import Replicas
@@ -109,7 +114,7 @@ def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None
 
     def open_server() -> Server:
         with reported(f"Starting {size} engines"):
-            replicas = Replicas(engine.open, settings, size)
+            replicas = Replicas(engine.open, settings, size, watch_calls)
         return Server(create_front(replicas, PrefixAware()), replicas, settings)
 
     listen(settings, open_server)

@@ -1,6 +1,8 @@
 """The front end of several replicas: it chooses one for each request and relays the bytes."""
 
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -12,12 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from serving.errors import engine_error, install_error_handlers, unavailable
+from serving.hosts import KnownHosts
 from serving.limits import ended_by_disconnect, read_body
 from serving.router.policies import Router, prefix_of_bytes
-from serving.router.replicas import Replica, Replicas
+from serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# About one connection only, or written anew on each side.
-HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
+# About one connection only, written anew on each side, or checked here already.
+HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
+logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
 
 
@@ -27,11 +31,14 @@ def create_front(replicas: Replicas, router: Router) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(front.watch())
         yield
+        watching.cancel()
         await front.client.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
+    app.add_middleware(KnownHosts, settings=replicas.settings)
     app.add_api_route("/health", front.health, methods=["GET"])
     app.add_api_route("/metrics", front.metrics, methods=["GET"])
     for path in GENERATING:
@@ -50,15 +57,42 @@ class Front:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
 
+    async def watch(self) -> None:
+        """Look at all replicas every second."""
+        while True:
+            await self._look()
+            await asyncio.sleep(1)
+
+    async def _look(self) -> None:
+        await asyncio.gather(*map(self._look_at, self.replicas.all))
+
+    async def _look_at(self, replica: Replica) -> None:
+        """Note whether a replica takes requests, and tell at the terminal if it no longer does."""
+        before, replica.problem = replica.problem, await self._problem_of(replica)
+        if replica.problem and not before and not self.replicas.is_shutting_down:
+            logger.error("replica %d takes no more requests: %s", replica.index, replica.problem)
+
+    async def _problem_of(self, replica: Replica) -> str:
+        if not replica.is_alive:
+            return replica.problem or f"its process has ended with code {replica.process.exitcode}"
+        try:
+            answer = await self.client.get(f"{replica.address}/health", timeout=SECONDS_TO_ANSWER)
+        except httpx.TimeoutException:
+            return replica.is_silent()
+        except httpx.HTTPError as error:
+            return f"it cannot be reached: {error}"
+        replica.num_silent = 0
+        return "" if answer.status_code == 200 else str(answer.json()["error"]["message"])
+
     async def health(self) -> JSONResponse:
-        """Return which replicas are healthy; 503 if none is."""
-        states = {
-            str(replica.index): replica.is_alive and await self._get(replica, "/health") is not None
-            for replica in self.replicas.all
-        }
-        if self.replicas.is_shutting_down or not any(states.values()):
-            raise unavailable("no replica takes requests", "no_replica")
-        return JSONResponse({"status": "ok", "replicas": states})
+        """Return which replicas take requests, and why the others do not; 503 if none does."""
+        await self._look()
+        problems = {str(replica.index): replica.problem for replica in self.replicas.all}
+        told = "; ".join(f"replica {index}: {problem}" for index, problem in problems.items() if problem)
+        if self.replicas.is_shutting_down or all(problems.values()):
+            raise unavailable(f"no replica takes requests. {told}", "no_replica")
+        states = {"status": "ok", "replicas": {index: not problem for index, problem in problems.items()}}
+        return JSONResponse(states | ({"message": told} if told else {}))
 
     async def metrics(self) -> Response:
         """Return the metrics of every replica that answers."""
@@ -79,7 +113,7 @@ class Front:
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
             raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
-        untried = {replica.index: replica for replica in self.replicas.alive}
+        untried = {replica.index: replica for replica in self.replicas.usable}
         while untried:
             loads = {index: replica.num_unfinished for index, replica in untried.items()}
             replica = untried.pop(min(loads) if prefix is None else self.router.choose(prefix, loads))
@@ -88,10 +122,12 @@ class Front:
             except httpx.TransportError:
                 # Nothing has been answered yet, so another replica may.
                 self.router.forget(replica.index)
-        raise unavailable("no replica can be reached", "no_replica")
+                await self._look_at(replica)
+        problems = "; ".join(f"replica {replica.index}: {replica.problem}" for replica in self.replicas.all)
+        raise unavailable(f"no replica takes requests. {problems}", "no_replica")
 
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
-        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if none comes."""
+        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if there is no engine to answer."""
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
         url = str(request.url.replace(scheme="http", netloc=replica.address.removeprefix("http://")))
         upstream = self.client.build_request(request.method, url, headers=headers, content=body)
@@ -106,6 +142,12 @@ class Front:
         if answer is None:
             return Response(status_code=499)  # the client has gone, and sees no answer
         kept = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
+        if answer.status_code == 503:
+            replica.num_unfinished -= 1
+            content = await answer.aread()
+            if b'"engine_dead"' in content:
+                raise httpx.RemoteProtocolError("its engine has ended")
+            return Response(content, answer.status_code, kept)
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:

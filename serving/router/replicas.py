@@ -3,36 +3,56 @@
 import asyncio
 import multiprocessing
 import os
-from collections.abc import Callable
+import threading
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.engine_messages import OpenEngine, Watch
+from mini_vllm.engine.engine_process_main import end_with_parent
+from mini_vllm.engine.engine_thread import StepClock
 from serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END = 10.0  # for last events and the end of the engine
+SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for last events and the end of the engine; for a look at it
 
 
 @dataclass
 class Replica:
-    """One engine with its server. `num_unfinished` counts the front end's requests that it has not finished."""
+    """One engine with its server. `num_unfinished` counts the front end's requests that it has not finished.
+
+    `problem` is why it takes no requests, as of the last look at it; empty if it does.
+    """
 
     index: int
     process: BaseProcess
     address: str
     num_unfinished: int = 0
+    problem: str = ""
+    num_silent: int = 0
 
     @property
     def is_alive(self) -> bool:
         return self.process.is_alive()
 
+    def is_silent(self) -> str:
+        """Note that the process has not answered in time, and kill it the second time in a row; return the problem.
+
+        It is the second time because a machine that wakes up has one late answer without a fault.
+        """
+        self.num_silent += 1
+        if self.num_silent < 2:
+            return self.problem
+        self.process.kill()
+        return f"its process has not answered for {2 * SECONDS_TO_ANSWER:g} seconds"
+
 
 class Replicas:
     """Starts and ends the processes. Raises `RuntimeError` if one dies before it serves; its error is on stderr."""
 
-    def __init__(self, open_engine: Callable[[], LLMEngine], settings: ServerSettings, size: int) -> None:
+    def __init__(
+        self, open_engine: OpenEngine, settings: ServerSettings, size: int, watch: Watch | None = None
+    ) -> None:
         self.settings = settings
         self.is_shutting_down = False
         spawn = multiprocessing.get_context("spawn")  # a forked child would hold locks of threads that it lacks
@@ -41,7 +61,8 @@ class Replicas:
         starting = []
         for _ in range(size):
             address, theirs = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=run_replica, args=(open_engine, own, theirs, num_threads), daemon=True)
+            arguments = open_engine, watch, own, theirs, num_threads
+            process = spawn.Process(target=run_replica, args=arguments, daemon=True)
             process.start()
             theirs.close()  # else `recv` would wait for ever for a replica that has died
             starting.append((process, address))  # all load at once: none is waited for yet
@@ -49,6 +70,11 @@ class Replicas:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
             raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
+
+    @property
+    def usable(self) -> list[Replica]:
+        """The replicas that take requests."""
+        return [replica for replica in self.alive if not replica.problem]
 
     @property
     def alive(self) -> list[Replica]:
@@ -72,9 +98,14 @@ class Replicas:
 
 
 def run_replica(
-    open_engine: Callable[[], LLMEngine], settings: ServerSettings, address: "Connection[str, str]", num_threads: int
+    open_engine: OpenEngine,
+    watch: Watch | None,
+    settings: ServerSettings,
+    address: "Connection[str, str]",
+    num_threads: int,
 ) -> None:
-    """Serve one engine in this process, and report its address."""
+    """Serve one engine in this process, and report its address. The process ends with the front end's."""
+    threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
     # Ctrl-C reaches every process of a terminal, but only the front end tells the replicas when to end.
     import signal
 
@@ -85,7 +116,7 @@ def run_replica(
 
     allow_many_connections()
     listener = bound_socket(settings)
-    server = engine_server(AsyncLLM(open_engine()), settings)
+    server = engine_server(AsyncLLM(open_engine(), watch), settings)
     address.send(address_of(listener))
     address.close()
     server.run([listener])

@@ -19,7 +19,10 @@ def state_router(served: ServedModel) -> APIRouter:
     @router.get("/health")
     async def health() -> JSONResponse:
         served.require_responsive()
-        return JSONResponse({"status": "ok"})
+        counts = await served.llm.call_during_step(counts_of)
+        if counts.leak and counts.gauges["kv_cache_usage_perc"] == 1:
+            raise unavailable(f"no block is left: {counts.leak}", "blocks_leaked")
+        return JSONResponse({"status": "leaking", "message": counts.leak} if counts.leak else {"status": "ok"})
 
     @router.get("/metrics")
     async def metrics() -> Response:

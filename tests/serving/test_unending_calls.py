@@ -40,7 +40,7 @@ from tests.serving.running import (
 SPEC = EngineSpec(FAKE, parse_lineup("solution:1-5"))
 GATE = threading.Event()
 COUNTS = "index = 3\n    while index:\n        index += 0"
-CATCHES = "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass"
+CATCHES = "while True:\n        try:\n            while True: pass\n        except BaseException: pass"
 WAITS = "import threading\n    threading.Event().wait()"
 NATIVE = "import itertools\n    sum(itertools.repeat(0))"
 CRASHES = "import ctypes\n    ctypes.string_at(0)"

@@ -1,0 +1,85 @@
+"""A server that is killed leaves no process, whatever it and its engines were doing, and whichever process it was."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import httpx
+import psutil
+import pytest
+
+from tests.serving.running import COMPLETION, PATIENCE, RawConnection, ServerUnderTest, serve_command, wait_until
+
+COMMAND = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
+FLEET = ("--data-parallel-size", "2")
+
+
+def family(process: "subprocess.Popen[str]") -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def require_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
+    names = [" ".join(process.cmdline()) for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    for process in alive:
+        process.kill()
+    assert not names
+
+
+@pytest.fixture(params=[(), FLEET], ids=["one", "fleet"])
+def served(request: pytest.FixtureRequest) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    with serve_command(*request.param) as command:
+        yield command
+
+
+@pytest.mark.parametrize("state", ["idle", "streaming", "paused"])
+def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]", str], state: str) -> None:
+    process, address = served
+    with httpx.Client(base_url=address) as http, http.stream("GET", "/live/stream") as page:
+        pieces = page.iter_bytes()
+        next(pieces)  # so there is a process that draws, and stays
+        if state == "paused":
+            assert http.post("/live/pace", json={"steps_per_second": 0}).status_code == 200
+        if state != "idle":
+            connection = RawConnection(ServerUnderTest(address, None, None))  # type: ignore[arg-type]
+            connection.ask(COMPLETION, stream=True, max_tokens=1900, ignore_eos=True)
+        if state == "streaming":
+            connection.read_until(b"data: ")
+        processes = family(process)
+        assert len(processes) >= 2
+        process.kill()
+        require_gone(processes)
+
+
+@pytest.mark.parametrize("options", [(), FLEET], ids=["one", "fleet"])
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.5])
+def test_a_server_killed_while_it_starts_leaves_no_process(options: tuple[str, ...], seconds: float) -> None:
+    with subprocess.Popen(
+        [*COMMAND, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        wait_until(lambda: bool(family(process)), "a process has been started")
+        time.sleep(seconds)
+        processes = family(process)
+        process.kill()
+        require_gone(processes)
+
+
+def test_a_killed_replica_leaves_no_process_and_the_terminal_says_so() -> None:
+    with serve_command(*FLEET) as (process, address):
+        with httpx.Client(base_url=address) as http, http.stream("GET", "/live/stream") as page:
+            pieces = page.iter_bytes()
+            next(pieces)
+            replicas = [
+                child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())
+            ]
+            below = [each for replica in replicas for each in replica.children(recursive=True)]
+            for replica in replicas:
+                replica.kill()
+            require_gone([*replicas, *below])
+        wait_until(lambda: httpx.get(f"{address}/health").status_code == 503, "no replica is left")
+        message = httpx.get(f"{address}/health").json()["error"]["message"]
+        assert "replica 0: its process has ended with code -9" in message
+        process.terminate()
+        assert process.stderr is not None
+        assert "replica 1 takes no more requests: its process has ended with code -9" in process.stderr.read()
