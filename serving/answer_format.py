@@ -3,25 +3,28 @@
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.outputs import CompletionOutput, Logprob, TokenLogprobs
 
+TokenRow = tuple[int, TokenLogprobs | None]
 MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot express
 
 
 class ReportedLogprobs:
     """The logprobs of one growing text: each `take` reports the tokens generated since the previous one.
 
-    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one.
+    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one. The first `take` begins
+    with the tokens of the `prompt` to be repeated.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_shown: int, prompt: Sequence[TokenRow] = ()) -> None:
         self._tokenizer = tokenizer
         self._max_shown = max_shown
+        self._prompt = list(prompt)
         self._num_reported = 0
         self._num_characters = 0
 
@@ -51,9 +54,10 @@ class ReportedLogprobs:
             top.append(None if row is None else self._likeliest(token_id, row))
         return {"tokens": tokens, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets}
 
-    def _new(self, completion: CompletionOutput) -> list[tuple[int, TokenLogprobs | None]]:
+    def _new(self, completion: CompletionOutput) -> list[TokenRow]:
         first, self._num_reported = self._num_reported, len(completion.token_ids)
-        return list(zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True))
+        prompt, self._prompt = self._prompt, []
+        return [*prompt, *zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True)]
 
     def _entry(self, token_id: int, logprob: Logprob | None) -> dict[str, Any]:
         text = self._tokenizer.decode([token_id])

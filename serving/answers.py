@@ -54,7 +54,7 @@ def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
 
 
 def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) -> dict[str, Any]:
-    completion, logprobs = output.outputs[0], request.reported_logprobs()
+    completion, logprobs = output.outputs[0], request.reported_logprobs(index)
     return {
         "index": index,
         **request.format.whole(request.choices[index].echo + completion.text),
@@ -122,7 +122,7 @@ class ChoiceEvents:
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
         self._format, self._index = request.format, index
-        self._logprobs = request.reported_logprobs()
+        self._logprobs = request.reported_logprobs(index)
         self._echo = request.choices[index].echo
         self._is_open = False
         # Every event repeats the head: it is encoded once per choice instead of once per token.

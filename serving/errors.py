@@ -73,7 +73,9 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
             return ApiError(504, message, type="timeout_error", code="request_timeout")
         case ValueError():
             setting = message.partition(" ")[0]  # the engine's errors begin with the setting that is wrong
-            return invalid(message, setting if "_" in setting else prompt_field)
+            is_too_long = "max_model_len" in message or "the whole cache" in message
+            code = "context_length_exceeded" if is_too_long else None
+            return invalid(message, setting if "_" in setting else prompt_field, code)
         case _:
             logger.error("a request failed in the engine", exc_info=error)
             return engine_error(f"{type(error).__name__}: {error}")

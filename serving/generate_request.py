@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from mini_vllm.outputs import RequestOutput
+from mini_vllm.outputs import CompletionOutput, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
-from serving.answer_format import AnswerFormat, ReportedLogprobs
+from serving.answer_format import AnswerFormat, ReportedLogprobs, TokenRow
 from serving.served_model import ServedModel
 
 Item = tuple[int, RequestOutput]  # the index of a choice and one of its outputs
@@ -17,11 +17,16 @@ Outputs = AsyncGenerator[Item, None]
 
 @dataclass(frozen=True, slots=True)
 class TextChoice:
-    """One text to generate; `echo` is the prompt to repeat before it, or empty."""
+    """One text to generate; `echo` is the prompt to repeat before it, or empty, and `prompt_rows` are its logprobs.
+
+    With `is_empty` nothing is shown of what is generated: the client wants the prompt alone.
+    """
 
     prompt_token_ids: list[int]
     sampling_params: SamplingParams
     echo: str = ""
+    prompt_rows: Sequence[TokenRow] = ()
+    is_empty: bool = False
 
 
 def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
@@ -59,8 +64,8 @@ class GenerateRequest:
         streams = [self._generate(index, choice) for index, choice in enumerate(self.choices)]
         return merged(streams) if len(streams) > 1 else numbered(streams[0])
 
-    def _generate(self, index: int, choice: TextChoice) -> AsyncGenerator[RequestOutput, None]:
-        return self.served.llm.generate(
+    async def _generate(self, index: int, choice: TextChoice) -> AsyncGenerator[RequestOutput, None]:
+        stream = self.served.llm.generate(
             choice.prompt_token_ids,
             choice.sampling_params,
             f"{self.answer_id}-{index}",
@@ -68,11 +73,15 @@ class GenerateRequest:
             cache_salt=self.cache_salt,
             timeout=self.served.settings.request_timeout,
         )
+        async with aclosing(stream):
+            async for output in stream:
+                yield without_text(output) if choice.is_empty else output
 
-    def reported_logprobs(self) -> ReportedLogprobs | None:
-        """Return a reporter for the logprobs of one choice, None if they are not wanted."""
-        num_logprobs = self.choices[0].sampling_params.logprobs
-        return None if num_logprobs is None else ReportedLogprobs(self.served.llm.tokenizer, num_logprobs)
+    def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
+        """Return a reporter for the logprobs of a choice, None if they are not wanted."""
+        choice = self.choices[index]
+        shown = choice.sampling_params.logprobs
+        return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown, choice.prompt_rows)
 
     def usage(self, outputs: Sequence[RequestOutput]) -> dict[str, object]:
         """Return the token counts, from each choice's last output. A prompt counts once for all its choices."""
@@ -85,6 +94,12 @@ class GenerateRequest:
             "total_tokens": num_prompt_tokens + num_tokens,
             "prompt_tokens_details": {"cached_tokens": sum(output.metrics.num_cached_tokens for output in firsts)},
         }
+
+
+def without_text(output: RequestOutput) -> RequestOutput:
+    """Return an output as if nothing had been generated."""
+    end = output.outputs[0].finish_reason and "length"
+    return replace(output, new_text="", num_new_tokens=0, outputs=[CompletionOutput("", [], end, logprobs=[])])
 
 
 async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:

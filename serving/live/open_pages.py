@@ -49,7 +49,7 @@ class OpenPages:
         self.pace, self.crowd = Pace(served.llm), Crowd(served.llm)
         self.facts: dict[str, Any] = {}
         self._viewers: dict[str, Viewer] = {}
-        self._progress = {"newest": -1, "oldest": 0, "num_arrived": 0}
+        self._progress = {"newest": -1, "oldest": 0, "num_arrived": 0, "preempted": -1}
         self._drawing: DrawingProcess | None = None
 
     async def open(self, look: Look) -> Viewer:

@@ -53,7 +53,7 @@ class RecentSteps(StepRecorder):
         self.chunks = Chunks()
         self.bills: OrderedDict[str, RequestTotals] = OrderedDict()
         self.unfinished: dict[str, tuple[Request, RequestTotals]] = {}
-        self._totals = Totals()
+        self._totals, self.last_preemption = Totals(), -1
         self._wants_pool, self._is_broken = False, False
         self._keyframe = b""
         self._record: StepRecord | None = None
@@ -143,6 +143,8 @@ class RecentSteps(StepRecorder):
         assert record is not None
         self.record_end(record)
         self._totals.preemptions += len(record["preempted"])
+        if record["preempted"]:
+            self.last_preemption = record["step"]
         record["waiting_after"] = [r.request_id for r in islice(scheduler.waiting, MAX_WAITING_NAMED)]
         if self._wants_pool and scheduler.kv.num_usable_blocks <= MAX_BLOCKS_IN_EACH_STEP:
             record["detail"]["free_queue"], record["detail"]["cached"] = pool_of(scheduler)
@@ -189,9 +191,10 @@ def keep_recent_steps(engine: LLMEngine) -> None:
 
 
 def progress_of(engine: LLMEngine) -> dict[str, int]:
-    """Return the numbers of the kept steps, and how many requests have arrived since the newest one was planned."""
+    """Return the numbers of the kept steps and of the last one with a preemption (-1: none), and the new arrivals."""
     recent = observer_of(engine, RecentSteps)
-    return {"newest": recent.chunks.num_steps - 1, "oldest": recent.chunks.oldest, "num_arrived": recent.num_arrived}
+    steps = {"newest": recent.chunks.num_steps - 1, "oldest": recent.chunks.oldest, "preempted": recent.last_preemption}
+    return steps | {"num_arrived": recent.num_arrived}
 
 
 def facts_of(engine: LLMEngine) -> dict[str, Any]:

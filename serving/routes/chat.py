@@ -3,7 +3,7 @@
 vLLM: `entrypoints/openai/chat_completion/{protocol,serving}.py`.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field
@@ -14,7 +14,7 @@ from serving.answer_format import CHAT
 from serving.errors import invalid
 from serving.generate_request import TextChoice, choices_of
 from serving.routes.common import generate_router
-from serving.routes.fields import Fields, Positive, SamplingFields, shown
+from serving.routes.fields import Empty, Fields, Positive, SamplingFields, shown
 from serving.served_model import ServedModel
 
 
@@ -46,12 +46,13 @@ class ChatMessage(Fields):
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[str, BeforeValidator(text_of)]
 
-    name: None = None
+    name: str | None = None
     refusal: None = None
-    annotations: None = None
+    annotations: Empty | None = None
+    reasoning_content: None = None
     audio: None = None
     function_call: None = None
-    tool_calls: None = None
+    tool_calls: Empty | None = None
     tool_call_id: None = None
 
 
@@ -71,20 +72,22 @@ class ChatCompletionRequest(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
-    tools: None = None  # known, and refused by name: ignored, they would change the answer
-    tool_choice: None = None
-    parallel_tool_calls: None = None
-    functions: None = None
-    function_call: None = None
-    modalities: None = None
+    # Harmless values alone: ignored, another one would change the answer.
+    tools: Empty | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    parallel_tool_calls: bool | None = None
+    functions: Empty | None = None
+    function_call: Literal["none", "auto"] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
     prediction: None = None
-    reasoning_effort: None = None
-    verbosity: None = None
+    reasoning_effort: Literal["none"] | None = None
+    verbosity: Literal["medium"] | None = None
     web_search_options: None = None
-    store: None = None
-    metadata: None = None
-    service_tier: None = None
+    echo: Literal[False] | None = None
+    add_generation_prompt: Literal[True] | None = None
+    continue_final_message: Literal[False] | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=0)] | None = None
 
     @property
     def asked_max_tokens(self) -> int | None:

@@ -12,7 +12,7 @@ from serving.answer_format import AnswerFormat
 from serving.answers import StreamedAnswer, whole_answer
 from serving.errors import ApiError, invalid
 from serving.generate_request import GenerateRequest, TextChoice
-from serving.limits import read_body
+from serving.limits import ended_by_disconnect, read_body
 from serving.routes.fields import SamplingFields, parse
 from serving.served_model import ServedModel
 
@@ -71,11 +71,16 @@ def generate_router(
         if body.priority and served.llm.config.policy != "priority":
             message = f"priority {body.priority} needs a server with --scheduling-policy priority"
             raise invalid(message, "priority")
+        choices = list[TextChoice]()
+        async with ended_by_disconnect(request.receive):  # scoring a prompt takes long
+            choices = await texts_of(body, served)
+        if not choices:
+            return Response()
         wanted = GenerateRequest(
             request_id=request_id,
             format=format,
             served=served,
-            choices=await texts_of(body, served),
+            choices=choices,
             n=body.n or 1,
             include_usage=body.include_usage,
             priority=body.priority or 0,

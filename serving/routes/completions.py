@@ -1,6 +1,7 @@
 """`/v1/completions`: the continuation of texts. (vLLM: `entrypoints/openai/completion/{protocol,serving}.py`.)"""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import Field, PlainValidator
@@ -9,8 +10,9 @@ from mini_vllm.sampling_params import MAX_LOGPROBS
 from serving.answer_format import COMPLETION
 from serving.errors import invalid
 from serving.generate_request import TextChoice, choices_of
+from serving.prompt_logprobs import logprobs_of_prompt
 from serving.routes.common import generate_router
-from serving.routes.fields import SamplingFields, shown
+from serving.routes.fields import NotNegative, SamplingFields, shown
 from serving.served_model import ServedModel
 
 Prompt = str | list[int]
@@ -39,8 +41,9 @@ class CompletionRequest(SamplingFields):
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
-    suffix: None = None
-    best_of: None = None
+    max_tokens: NotNegative | None = None
+    suffix: Literal[""] | None = None
+    best_of: Literal[1] | None = None
 
 
 def completions_router(served: ServedModel) -> APIRouter:
@@ -49,17 +52,22 @@ def completions_router(served: ServedModel) -> APIRouter:
 
 async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextChoice]:
     """Return the texts that a body asks for. Raises `ApiError` for what this server cannot do."""
-    if body.echo and body.logprobs is not None:
-        raise invalid("logprobs with echo is not supported: the engine computes none of the prompt's", "logprobs")
+    if body.max_tokens == 0 and not body.echo:
+        raise invalid("max_tokens must be at least 1, or 0 with echo: true, got 0", "max_tokens")
     n, max_choices = body.n or 1, served.settings.max_choices
     if n * len(body.prompt) > max_choices:
         raise invalid(f"n times the number of prompts must be at most {max_choices}, got {n * len(body.prompt)}", "n")
-    params = body.sampling_params(body.max_tokens or DEFAULT_MAX_TOKENS, body.logprobs)
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else max(1, body.max_tokens)
+    params = body.sampling_params(max_tokens, body.logprobs)
     choices = list[TextChoice]()
     for prompt in body.prompt:
         if isinstance(prompt, str):
             text, token_ids = prompt, await served.encode(prompt)
         else:
             text, token_ids = served.llm.tokenizer.decode(prompt) if body.echo else "", prompt
-        choices += choices_of(token_ids, params, n, echo=text if body.echo else "")
+        same = choices_of(token_ids, params, n, echo=text if body.echo else "")
+        if body.echo and body.logprobs is not None:
+            rows = await logprobs_of_prompt(served, token_ids, body.logprobs, body.cache_salt, body.priority or 0)
+            same = [replace(choice, prompt_rows=list(zip(token_ids, rows, strict=True))) for choice in same]
+        choices += [replace(choice, is_empty=body.max_tokens == 0) for choice in same]
     return choices

@@ -1,6 +1,6 @@
 """The fields that chats and completions share, and how a body is parsed into them."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,6 +16,7 @@ NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # int64, as torch's generators take
 TokenId = Annotated[int, Field(ge=0)]
+Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Fields(BaseModel):
@@ -76,7 +77,9 @@ def stop_strings(value: object) -> tuple[str, ...]:
 class StreamOptions(Fields):
     """What a stream contains besides the text."""
 
-    include_usage: bool = False
+    include_usage: bool | None = False
+    continuous_usage_stats: Literal[False] | None = None
+    include_obfuscation: bool | None = None
 
 
 class PlainText(Fields):
@@ -103,6 +106,20 @@ class SamplingFields(Fields):
     frequency_penalty: Penalty | None = None
     logit_bias: Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
 
+    # What clients send by default. A value that would change the answer is refused.
+    store: Literal[False] | None = None
+    metadata: dict[str, str] | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    min_p: Annotated[float, Field(ge=0, le=0)] | None = None
+    length_penalty: Annotated[float, Field(ge=1, le=1)] | None = None
+    use_beam_search: Literal[False] | None = None
+    skip_special_tokens: Literal[True] | None = None
+    spaces_between_special_tokens: Literal[True] | None = None
+    bad_words: Empty | None = None
+
     top_k: Annotated[int, Field(ge=-1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
     min_tokens: NotNegative | None = None
@@ -115,9 +132,10 @@ class SamplingFields(Fields):
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the number of tokens. Raises `ApiError` for options without a stream."""
-        if self.stream_options is not None and not self.stream:
+        is_wanted = self.stream_options is not None and bool(self.stream_options.include_usage)
+        if is_wanted and not self.stream:
             raise invalid("stream_options needs stream: true", "stream_options")
-        return self.stream_options is not None and self.stream_options.include_usage
+        return is_wanted
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the engine's settings; `max_tokens` is the limit asked for, or the room that is left.

@@ -18,7 +18,7 @@ def leak(engine: LLMEngine) -> None:
         lost = kv.block_ids(request.request_id)[-1:]
         whole(request, *arguments)
         for block_id in lost:
-            kv.pool.free_queue.remove(kv.pool.blocks[block_id])  # type: ignore[attr-defined]
+            kv.block_pool.free_queue.remove(kv.block_pool.blocks[block_id])  # type: ignore[attr-defined]
 
     kv.free = free  # type: ignore[method-assign]
 

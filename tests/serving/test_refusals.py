@@ -7,6 +7,7 @@ import pytest
 
 from tests.serving.running import CHAT, COMPLETION, HELLO, RawConnection, ServerUnderTest, head
 
+TOO_LONG = "context_length_exceeded"
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TOOL = {"type": "function", "function": {"name": "look_up"}}
 
@@ -22,11 +23,26 @@ WRONG_IN_BOTH: list[tuple[str, Any]] = [
     ("stream", "yes"), ("stream_options", {"include_usage": True}), ("model", 5), ("user", 5),
     ("logprobs", 21), ("echo", "yes"),
     ("response_format", {"type": "json_object"}), ("response_format", {"type": "json_schema", "json_schema": {}}),
-    ("service_tier", "flex"), ("metadata", {"a": "b"}), ("store", False), ("guided_json", {}), ("min_p", 0.1),
+    ("service_tier", "flex"), ("metadata", {"a": 1}), ("store", True), ("guided_json", {}), ("min_p", 0.1),
+    ("stream_options", {"continuous_usage_stats": True}), ("bad_words", ["x"]), ("use_beam_search", True),
     ("best_of", 2), ("suffix", "x"), ("skip_special_tokens", False), ("anything", 1),
 ]  # fmt: skip
+HARMLESS: dict[str, Any] = {
+    "store": False, "metadata": {"a": "b"}, "service_tier": "auto", "prompt_cache_key": "k", "safety_identifier": "s",
+    "min_p": 0, "n": 1, "logit_bias": {}, "stream_options": None, "user": "u", "stop": None,
+    "skip_special_tokens": True, "response_format": {"type": "text"}, "length_penalty": 1.0, "use_beam_search": False,
+    "bad_words": [],
+}  # fmt: skip
+HARMLESS_OF: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "tools": [], "tool_choice": "none", "parallel_tool_calls": True, "modalities": ["text"], "verbosity": "medium",
+        "reasoning_effort": "none", "functions": [], "top_logprobs": 0, "chat_template_kwargs": {}, "echo": False,
+        "messages": [{"role": "user", "content": "hello", "name": "me"}],
+    },
+    COMPLETION: {"best_of": 1, "suffix": "", "prompt": "hello"},
+}  # fmt: skip
 WRONG_IN_CHATS: list[tuple[str, Any]] = [
-    ("tools", [TOOL]), ("tools", []), ("tool_choice", "auto"), ("functions", []), ("parallel_tool_calls", True),
+    ("tools", [TOOL]), ("tool_choice", "required"), ("functions", [TOOL]), ("chat_template_kwargs", {"x": 1}),
     ("modalities", ["text", "audio"]), ("audio", {"voice": "alloy", "format": "wav"}), ("prediction", {}),
     ("reasoning_effort", "low"), ("verbosity", "low"), ("web_search_options", {}), ("prompt", "x"),
     ("top_logprobs", 2), ("top_logprobs", 21), ("max_completion_tokens", 0), ("max_completion_tokens", 3),
@@ -43,7 +59,7 @@ WRONG_MESSAGES: list[tuple[str, Any]] = [
     ("messages.0.content", {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}),
     ("messages.0.content", {"role": "user", "content": []}), ("messages.0.content", {"role": "user", "content": ["x"]}),
     ("messages.0.role", {"role": "tool", "content": "x", "tool_call_id": "1"}),
-    ("messages.0.name", {"role": "user", "content": "x", "name": "me"}),
+    ("messages.0.name", {"role": "user", "content": "x", "name": 5}),
     ("messages.0.tool_calls", {"role": "assistant", "content": "x", "tool_calls": [{}]}),
 ]  # fmt: skip
 WRONG_PROMPTS: list[Any] = [
@@ -86,9 +102,10 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
     [
         (CHAT, {}, 400, "messages", "missing_required_parameter", "messages is missing"),
         (COMPLETION, {}, 400, "prompt", "missing_required_parameter", "prompt is missing"),
-        (COMPLETION, {"prompt": "abc", "echo": True, "logprobs": 1}, 400, "logprobs", None, "logprobs with echo"),
-        (COMPLETION, {"prompt": "x" * 3000}, 400, "prompt", None, "at most max_model_len"),
-        (COMPLETION, {"prompt": "x" * 3000, "stream": True}, 400, "prompt", None, "at most max_model_len"),
+        (COMPLETION, {"prompt": "x" * 3000}, 400, "prompt", TOO_LONG, "at most max_model_len"),
+        (COMPLETION, {"prompt": "x" * 3000, "stream": True}, 400, "prompt", TOO_LONG, "at most max_model_len"),
+        (COMPLETION, {"prompt": "x" * 3000, "echo": True, "logprobs": 1}, 400, "prompt", TOO_LONG, "max_model_len"),
+        (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, "max_model_len"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
         (CHAT, {"messages": HELLO, "model": "gpt-4"}, 404, "model", "model_not_found", "'gpt-4' does not exist"),
     ],
@@ -147,3 +164,17 @@ def test_another_path_or_method(fake_server: ServerUnderTest, method: str, path:
         got, headers, answer = connection.read_answer()
         assert (got, "allow" in headers) == (status, status == 405)
         assert path in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETION])
+def test_harmless_defaults_of_clients_change_nothing(fake_server: ServerUnderTest, path: str) -> None:
+    plain = {"messages": HELLO} if path == CHAT else {"prompt": "hello"}
+    answers = [
+        fake_server.post(path, max_tokens=5, seed=1, **fields) for fields in (plain, HARMLESS | HARMLESS_OF[path])
+    ]
+    assert [status for status, _ in answers] == [200, 200]
+    assert answers[0][1]["choices"] == answers[1][1]["choices"]
+    options = {"include_usage": True, "continuous_usage_stats": False, "include_obfuscation": False}
+    with RawConnection(fake_server) as connection:
+        connection.ask(path, stream=True, max_tokens=2, stream_options=options)
+        assert b'"usage":{' in connection.read_until(b"data: [DONE]")

@@ -24,6 +24,8 @@ export class Chats {
     this.add();
   }
 
+  onAsk() {}
+
   add() {
     if (this.all.length >= MAX_CHATS) return;
     const chat = new Chat(this.all.length + 1, this.requests, this.onFollow, () => this.show());
@@ -78,6 +80,7 @@ export class Chats {
   send(text) {
     const limit = Number(this.find("max-tokens").value);
     const settings = { model: this.model, temperature: 0, ...(limit >= 1 ? { max_tokens: limit } : {}) };
+    this.onAsk();
     for (const chat of this.targets()) if (!chat.isBusy) chat.send(text, settings);
   }
 

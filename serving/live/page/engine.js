@@ -4,7 +4,7 @@ import { showFigures } from "./figures.js";
 import { EnginePicture } from "./picture.js";
 import { make } from "./shared.js";
 
-const SPEECH = 3000, RESIZED = 150;
+const SPEECH = 3000, RESIZED = 150, MAX_LISTED = 40;
 
 export class Engine {
   constructor(find, look, controls, requests) {
@@ -87,9 +87,11 @@ export class Engine {
 
   listRequests() {
     const menu = this.find("follow"), known = [...this.requests.known.values()];
-    if (document.activeElement === menu && known.length === menu.options.length - 1) return;
-    const others = this.followed && !this.requests.get(this.followed) ? [[this.followed, this.followed.replace(":", " ")]] : [];
-    const choices = [["", "no request"], ...others, ...known.map(({ id, letter }) => [id, `request ${letter}`])];
+    if (document.activeElement === menu && Math.min(known.length, MAX_LISTED) === menu.options.length - 1) return;
+    const isListed = known.slice(-MAX_LISTED).some(({ id }) => id === this.followed), followed = this.requests.get(this.followed);
+    const others = followed && !isListed ? [[followed.id, `request ${followed.letter}`]] : this.followed && !isListed ? [[this.followed, this.followed.replace(":", " ")]] : [];
+    // The newest ones; any other can be clicked in the picture.
+    const choices = [["", "no request"], ...others, ...known.slice(-MAX_LISTED).map(({ id, letter }) => [id, `request ${letter}`])];
     menu.replaceChildren(...choices.map(([value, name]) => make("option", { value, textContent: name })));
     menu.value = this.followed;
   }
@@ -107,6 +109,14 @@ export class Engine {
     this.showPlace();
   }
 
+  // What stands in the picture's place before the first one.
+  showEmpty(isBusy) {
+    const head = this.find("picture").querySelector(".empty b");
+    if (!head) return;
+    const held = this.controls.isPaused ? "The engine is paused: requests wait for its next step." : "The engine is at work: its first picture comes.";
+    head.textContent = isBusy ? held : "The engine has nothing to do.";
+  }
+
   // At once while the visitor goes from step to step, else now and then, and the last one for sure.
   speak(words) {
     const isCalm = !this.isLive || this.controls.isPaused;
@@ -118,8 +128,9 @@ export class Engine {
     }, rest);
   }
 
-  takeStatus({ newest, oldest, num_arrived: arrived }) {
-    Object.assign(this, { newest, oldest });
+  takeStatus({ newest, oldest, num_arrived: arrived, num_unfinished: unfinished, preempted }) {
+    Object.assign(this, { newest, oldest, preempted });
+    this.showEmpty(unfinished > 0 || newest >= 0);
     this.arrived = arrived;
     this.showPlace();
   }

@@ -6,6 +6,7 @@ import { Connection } from "./connection.js";
 import { Controls } from "./controls.js";
 import { Engine } from "./engine.js";
 import { Look } from "./look.js";
+import { showPreemption } from "./preemption.js";
 import { Requests } from "./requests.js";
 
 const find = (id) => document.getElementById(id);
@@ -30,6 +31,13 @@ function showProblem({ message }, lasts = LASTS) {
   find("connection").textContent = message;
 }
 
+// The reason has several lines: it stands above everything, and stays.
+function showDeath(reason) {
+  showProblem({ message: "The engine has ended." }, Infinity);
+  find("death").hidden = false;
+  find("death").textContent = `The engine has ended: restart the server.\n${reason}`;
+}
+
 function forgetProblem() {
   if (find("connection").dataset.state === "problem" && performance.now() > forgotten) showState("open");
 }
@@ -44,6 +52,7 @@ const requests = new Requests();
 const connection = new Connection({
   state: showState,
   hello(facts) {
+    find("death").hidden = true;
     requests.clear();
     engine.facts = facts;
     chats.model = facts.model;
@@ -57,7 +66,7 @@ const connection = new Connection({
   },
   status(status) {
     forgetProblem();
-    if (!status.is_alive) showProblem({ message: `The engine has ended: restart the server.\n${status.reason}` }, Infinity);
+    if (!status.is_alive) showDeath(status.reason);
     controls.take(status);
     engine.takeStatus(status);
   },
@@ -68,6 +77,9 @@ const look = new Look(connection, showProblem);
 const controls = new Controls(find, showProblem);
 const engine = new Engine(find, look, controls, requests);
 const chats = new Chats(find, requests, (id) => engine.follow(id === engine.followed ? "" : id));
+
+chats.onAsk = () => engine.showEmpty(true);
+find("show-me").onclick = () => showPreemption(find, engine, controls);
 
 find("key-button").onclick = () => find("key-dialog").showModal();
 find("key-form").onsubmit = () => {

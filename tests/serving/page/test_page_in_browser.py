@@ -335,3 +335,37 @@ def test_errors_are_explained_with_a_way_on(server: ServerUnderTest, open_page: 
     page.get_by_role("button", name="Clear this chat").last.wait_for()
     page.get_by_role("button", name="Clear this chat").last.click()
     page.get_by_text("For example:").wait_for()
+
+
+def test_the_first_seconds_never_say_that_nothing_happens_beside_a_chat(open_page: Any, fresh_server: Any) -> None:
+    page = open_page(fresh_server)
+    until(page, "document.querySelector('#picture .empty b')?.textContent.includes('nothing to do')")
+    fresh_server.llm.pause()
+    send(page, "abc")
+    assert "nothing to do" not in page.locator("#picture").inner_text(), "at once, before the server has answered"
+    until(page, "document.querySelector('.busy') !== null")
+    assert "nothing to do" not in page.locator("#picture").inner_text()
+    fresh_server.llm.resume()
+    page.wait_for_selector("#picture svg")
+    page.close()
+
+
+def test_a_preemption_is_shown_on_demand_and_few_requests_are_listed(page: Any, server: ServerUnderTest) -> None:
+    page.locator("#show-me").click()
+    until(
+        page,
+        "document.getElementById('sentence').textContent.includes('preempt') && !!document.querySelector('.paused')",
+    )
+    page.wait_for_selector("#show-me:enabled")
+    preempted = server.call(progress_of)["preempted"]
+    assert step_of(page) == preempted >= 0
+    assert page.locator("#follow option").count() <= 42
+
+
+def test_the_death_of_the_engine_stands_above_the_page(open_page: Any, fresh_server: Any) -> None:
+    page = open_page(fresh_server)
+    page.wait_for_selector("#connection[data-state=open]")
+    fresh_server.llm._host.give_up("your code was still running\n  labs/phase1:3, in schedule_step")
+    page.wait_for_selector("#death:not([hidden])")
+    assert "restart the server.\nyour code was still running\n  labs/phase1:3" in page.locator("#death").text_content()
+    page.close()
