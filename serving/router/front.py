@@ -113,7 +113,9 @@ class Front:
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
             raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
-        untried = {replica.index: replica for replica in self.replicas.usable}
+        # The page names the replica that it shows, so that its chats are in the picture.
+        engine = request.query_params.get("engine")
+        untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
         while untried:
             loads = {index: replica.num_unfinished for index, replica in untried.items()}
             replica = untried.pop(min(loads) if prefix is None else self.router.choose(prefix, loads))

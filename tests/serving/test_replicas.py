@@ -93,6 +93,15 @@ def test_if_a_replica_dies_its_streams_say_so_and_the_other_goes_on(fleet: Fleet
     assert httpx.get(f"{fleet.address}/health").json()["replicas"][busy] is False
 
 
+def test_a_page_gets_the_engine_that_it_names(fleet: Fleet) -> None:
+    for _ in range(3):
+        body = {"prompt": "abc", "max_tokens": 2}
+        assert httpx.post(f"{fleet.address}/v1/completions?engine=1", json=body).status_code == 200
+    assert fleet.counts("vllm:prompt_tokens_total") == {"0": 0.0, "1": 9.0}
+    assert httpx.get(f"{fleet.address}/live/bills/x?engine=1").json()["error"]["code"] == "no_page"
+    assert httpx.get(f"{fleet.address}/live/bills/x?engine=7").status_code == 503
+
+
 def test_a_client_that_hangs_up_is_heard_by_the_replica(fleet: Fleet) -> None:
     stream = fleet.client.completions.create(model="mini-vllm", prompt="abc", max_tokens=1900, stream=True)
     next(stream)

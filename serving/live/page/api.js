@@ -10,6 +10,9 @@ export class RequestError extends Error {
   }
 }
 
+// Of several engines behind this address, the one that the page shows; empty for a single one.
+export const fleet = { engine: "" };
+
 export const apiKey = {
   get: () => sessionStorage.getItem(KEY) ?? "",
   set: (key) => sessionStorage.setItem(KEY, key),
@@ -43,7 +46,8 @@ export async function request(path, { body, signal, name } = {}) {
   };
   let response;
   try {
-    response = await fetch(path, sent);
+    const more = fleet.engine && `${path.includes("?") ? "&" : "?"}engine=${fleet.engine}`;
+    response = await fetch(path + more, sent);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new RequestError(GONE);

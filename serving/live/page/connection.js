@@ -18,12 +18,15 @@ export class Connection {
     for (let failures = 0; ; failures += 1) {
       try {
         const { width, height } = size();
-        const response = await request(`live/stream?width=${width}&height=${height}`);
+        this.abort = new AbortController();
+        const { signal } = this.abort;
+        const response = await request(`live/stream?width=${width}&height=${height}`, { signal });
         failures = 0;
         for await (const [name, data] of events(response)) this.take(name, JSON.parse(data));
         this.on.state("lost", "The server has ended the stream.");
       } catch (error) {
         this.viewer = "";
+        if (error.name === "AbortError") continue;
         if (error.status === 401) {
           this.on.state("locked", error.message);
           await new Promise((resolve) => { this.unlock = resolve; });

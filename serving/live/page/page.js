@@ -5,6 +5,7 @@ import { Chats } from "./chats.js";
 import { Connection } from "./connection.js";
 import { Controls } from "./controls.js";
 import { Engine } from "./engine.js";
+import { watchFleet } from "./fleet.js";
 import { Look } from "./look.js";
 import { showPreemption } from "./preemption.js";
 import { Requests } from "./requests.js";
@@ -87,4 +88,5 @@ find("key-form").onsubmit = () => {
   connection.unlock();
 };
 find("message").focus();
+watchFleet(find, () => connection.abort.abort());
 connection.run(() => engine.picture.size());
