@@ -47,9 +47,7 @@ async def main() -> None:
         await asyncio.gather(*(ask(f"{number}-{place}") for place in range(num_requests // ROUNDS)))
         sizes.append(process.memory_info().rss)
         since = f"{time.monotonic() - began:5.0f} s"
-        print(
-            f"{number * num_requests // ROUNDS:>7,} requests, {since}: {sizes[-1] / 1e6:,.0f} MB", flush=True
-        )
+        print(f"{number * num_requests // ROUNDS:>7,} requests, {since}: {sizes[-1] / 1e6:,.0f} MB", flush=True)
     grown = sizes[-1] - sizes[ROUNDS // 4 - 1]
     print(f"growth after the first quarter: {grown / 1e6:,.0f} MB ({grown / sizes[ROUNDS // 4 - 1]:.1%})")
     await llm.shutdown()
