@@ -31,10 +31,10 @@ class Call:
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
-            return f"your code was still running after {LIMIT:g} seconds of CPU time in one call"
+            return f"Your code was still running after {LIMIT:g} seconds of CPU time in one call"
         # Looks are counted and not seconds: while the machine sleeps, no code can run.
         if self.num_looks * PAUSE >= LIMIT and cpu_seconds < IDLE:
-            return f"your code has waited for {LIMIT:g} seconds in one call"
+            return f"Your code has waited for {LIMIT:g} seconds in one call"
         return ""
 
 

@@ -37,6 +37,7 @@ def create_front(replicas: Replicas, router: Router) -> FastAPI:
         await front.client.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    app.state.front = front
     install_error_handlers(app)
     app.add_middleware(KnownHosts, settings=replicas.settings)
     app.add_api_route("/health", front.health, methods=["GET"])

@@ -1,11 +1,17 @@
 """Which replica gets a request: by turns, by load, by the prefix that it knows; and what a prefix is."""
 
+import asyncio
 import random
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 
-from serving.router.front import merged_page
+from serving.router.front import create_front, merged_page
 from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router, chained, prefix_of
+from serving.router.replicas import Replica, Replicas
+from serving.settings import ServerSettings
 
 SYSTEM = {"role": "system", "content": "You are a helpful assistant. " * 8}
 IDLE = {0: 0, 1: 0, 2: 0}
@@ -134,3 +140,34 @@ def test_the_metrics_of_all_replicas_are_one_page() -> None:
     assert 'vllm:prompt_tokens_total{engine="2",model_name="m"} 7.0' in lines
     assert sum(line.startswith("# TYPE vllm:prompt_tokens_total counter") for line in lines) == 1
     assert sum("num_requests_running{" in line for line in lines) == 2
+
+
+def test_what_an_engine_that_has_ended_refuses_goes_to_another_one() -> None:
+    def fine() -> httpx.Response:
+        return httpx.Response(200, stream=httpx.ByteStream(b'{"id":"x"}'))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told = {"error": {"message": "the engine has ended: line 3", "code": "engine_dead"}}
+        return httpx.Response(503, json=told) if request.url.host == "dead" else fine()
+
+    process: Any = SimpleNamespace(is_alive=lambda: True, exitcode=None)
+    replicas: Any = Replicas.__new__(Replicas)
+    replicas.settings, replicas.is_shutting_down = ServerSettings(), False
+    replicas.all = [Replica(0, process, "http://dead"), Replica(1, process, "http://alive")]
+    app = create_front(replicas, RoundRobin())
+    front = app.state.front
+    front.client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            answers = [await client.post("/v1/completions", json={"prompt": "x"}) for _ in range(3)]
+            assert [one.json() for one in answers] == [{"id": "x"}] * 3
+            assert [replica.num_unfinished for replica in replicas.all] == [0, 0]
+            health = (await client.get("/health")).json()
+            assert health["replicas"] == {"0": False, "1": True}
+            assert health["message"] == "replica 0: the engine has ended: line 3"
+            replicas.all.pop()
+            refused = await client.post("/v1/completions", json={"prompt": "x"})
+            assert (refused.status_code, "line 3" in refused.text) == (503, True)
+
+    asyncio.run(ask())

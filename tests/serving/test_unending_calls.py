@@ -90,7 +90,7 @@ def told(server: ServerUnderTest) -> list[str]:
     [
         (COUNTS, ["still running after 1 seconds of CPU time in one call", "starter.py:", ", in ", "index = 3"]),
         (CATCHES, ["still running after 1 seconds of CPU time in one call", "starter.py:", ", in "]),
-        (WAITS, ["your code has waited for 1 seconds in one call", "starter.py:3, in", "threading.Event().wait()"]),
+        (WAITS, ["Your code has waited for 1 seconds in one call", "starter.py:3, in", "threading.Event().wait()"]),
     ],
 )
 def test_a_call_that_does_not_end_is_told_with_its_line(body: str, words: list[str], is_in_call: bool) -> None:
@@ -112,7 +112,7 @@ def test_an_engine_in_the_servers_own_process_is_given_up_too(
     put_in(engine, "gate.wait()", is_in_call)
     try:
         with serving(AsyncLLM(engine, watch_calls)) as server:
-            assert all("your code has waited for 0.5 seconds" in text for text in told(server))
+            assert all("Your code has waited for 0.5 seconds" in text for text in told(server))
     finally:
         GATE.set()
 

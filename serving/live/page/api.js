@@ -25,12 +25,11 @@ async function errorOf(response) {
     Number(response.headers.get("Retry-After") ?? 0));
 }
 
-function inWords(status, message) {
-  if (status === 429) return `The waiting queue is full: ${message}.`;
-  if (status === 503) return `The server takes no requests now: ${message}.`;
-  if (status === 401) return `The server asks for an API key: ${message}.`;
-  return message.endsWith(".") ? message : `${message}.`;
-}
+const BEFORE = {
+  429: "The waiting queue is full: ", 503: "The server takes no requests now: ", 401: "The server asks for an API key: ",
+};
+
+const inWords = (status, message) => `${BEFORE[status] ?? ""}${message}${/[.?!]$/.test(message) ? "" : "."}`;
 
 // A name for a request. (`crypto.randomUUID` is there over HTTPS and on localhost only.)
 export function newName() {

@@ -110,11 +110,11 @@ export class Engine {
   }
 
   // What stands in the picture's place before the first one.
-  showEmpty(isBusy) {
+  showEmpty(isBusy, words = "") {
     const head = this.find("picture").querySelector(".empty b");
     if (!head) return;
-    const held = this.controls.isPaused ? "The engine is paused: requests wait for its next step." : "The engine is at work: its first picture comes.";
-    head.textContent = isBusy ? held : "The engine has nothing to do.";
+    const held = this.controls.isPaused ? "The engine is paused: requests wait for its next step." : "The engine is at work. Its first picture is being drawn.";
+    head.textContent = words || (isBusy ? held : "The engine has nothing to do.");
   }
 
   // At once while the visitor goes from step to step, else now and then, and the last one for sure.
@@ -128,9 +128,9 @@ export class Engine {
     }, rest);
   }
 
-  takeStatus({ newest, oldest, num_arrived: arrived, num_unfinished: unfinished, preempted }) {
+  takeStatus({ is_alive, newest, oldest, num_arrived: arrived, num_unfinished: unfinished, preempted }) {
     Object.assign(this, { newest, oldest, preempted });
-    this.showEmpty(unfinished > 0 || newest >= 0);
+    if (is_alive) this.showEmpty(unfinished > 0 || newest >= 0);
     this.arrived = arrived;
     this.showPlace();
   }

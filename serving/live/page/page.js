@@ -35,6 +35,7 @@ function showProblem({ message }, lasts = LASTS) {
 // The reason has several lines: it stands above everything, and stays.
 function showDeath(reason) {
   showProblem({ message: "The engine has ended." }, Infinity);
+  engine.showEmpty(true, "The engine has ended.");
   find("death").hidden = false;
   find("death").textContent = `The engine has ended: restart the server.\n${reason}`;
 }
