@@ -14,9 +14,9 @@ def leak(engine: LLMEngine) -> None:
     kv = engine.scheduler.kv
     whole = kv.free
 
-    def free(request: Request, *arguments: int) -> None:
+    def free(request: Request, num_computed_tokens: int) -> None:
         lost = kv.block_ids(request.request_id)[-1:]
-        whole(request, *arguments)
+        whole(request, num_computed_tokens)
         for block_id in lost:
             kv.block_pool.free_queue.remove(kv.block_pool.blocks[block_id])  # type: ignore[attr-defined]
 

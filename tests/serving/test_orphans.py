@@ -16,7 +16,7 @@ FLEET = ("--data-parallel-size", "2")
 
 
 def family(process: "subprocess.Popen[str]") -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    return list[psutil.Process](psutil.Process(process.pid).children(recursive=True))
 
 
 def require_gone(processes: list[psutil.Process]) -> None:
