@@ -10,10 +10,10 @@ from typing import Any
 from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.results import PASSED, EngineCheck
 from course.grading.starter_file import complaint_about_file, complaint_about_import, import_starter
-from course.grading.worker import LIMITS, End, send_event
+from course.grading.worker import LIMITS, End, Importing, send_event
 from course.oracle.divergence import Divergence, first_divergence, settings_for
-from course.sandbox.channel import take_stdio
-from course.sandbox.explain import explain, is_not_written
+from course.sandbox.channel import Channel, take_stdio
+from course.sandbox.explain import explain, is_not_written, unwritten_phase
 from course.sandbox.frames import is_learners
 from course.sandbox.limits import limit_resources
 from course.sandbox.watch import Watchdog
@@ -168,9 +168,11 @@ def main() -> None:
     watch = Watchdog(Path(order["trace"]))
     watch.start(order["seconds"])
     try:
-        found = do(order)
+        found = not_loaded(channel, parse_lineup(order["mine"])) or do(order)
     except BaseException as error:  # such as `sys.exit` in a starter
-        found = EngineCheck("not yet" if is_not_written(error) else "failed", explain(error, {}))
+        number = unwritten_phase(error)
+        culprits = [number] if number else []
+        found = EngineCheck("not yet" if number else "failed", explain(error, {}), culprits)
     send_event(channel, found)
     watch.stop()
     send_event(channel, End())
@@ -179,9 +181,6 @@ def main() -> None:
 def do(order: dict[str, Any]) -> EngineCheck:
     """Run the check that the order names."""
     mine = parse_lineup(order["mine"])
-    for phase in load_whole_plan():
-        if mine[phase.number] == "starter" and (complaint := complaint_about_starter(phase)):
-            return EngineCheck("failed", complaint)
     reference = parse_lineup(order["reference"]) if order["reference"] else None
     match order["kind"]:
         case "stack":
@@ -192,6 +191,20 @@ def do(order: dict[str, Any]) -> EngineCheck:
         case "model":
             return check_model(mine)
     raise ValueError(f"no check is called {order['kind']!r}")
+
+
+def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
+    """Import the learner's files of a lineup; return what is wrong with the first that does not load, None if all do.
+
+    An event precedes each import: if one ends the process, it is known which.
+    """
+    for phase in load_whole_plan():
+        if mine[phase.number] == "starter":
+            send_event(channel, Importing(phase.number))
+            if complaint := complaint_about_starter(phase):
+                return EngineCheck("not graded", complaint, [phase.number])
+    send_event(channel, Importing())
+    return None
 
 
 def complaint_about_starter(phase: PlannedPhase) -> str:

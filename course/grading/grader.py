@@ -15,7 +15,7 @@ from course.grading.hints import hint_for, with_hint
 from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.results import NOT_CHECKED, EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 from course.grading.testrun import can_fork, run_tests
-from course.grading.worker import GradingWorker, receive_events
+from course.grading.worker import GradingWorker, Importing, receive_events
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
 from course.sandbox.watch import waiting_seconds
@@ -82,11 +82,15 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
     with GradingWorker(["-m", "course.grading.engine_checks"], order) as worker:
+        importing = 0
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
             if isinstance(event, EngineCheck):
                 return event
+            if isinstance(event, Importing):
+                importing = event.phase
         status = None if worker.is_running else worker.status
-        return EngineCheck("failed", explain_death(status, worker.trace, seconds)[1])
+        message = explain_death(status, worker.trace, seconds)[1]
+        return EngineCheck("not graded", message, [importing]) if importing else EngineCheck("failed", message)
 
 
 PHASES_AT_ONCE = 2
@@ -108,8 +112,8 @@ class Grader:
         with ThreadPoolExecutor(min(PHASES_AT_ONCE, os.cpu_count() or 1)) as pool:
             try:
                 # The last phase takes longest (torch), so it is started first.
-                futures = [pool.submit(self.grade_phase, phase) for phase in reversed(plan)]
-                grades = [future.result() for future in reversed(futures)]
+                grades = list(pool.map(self.grade_alone, reversed(plan)))
+                grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
             except BaseException:  # Ctrl-C, too
                 self.stop.set()  # what already runs is not cancelled by the next line
@@ -117,8 +121,8 @@ class Grader:
                 raise
         return Grade(grades, monotonic() - start)
 
-    def grade_phase(self, phase: PlannedPhase) -> PhaseGrade:
-        """Grade one phase, alone and in the stack."""
+    def grade_alone(self, phase: PlannedPhase) -> PhaseGrade:
+        """Grade one phase by its tests and beside the reference."""
         number, total = phase.number, len(phase.tests)
         self.on_progress(number, 0, "tests")
 
@@ -135,9 +139,19 @@ class Grader:
         if grade.is_complete:
             self.on_progress(number, total, "oracle")
             grade = replace(grade, oracle=oracle_check(number, self.stop))
+        return grade
+
+    def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
+        """Run one phase with those before it, unless one of these is known not to load."""
+        number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
+            broken = sorted(other.plan.number for other in grades if other.error)
             self.on_progress(number, total, "stack")
-            grade = replace(grade, stack=stack_check(number, self.stop))
+            if missing := [other for other in broken if other in phases_of_stack(number)]:
+                check = EngineCheck("not graded", culprits=missing)
+            else:
+                check = stack_check(number, self.stop)
+            grade = replace(grade, stack=check)
         self.on_progress(number, total, "done")
         return grade
 
@@ -148,15 +162,23 @@ class Grader:
         number = grade.plan.number
         culprits = find_culprits(number, self.stop) if solutions_exist() else []
         if not culprits:
-            culprits = [self.first_failing_stack(number, {other.plan.number: other.stack for other in grades})]
+            culprits = self.suspects(number, {other.plan.number: other for other in grades})
         return replace(grade, stack=replace(grade.stack, culprits=culprits))
 
-    def first_failing_stack(self, number: int, stacks: dict[int, EngineCheck]) -> int:
-        """Return the first phase whose own stack fails: the stacks before it work."""
+    def suspects(self, number: int, grades: dict[int, PhaseGrade]) -> list[int]:
+        """Return the first phase whose own stack fails or cannot run: the stacks before it work.
+
+        If all of them work, the phase itself is at fault, or an earlier one that fails its own tests.
+        """
+        failing = []
         for earlier in phases_of_stack(number)[:-1]:
-            if (stacks.get(earlier) or stack_check(earlier, self.stop)).status == "failed":
-                return earlier
-        return number
+            known = grades.get(earlier)
+            if known is not None and not known.can_run:
+                return [earlier]
+            if (known.stack if known else stack_check(earlier, self.stop)).status == "failed":
+                return [earlier]
+            failing += [earlier] if known and known.alone == "failed" else []
+        return [*failing, number]
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:

@@ -82,10 +82,11 @@ class TaskGrade:
 class EngineCheck:
     """The result of the oracle or of a stack. `culprits` are the phases at fault, as far as known.
 
-    `steps` are the last steps of both sides if two engines differ.
+    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load. `steps` are
+    the last steps of both sides if two engines differ.
     """
 
-    status: Literal["passed", "failed", "not yet", "not checked"]
+    status: Literal["passed", "failed", "not yet", "not graded", "not checked"]
     message: str = ""
     culprits: list[int] = field(default_factory=list)
     steps: dict[str, Any] | None = None

@@ -1,5 +1,6 @@
 """The grade for people: one screen, then what failed first in each phase, then the next thing to do."""
 
+from collections.abc import Sequence
 from math import floor
 from typing import cast
 
@@ -13,6 +14,7 @@ from course.grading.plan import PlannedPhase
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
+from course.terminal.learner_lineup import enumeration
 from mini_vllm.assembly.lineup import PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.core.step_record import StepRecord
@@ -54,6 +56,9 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
         return f"Phase {number}: the first difference from the reference", command
     if grade.stack.status == "failed":
         return stack_step(grade)
+    if why := why_not_graded(grade.stack):
+        first = grade.stack.culprits[0]
+        return f"Phase {number} in the stack waits, because {why}", f"mini-vllm grade --phase {first}"
     return None
 
 
@@ -97,6 +102,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     for phase in grade.phases:
         show_verdict(console, phase)
     shown = {phase.plan.number for phase in grade.phases}
+    show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
         if not others & shown:  # else the failure of the phase at fault is shown
@@ -160,12 +166,36 @@ def number(points: float) -> str:
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
     """Print the phase at fault if a phase passes alone and fails in the stack."""
-    if phase.stack.culprits:
+    if phase.stack.culprits and phase.stack.status == "failed":
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
         fault = "it is itself at fault" if own else f"your phase {names} is at fault"
         message = f"Phase {phase.plan.number} passes alone, fails in the stack: {fault}."
         console.print(message, style="red", soft_wrap=True)
+
+
+def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
+    """Print which stacks could not run for the sake of another phase, and why, once for each reason."""
+    reasons = {phase.plan.number: why_not_graded(phase.stack) for phase in phases}
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        waiting = [phase for phase in phases if reasons[phase.plan.number] == reason]
+        numbers = [phase.plan.number for phase in waiting]
+        names = f"phase{'s' * (len(numbers) > 1)} {enumeration(numbers)}"
+        console.print(f"Not graded in the stack: {names}, because {reason}.", style="red", soft_wrap=True)
+        if not set(waiting[0].stack.culprits) & set(reasons):  # else the file that does not load is shown
+            show_text(console, waiting[0].stack.message)
+
+
+def why_not_graded(check: EngineCheck) -> str:
+    """Return which phase has to load or be written before this stack can run; empty if that is not the reason."""
+    names = enumeration(check.culprits) if check.culprits else ""
+    several = len(check.culprits) > 1
+    match check.status:
+        case "not graded":
+            return f"phases {names} do not load" if several else f"phase {names} does not load"
+        case "not yet":
+            return f"phase {names} is not all written"
+    return ""
 
 
 def show_failure(console: Console, phase: PhaseGrade) -> None:

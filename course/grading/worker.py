@@ -33,7 +33,9 @@ TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
 
 @dataclass(frozen=True)
 class Importing:
-    """The learner's file is about to be imported."""
+    """A learner's file is about to be imported, that of `phase` if a worker imports several."""
+
+    phase: int = 0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from course.sandbox.frames import call_of, is_learners, learners_frames, place, 
 from course.sandbox.watch import ended_for_cpu_time, waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT
 
-NOT_WRITTEN = re.compile(r"Phase \d+, tasks? \d+")
+NOT_WRITTEN = re.compile(r"Phase (\d+), tasks? \d+")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 HINTS: dict[type[BaseException], str] = {
     NameError: "where should that name have got its value, and was that line reached?",
@@ -33,7 +33,13 @@ def shown_path(path: Path) -> str:
 
 def is_not_written(error: BaseException) -> bool:
     """Return whether the exception is the one that an untouched starter raises."""
-    return isinstance(error, NotImplementedError) and NOT_WRITTEN.match(str(error)) is not None
+    return unwritten_phase(error) > 0
+
+
+def unwritten_phase(error: BaseException) -> int:
+    """Return the phase that such an exception names, 0 for any other."""
+    found = NOT_WRITTEN.match(str(error)) if isinstance(error, NotImplementedError) else None
+    return int(found[1]) if found else 0
 
 
 def explain(error: BaseException, names: Mapping[str, str]) -> str:

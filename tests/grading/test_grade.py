@@ -229,3 +229,47 @@ def test_a_half_written_phase(checkout: Checkout) -> None:
     graded = checkout.grade("--phase", "1")
     assert statuses(graded) == ["passed", "passed", "passed", "not started"]
     assert graded["next"]["what"].startswith("Phase 1, task 4")
+
+
+BROKEN = {
+    "syntax error": lambda text: "def broken(:\n" + text,
+    "import error": lambda text: "import nowhere_at_all\n" + text,
+    "endless loop": lambda text: "while True: pass\n" + text,
+    "missing file": lambda text: None,
+    "unwritten": lambda text: "",
+}
+
+
+@pytest.mark.parametrize("with_solutions", [True, False], ids=["with solutions", "student edition"])
+@pytest.mark.parametrize(("phase", "kind"), enumerate(BROKEN, start=1), ids=lambda value: str(value))
+def test_no_phase_is_blamed_for_one_that_does_not_load(
+    tmp_path: Path, phase: int, kind: str, with_solutions: bool
+) -> None:
+    checkout = Checkout(tmp_path, solutions=with_solutions)
+    checkout.thin_out(1)
+    checkout.solve(*({1, 2, 3, 4, 5, 7, 8} - {phase}))
+    starter, change = checkout.starter(phase), BROKEN[kind]
+    if (text := change(solution(phase))) is None:
+        starter.unlink()
+    elif text:
+        starter.write_text(text, encoding="utf-8")
+    for graded in (checkout.grade(), checkout.grade("--phase", "7-8")):
+        stacks = {found["phase"]: found["stack"] for found in graded["phases"] if found["alone"]["status"] == "passed"}
+        assert 7 in stacks
+        for number, stack in stacks.items():
+            expected = "passed" if number < phase else "not yet" if kind == "unwritten" else "not graded"
+            assert (stack["status"], stack["culprits"]) == (expected, [phase] * (number >= phase)), number
+    shown = checkout.run("--phase", "7-8", engines=True).stdout
+    reason = "is not all written" if kind == "unwritten" else "does not load"
+    assert f"Not graded in the stack: phases 7 and 8, because phase {phase} {reason}." in shown
+    assert "fault" not in shown
+
+
+def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Path) -> None:
+    """Without a reference, and with an earlier phase whose own stack was never run."""
+    checkout = Checkout(tmp_path, solutions=False)
+    checkout.thin_out(3)
+    checkout.solve(1, 3, 4)
+    checkout.starter(2).write_text(with_line(solution(2), "allocate_slots", "while True: pass"), encoding="utf-8")
+    graded = {found["phase"]: found["stack"] for found in checkout.grade("--phase", "1-4")["phases"]}
+    assert [(graded[number]["status"], graded[number]["culprits"]) for number in (3, 4)] == [("failed", [2])] * 2
