@@ -9,10 +9,10 @@ from course.notebook.charts import Charts, Measure, bar_charts, count, percent
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
 from course.notebook.notice import Notice
+from course.simulator.cost_model import roofline
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
-from course.simulator.roofline import flops_per_token, weight_bytes
 from course.simulator.served import Served, Slo
 from course.simulator.simulation import simulate
 from course.simulator.workloads import WORKLOADS, make_requests
@@ -151,8 +151,8 @@ def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Ch
 
 def step_ms(num_tokens: int) -> float:
     """Return the ms of a step of so many tokens: reading the weights or computing, whichever takes longer."""
-    gpu, model = find_gpu(GPU), find_model_shape(MODEL)
-    return 1e3 * max(weight_bytes(model) / gpu.bandwidth, num_tokens * flops_per_token(model, 0) / gpu.peak_flops)
+    bound = roofline(find_gpu(GPU), find_model_shape(MODEL))
+    return 1e3 * bound.step_seconds(num_tokens, num_tokens, 0, 0, num_tokens)
 
 
 def draft_costs(batch_sizes: Sequence[int], num_drafts: int) -> Charts | Notice:

@@ -9,9 +9,10 @@ import torch
 from cli.parity import load
 from course.labtest.phase7.counters import drafted
 from course.parity.scenario import PUBLIC_TRACES
+from course.simulator.cost_model import roofline
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
-from course.simulator.roofline import flops_per_token, weight_bytes
+from course.simulator.roofline import saturation_batch
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
@@ -25,15 +26,15 @@ from solutions.phase7_speculative_decoding import (
     select_logits_rows,
 )
 
-GPU, MODEL = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
+GPU = find_gpu("H100")
+BOUND = roofline(GPU, find_model_shape("Llama-3.1-8B"))
 DRAFTER, TARGET = (0.5, 0.3, 0.2), (0.2, 0.5, 0.3)
 
 
 def step_ms(num_tokens: int) -> tuple[float, float]:
     """Return how long one step reads weights and computes, in milliseconds to one decimal."""
-    read = weight_bytes(MODEL) / GPU.bandwidth
-    computed = num_tokens * flops_per_token(MODEL, 0) / GPU.peak_flops
-    return round(1000 * read, 1), round(1000 * computed, 1)
+    num_bytes, flops = BOUND.work(num_tokens, 0, 0, num_tokens)
+    return round(1000 * num_bytes / BOUND.bandwidth, 1), round(1000 * flops / BOUND.flop_rate, 1)
 
 
 def tokens_per_step(acceptance: float, num_drafts: int) -> float:
@@ -42,9 +43,11 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return how many tokens a step may have until it computes as long as it reads."""
-    read = weight_bytes(MODEL) / GPU.bandwidth
-    return round(read * GPU.peak_flops / flops_per_token(MODEL, 0))
+    """Return how many tokens a step may have until it computes as long as it reads: of this model, and of any."""
+    num_bytes, flops = BOUND.work(1, 0, 0, 1)
+    found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
+    assert found == round(saturation_batch(GPU))
+    return found
 
 
 def scheduled(num_tokens: int, computed: int, num_drafts: int, budget: int, num_sampled: int) -> tuple[int, int, int]:
