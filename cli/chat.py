@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.live import Live
 
 from course.terminal.console import friendly, is_live, make_console, whose_code
-from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.engine_options import EngineOptions, engine_config
+from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run, remark_on_electives
+from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
@@ -35,6 +37,7 @@ COMMANDS = "/new forgets the conversation, /quit ends it."
 
 
 @friendly
+@with_option_groups
 def chat(
     model: ModelName = None,
     lineup: LineupText = None,
@@ -42,16 +45,19 @@ def chat(
     temperature: Annotated[float, typer.Option(min=0, help="0: greedy, always the likeliest token.")] = 0.0,
     show: Annotated[bool, typer.Option("--show", help="Draw the engine's steps while it answers.")] = False,
     fake_model: FakeModel = False,
+    *,
+    engine: EngineOptions,
 ) -> None:
     """Talk to the model; each turn sends the whole conversation again.
 
     Watch the prefix cache find it.
     """
     console = make_console()
-    team = lineup_to_run(lineup, console)
+    team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
-    config, remarks = make_possible(CONFIG, team)
-    for line in filter(None, [whose_code(team), *remarks, remark_on_phase_6(team, dense=dense)]):
+    config, remarks = make_possible(engine_config(CONFIG, engine), team)
+    remarks += [remark_on_phase_6(team, dense=dense), remark_on_electives(team, config)]
+    for line in filter(None, [whose_code(team), *remarks]):
         console.print(line, markup=False)
     llm = open_llm(
         model, config, team, record=True, dense=dense, on_progress=lambda text: console.print(text, style=FAINT)

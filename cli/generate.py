@@ -10,7 +10,7 @@ import typer
 
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
-from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
@@ -60,7 +60,7 @@ def generate(
     params = sampling.params()
     if system is not None and not chat:
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
-    team = lineup_to_run(lineup, make_console(stderr=True))
+    team = lineup_to_run(lineup, make_console(stderr=True), WHOLE_REFERENCE)
     config = engine_config(EngineConfig(), engine, runner)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from course.starter_status import unwritten_tasks, written_lineup
 from course.terminal.console import friendly, make_console
-from mini_vllm.assembly.lineup import PHASE_NAMES, default_lineup_text, parse_lineup
+from course.terminal.learner_lineup import TURNS_ON
+from mini_vllm.assembly.lineup import ALL_NAMES, default_lineup_text, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 
 Status = Literal["OK", "warn", "missing", "wrong"]
@@ -161,9 +162,15 @@ def check_written() -> Iterator[Finding]:
     """In a student edition without `LAB_IMPL`: which phases are written."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
-    for phase, name in enumerate(PHASE_NAMES, start=1):
+    for phase, name in enumerate(ALL_NAMES, start=1):
         tasks = unwritten_tasks(phase)
-        yield Finding(f"  {phase} {name}", "OK", f"next is {tasks[0]}" if tasks else "written")
+        found = f"next is {tasks[0]}" if tasks else "written" + how_to_use(phase)
+        yield Finding(f"  {phase} {name}", "OK", found)
+
+
+def how_to_use(phase: int) -> str:
+    """Return which option turns on an elective; empty for a phase of the course."""
+    return f"; serve, chat and generate use it with {TURNS_ON[phase]}" if phase in TURNS_ON else ""
 
 
 @friendly

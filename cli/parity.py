@@ -15,7 +15,7 @@ from course.parity.verdict import ParityVerdict, judge, require_complete
 from course.sandbox.explain import explain, place_in
 from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.differences import show_failure
-from course.terminal.learner_lineup import enumeration, lineup_to_run
+from course.terminal.learner_lineup import WHOLE_REFERENCE, enumeration, lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.progress import counted, reported
 from mini_vllm.assembly.lineup import Lineup
@@ -38,7 +38,7 @@ def parity(
     2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
     """
     console = make_console()
-    team = lineup_to_run(lineup, console, reference="solution:1-8")  # electives too: that compares most
+    team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
     require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
     paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]

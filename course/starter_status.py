@@ -36,19 +36,28 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
 
 
 def written_phases(checkout: Path = CHECKOUT) -> list[int]:
-    """Return the phases without unwritten tasks."""
+    """Return the phases of the course without unwritten tasks."""
     return [phase for phase in range(1, len(PHASE_NAMES) + 1) if not unwritten_tasks(phase, checkout)]
+
+
+def written_electives(checkout: Path = CHECKOUT) -> list[int]:
+    """Return the electives without unwritten tasks."""
+    electives = range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
+    return [phase for phase in electives if not unwritten_tasks(phase, checkout)]
 
 
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
     """Return the lineup of all written phases that can run together; None without phase 1, which plans every step.
+
+    Written electives are in it: an engine uses them where its settings ask for drafts or a step in flight.
 
     A prefix cache (phase 4) without a block pool (phase 2) is left out.
     """
     written = written_phases(checkout)
     if 1 not in written:
         return None
-    return parse_lineup(",".join(f"starter:{phase}" for phase in written if phase != 4 or 2 in written))
+    chosen = [phase for phase in written if phase != 4 or 2 in written] + written_electives(checkout)
+    return parse_lineup(",".join(f"starter:{phase}" for phase in chosen))
 
 
 def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:

@@ -10,10 +10,16 @@ import typer
 from rich.console import Console
 
 from course.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
+from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.config import EngineConfig
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
+
+
+WHOLE_REFERENCE = "solution:1-8"  # electives too: the settings decide whether they are used
+TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling"}
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:
@@ -34,6 +40,14 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
 def is_chosen(text: str | None) -> bool:
     """Return whether the lineup is chosen explicitly, or the reference exists as the default."""
     return text is not None or bool(os.environ.get("LAB_IMPL")) or solutions_exist()
+
+
+def remark_on_electives(lineup: Lineup, config: EngineConfig) -> str:
+    """Return how to turn on the electives that a lineup has and a config does not use; empty if there are none."""
+    used = electives_of(config)
+    idle = [phase for phase in TURNS_ON if lineup[phase] != "absent" and phase not in used]
+    options = ", ".join(f"{TURNS_ON[phase]} (phase {phase})" for phase in idle)
+    return f"Electives in the engine and turned off: {options}." if idle else ""
 
 
 def say_what_you_have(console: Console) -> None:

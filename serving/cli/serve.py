@@ -10,7 +10,7 @@ import typer
 
 from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
-from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run, remark_on_electives
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
@@ -80,9 +80,10 @@ def serve(
     )
     config = replace(engine_config(EngineConfig(), engine, runner), max_num_waiting=max_num_waiting)
     console = make_console()
-    team = lineup_to_run(lineup, console)
+    team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
-    for line in filter(None, [whose_code(team), remark_on_phase_6(team, dense=dense)]):
+    remarks = [remark_on_phase_6(team, dense=dense), remark_on_electives(team, config)]
+    for line in filter(None, [whose_code(team), *remarks]):
         console.print(line, markup=False)
     if data_parallel_size > 1:
         run_front(server_settings, EngineSpec(config, team, model, dense), data_parallel_size)

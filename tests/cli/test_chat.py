@@ -37,6 +37,14 @@ def test_each_turn_resends_the_conversation_and_finds_it_in_the_cache() -> None:
     assert all(cached >= turns[number][0] // 16 * 16 for number, (_, cached, *_) in enumerate(turns[1:]))
 
 
+def test_electives_are_used_when_asked_for_and_offered_when_not() -> None:
+    plain = talk(STORY, lineup="solution:1-8")
+    drafted = talk(STORY, lineup="solution:1-8", arguments=("--speculative-method", "draft_model"))
+    assert "turned off: --speculative-method ngram (phase 7), --async-scheduling (phase 8)." in plain
+    assert "turned off: --async-scheduling (phase 8)." in drafted
+    assert int(TURN.findall(drafted)[0][3]) < int(TURN.findall(plain)[0][3]), "drafts save steps"
+
+
 def test_the_answers_are_resent_with_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[list[tuple[str, str]]] = []
     chat = LLM.chat

@@ -150,6 +150,22 @@ def test_info_lists_the_written_phases(learner: Path) -> None:
     assert "2 block pool next is Phase 2, task 1" in shown
 
 
+def test_a_written_elective_is_run_by_the_commands_and_named(learner: Path) -> None:
+    """Without `--lineup`: the settings decide whether it is used."""
+    for phase in (*range(1, 6), 7, 8):
+        shutil.copy(solution_path(phase), starter_path(phase, learner))
+    shown = " ".join(run(learner, "cli", "info").stdout.split())
+    assert "commands run starter:1-5,starter:7-8, tests grade all six phases" in shown
+    assert "8 async scheduling written; serve, chat and generate use it with --async-scheduling" in shown
+    command = ("cli", "generate", "aaa", "--fake-model", "--max-tokens", "9", "--max-model-len", "99")
+    texts = [
+        run(learner, *command, *option.split()).stdout
+        for option in ("", "--speculative-method ngram", "--async-scheduling")
+    ]
+    assert texts[0].strip()
+    assert len(set(texts)) == 1
+
+
 def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
     for phase in (1, 3):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
