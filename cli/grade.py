@@ -16,7 +16,7 @@ from course.grading.grader import Grader, OnProgress
 from course.grading.plan import PlannedPhase, load_whole_plan
 from course.grading.reports import as_json, as_junit, as_markdown
 from course.grading.view import show_grade
-from course.starter_status import touched_functions
+from course.starter_status import is_begun
 from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.options import chosen_phases
 from course.terminal.progress import reported
@@ -66,17 +66,7 @@ def grade(
 
 def begun(plan: Sequence[PlannedPhase]) -> list[int]:
     """Return the phases of the course, and the electives whose starter has been changed."""
-    return [phase.number for phase in plan if not phase.is_elective or is_begun(phase)]
-
-
-def is_begun(phase: PlannedPhase) -> bool:
-    """Return whether something of a starter is written; false if there is no such file."""
-    try:
-        return bool(touched_functions(phase.number))
-    except OSError:
-        return False
-    except (SyntaxError, ValueError):
-        return True
+    return [phase.number for phase in plan if not phase.is_elective or is_begun(phase.number)]
 
 
 def require_this_checkout() -> None:

@@ -16,7 +16,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from course.starter_status import unwritten_tasks, written_lineup
+from course.starter_status import describe, unwritten_tasks, written_lineup
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import TURNS_ON
 from mini_vllm.assembly.lineup import ALL_NAMES, default_lineup_text, parse_lineup
@@ -153,7 +153,7 @@ def check_lineup() -> Iterator[Finding]:
         yield Finding("LAB_IMPL", "wrong", str(error), "unset LAB_IMPL, or set it as in LAB_IMPL=starter:1-3")
         return
     yield Finding("LAB_IMPL", "OK", text or f"not set, so {lineup}")
-    for item in lineup.describe().split(", "):
+    for item in describe(lineup).split(", "):
         phase, _, whose = item.partition(": ")
         yield Finding(f"  {phase}", "OK", whose)
 

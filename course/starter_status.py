@@ -60,6 +60,26 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
     return parse_lineup(",".join(f"starter:{phase}" for phase in chosen))
 
 
+def describe(lineup: Lineup) -> str:
+    """Return the lineup as `Lineup.describe` does, but nothing is called yours that is not written."""
+    items = lineup.describe().split(", ")
+    for index, item in enumerate(items):
+        phase = int(item.partition(" ")[0])
+        if lineup[phase] == "starter" and unwritten_tasks(phase):
+            items[index] = item.replace("yours", "yours in part" if is_begun(phase) else "not written")
+    return ", ".join(items)
+
+
+def is_begun(phase: int) -> bool:
+    """Return whether something of a starter is written; false if there is no such file."""
+    try:
+        return bool(touched_functions(phase))
+    except OSError:
+        return False
+    except (SyntaxError, ValueError):
+        return True
+
+
 def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
     """Return the names of the starter's functions that are more than a docstring and our error.
 

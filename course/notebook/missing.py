@@ -6,7 +6,7 @@ from dataclasses import astuple
 from course.notebook.notice import Notice
 from course.notebook.recorded_mark import mark_of
 from course.sandbox.explain import shown_path
-from course.starter_status import starter_path, unwritten_tasks
+from course.starter_status import describe, starter_path, unwritten_tasks
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
 
@@ -29,12 +29,12 @@ def mark_for(lineup: Lineup) -> str:
 
 def whose_code(lineup: Lineup) -> str:
     """Return which code runs."""
-    return f"Whose code runs: {lineup.describe()}"
+    return f"Whose code runs: {describe(lineup)}"
 
 
 def code_that_ran(lineup: Lineup) -> str:
     """Return which code ran, and a pointer to the graded tests."""
-    return f"It ran with {lineup.describe()}.\nThe graded tests give details: lab.test()"
+    return f"It ran with {describe(lineup)}.\nThe graded tests give details: lab.test()"
 
 
 def broken_starter(lineup: Lineup) -> Notice | None:

@@ -15,7 +15,7 @@ from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain
 from course.sandbox.frames import is_learners
 from course.sandbox.time_limit import limited_calls
-from course.starter_status import written_lineup
+from course.starter_status import describe, written_lineup
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.core.invariants import InvariantError
@@ -50,7 +50,7 @@ def ink_style(index: int) -> Style:
 def whose_code(lineup: Lineup) -> str:
     """Return whose code runs in which phase, in lines of at most 80 columns."""
     lines = ["Whose code runs:"]
-    for item in lineup.describe().split(", "):
+    for item in describe(lineup).split(", "):
         if len(lines[-1]) + len(item) > 77:
             lines.append("   ")
         lines[-1] += ("," if lines[-1][-1] not in ": " else "") + f" {item}"

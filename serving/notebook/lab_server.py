@@ -15,6 +15,7 @@ from course.notebook.recorded_mark import CellMarks, marked_html, marked_text
 from course.sandbox.channel import ChannelError
 from course.sandbox.explain import explain_death
 from course.sandbox.worker import WorkerProcess
+from course.starter_status import describe
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from serving.notebook.at_once import Heard, Talk, ask_at_once
@@ -180,7 +181,7 @@ class LabServer:
         return {"text/html": marked_html(page, self.recorded), "text/plain": repr(self)}
 
     def _facts(self) -> list[tuple[str, str]]:
-        whose = "the reference, recorded" if self.recorded else self.lineup.describe()
+        whose = "the reference, recorded" if self.recorded else describe(self.lineup)
         return [
             ("whose code answers", whose),
             ("OpenAI's API", self.base_url),

@@ -51,8 +51,8 @@ def test_a_lineup_is_spelled_out_per_phase(mini_vllm: Commands, monkeypatch: pyt
     monkeypatch.setenv("LAB_IMPL", "starter:1-2")
     shown = mini_vllm("info").output
     assert [line.split()[-1] for line in shown.splitlines() if line.startswith((" OK         ",))][-6:] == [
-        "yours", "yours", "absent", "absent", "absent", "absent",
-    ]  # fmt: skip
+        "written", "written", "absent", "absent", "absent", "absent",
+    ], "nothing is called yours that is not written"  # fmt: skip
 
 
 def test_a_damaged_model_is_noticed(mini_vllm: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
