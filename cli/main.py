@@ -17,6 +17,7 @@ COMMANDS = [
     ("parity", "cli.parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
     ("oracle", "cli.oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
     ("grade", "cli.grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
+    ("hint", "cli.hint:hint", "Show the next step of a task's hint."),
     ("info", "cli.info:info", "Check the environment and name the fix for each problem."),
 ]
 FOR_TEACHERS = [

@@ -86,6 +86,16 @@ class PlannedPhase:
         return f"{self.folder}/starter.py"
 
 
+def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
+    """Return the command that runs the tests of one task on the learner's file."""
+    return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
+
+
+def impl_prefix() -> str:
+    """Return the prefix that makes pytest grade the learner's file where the default is the reference."""
+    return "LAB_IMPL=starter " if solutions_exist() else ""
+
+
 def load_plan() -> list[PlannedPhase]:
     """Return the plan of the course: phases 1 to 6."""
     return [phase for phase in load_whole_plan() if not phase.is_elective]

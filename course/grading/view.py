@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from course.grading.plan import PlannedPhase
+from course.grading.plan import PlannedPhase, impl_prefix, task_command
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from course.oracle.divergence import Divergence
 from course.terminal.differences import last_steps, side_by_side
@@ -77,11 +77,6 @@ def test_command(phase: PlannedPhase, test: str) -> str:
     """Return the command that runs one test on the learner's file."""
     name = f"{phase.folder}/{test}"
     return f"{impl_prefix()}pytest " + (f"'{name}'" if any(mark in name for mark in "[] ") else name)
-
-
-def impl_prefix() -> str:
-    """Return the prefix that makes pytest grade the learner's file where the default is the reference."""
-    return "LAB_IMPL=starter " if solutions_exist() else ""
 
 
 def handout(phase: PlannedPhase) -> str:

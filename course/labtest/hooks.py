@@ -17,7 +17,7 @@ from course.grading.hints import answer_of
 from course.labtest.answers import unusable_answer
 from course.labtest.grouping import arrange, is_random
 from course.labtest.recorded import Answers
-from course.labtest.reports import phase_of, retell, tell_what_is_missing
+from course.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
 from course.sandbox.errors import OutOfTime
 from course.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
 from course.starter_status import touched_functions
@@ -163,6 +163,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     tell_what_is_missing(terminalreporter)
+    if "starter" in str(lineup_from_env()):
+        tell_what_is_next(terminalreporter)
 
 
 def runs_a_test(frame: FrameType | None) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
-from course.grading.plan import load_whole_plan
+from course.grading.plan import PlannedPhase, PlannedTask, impl_prefix, load_whole_plan, task_command
 from course.sandbox.errors import StarterNotLoadedError
 from course.sandbox.explain import explain, headline, is_not_written, shown_path
 from course.sandbox.frames import learners_frames
 from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm.assembly.parts import solutions_exist
 
 MAX_LINES = 40
 PHASE = re.compile(r"labs/phase(\d+)_")
@@ -110,10 +109,33 @@ def next_lines(report: Any) -> list[str]:
     marker = f"task{numbers[1]}_{numbers[2]}" if numbers else ""
     graded = Path(report.nodeid.partition("::")[0]).name.startswith("test_")
     target = f"{folder} -m {marker}" if graded and marker else report.nodeid.partition("::")[0]
-    whose = "LAB_IMPL=starter " if solutions_exist() else ""
     return [
         f"next: {task}",
         f"      open {where}" if where else "",
-        f"      the task and its hints: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
-        f"      then: {whose}pytest {target}",
+        f"      the task: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
+        f"      then: {impl_prefix()}pytest {target}",
     ]
+
+
+def tell_what_is_next(reporter: pytest.TerminalReporter) -> None:
+    """Print the task after the last one whose tests have all passed; nothing if any test has not."""
+    passed = {report.nodeid for report in reporter.getreports("passed")}
+    if any(reporter.getreports(kind) for kind in ("failed", "error", "not written", "not loaded", "skipped")):
+        return
+    tasks = [(phase, task) for phase in load_whole_plan() for task in phase.tasks]
+    done = [index for index, (phase, task) in enumerate(tasks) if is_done(phase, task, passed)]
+    if not done:
+        return
+    phase, task = tasks[done[-1]]
+    reporter.write_line(f"Task {phase.number}.{task.number} is done.", green=True, bold=True)
+    later = tasks[done[-1] + 1 :]
+    if not later or later[0][0] is not phase:
+        reporter.write_line(f"next: mini-vllm grade, which runs phase {phase.number} in whole engines too", bold=True)
+    else:
+        reporter.write_line(f"next: task {phase.number}.{later[0][1].number} ({phase.folder}/README.md)", bold=True)
+        reporter.write_line(f"      {task_command(*later[0])}", bold=True)
+
+
+def is_done(phase: PlannedPhase, task: PlannedTask, passed: Set[str]) -> bool:
+    """Return whether all tests of a task are among those that passed, given by their ids."""
+    return {f"{phase.folder}/{test}" for test in task.tests} <= passed

@@ -1,7 +1,7 @@
 """Phase 1: one step of the scheduler. You write all three functions.
 
 A request has `num_tokens - num_computed_tokens` tokens left to compute. `kv`, `preemption` and `chunks` are given
-here; you will write them in phases 2, 3 and 5. The handout has the rules, and hints in steps for every task.
+here; you will write them in phases 2, 3 and 5. The handout has the rules, `mini-vllm hint 1.1` a hint.
 """
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue

@@ -1,8 +1,8 @@
 """Phase 2: KV cache blocks, which requests hold them, and which one is handed out next.
 
 `KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache
-that you are handed is phase 4's; until that is written it finds nothing and does nothing. The handout has hints
-in steps for every task.
+that you are handed is phase 4's; until that is written it finds nothing and does nothing. `mini-vllm hint 2.1` has
+a hint in steps.
 """
 
 from collections.abc import Sequence

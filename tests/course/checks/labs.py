@@ -1,80 +1,25 @@
-"""What the checks of the course map may call: its table against the handouts, and the trace that phase 0 reads."""
+"""What the checks of the course map may call: its table against the handouts."""
 
 import re
-from functools import cache
+from math import ceil
 from pathlib import Path
 
 from course.sandbox.time_limit import seconds_for
-from course.workloads.fallbacks import make_possible
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.step_record import StepRecord
 from tests.course.checks.runs import add, engine_with, finish
 
 LABS = Path(__file__).parents[3] / "labs"
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+WORDS_A_MINUTE = 150
 TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
 
 
 def sizes(phase: int) -> list[int]:
-    """Return the lines and the minutes of a phase: the sums over the tasks in its handout."""
+    """Return a phase's lines, the minutes to read its handout, rounded up to 5, and the minutes to write its tasks."""
     [handout] = LABS.glob(f"phase{phase}_*/README.md")
-    tasks = TASK.findall(handout.read_text(encoding="utf-8"))
-    return [sum(int(lines) for lines, _ in tasks), sum(int(minutes) for _, minutes in tasks)]
-
-
-def pool() -> list[int]:
-    """Return the settings of the trace: slots, budget, threshold, usable blocks, tokens per block."""
-    config = SMALL_POOL
-    assert config.num_gpu_blocks is not None
-    caps = [config.max_num_seqs, config.max_num_batched_tokens, config.long_prefill_token_threshold]
-    return [*caps, config.num_gpu_blocks - 1, config.block_size]
-
-
-@cache
-def trace(lineup: str = "solution:1-5") -> list[StepRecord]:
-    """Return what `mini-vllm trace --lineup LINEUP` prints."""
-    team = parse_lineup(lineup)
-    config, _ = make_possible(SMALL_POOL, team)
-    return run_workload(make_workload(seed=0, num_requests=8), config, team)
-
-
-def longest(lineup: str) -> int:
-    """Return the token budget of a step with this lineup, which without phase 5 is the longest request."""
-    config, _ = make_possible(SMALL_POOL, parse_lineup(lineup))
-    assert config.max_num_batched_tokens == config.max_model_len
-    return config.max_model_len
-
-
-def plan(step: int) -> dict[str, int]:
-    return {share["id"]: share["n"] for share in trace()[step]["scheduled"]}
-
-
-def hits(step: int) -> dict[str, int]:
-    return {share["id"]: share["hit"] for share in trace()[step]["scheduled"] if share.get("hit")}
-
-
-def waiting(step: int) -> list[str]:
-    """Return which requests wait after a step."""
-    return trace()[step]["waiting_after"]
-
-
-def free(step: int) -> int:
-    """Return how many blocks are free when a step has been planned."""
-    return trace()[step]["free_after_schedule"]
-
-
-def num_blocks(step: int, request_id: str) -> int:
-    """Return how many blocks a request holds in a step."""
-    return next(len(share["blocks"]) for share in trace()[step]["scheduled"] if share["id"] == request_id)
-
-
-def computed_before(step: int, request_id: str) -> int:
-    """Return `num_computed_tokens` of a request when a step begins."""
-    return next(computed for name, _, computed, _ in trace()[step - 1]["running_after"] if name == request_id)
-
-
-def most_running(lineup: str) -> int:
-    return max(len(record["scheduled"]) for record in trace(lineup))
+    text = handout.read_text(encoding="utf-8")
+    tasks, num_words = TASK.findall(text), len(COMMENT.sub("", text).split())
+    reading = 5 * ceil(num_words / WORDS_A_MINUTE / 5)
+    return [sum(int(lines) for lines, _ in tasks), reading, sum(int(minutes) for _, minutes in tasks)]
 
 
 def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:

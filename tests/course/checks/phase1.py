@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
+from course.workloads.simulated_time import StepCost
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache
@@ -95,12 +96,12 @@ def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) 
     """Return the step that a learner may try: every request that fits is admitted, even past one that does not."""
 
     def schedule(running: list[Request], waiting: FCFSRequestQueue, **rest: Any) -> SchedulerOutput:
-        slots, kv = rest.pop("max_num_seqs"), rest["kv"]
+        seats, kv = rest.pop("max_num_seqs"), rest["kv"]
         step = schedule_step(running, waiting, max_num_seqs=0, **rest)
         order = sorted(waiting, key=lambda request: request.num_tokens) if by_length else list(waiting)
         for request in order:
             n = rest["chunks"].num_new_tokens(request, 0, step.token_budget)
-            if not n or len(running) >= slots or kv.allocate_slots(request, n) is None:
+            if not n or len(running) >= seats or kv.allocate_slots(request, n) is None:
                 continue
             waiting.remove_request(request)
             running.append(request)
@@ -147,6 +148,13 @@ def broken_order() -> str:
     return ""
 
 
-def steps_with_slots(max_num_seqs: int) -> int:
-    """Return how many steps the trace has with so many slots."""
+def prompt_and_steps(prompt: int, num_steps: int, num_running: int) -> tuple[int, int]:
+    """Return the ms of one prompt, and of steps in which so many requests compute one token each."""
+    cost = StepCost()
+    ms = [1000 * (cost.per_step + n * (cost.per_token + cost.per_context_token)) for n in (prompt, num_running)]
+    return round(ms[0]), round(num_steps * ms[1])
+
+
+def steps_with_seats(max_num_seqs: int) -> int:
+    """Return how many steps the trace has with so many seats."""
     return len(_trace(False, max_num_seqs=max_num_seqs))

@@ -1,0 +1,79 @@
+"""The first line of code is met early by all who read from the start; a hint is met by nobody who has not asked."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from classroom.student_edition.edition import long_lines, secret_lines
+from course.grading.plan import load_whole_plan
+from course.task_hints import FILE, all_hints, readable
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.course.conftest import run
+
+WAY = (
+    ("README.md", "](labs/README.md)"),
+    ("labs/README.md", "](phase1_scheduler_step/README.md)"),
+    ("labs/phase1_scheduler_step/README.md", "-m task1_1"),
+    ("labs/phase1_scheduler_step/starter.py", "raise NotImplementedError"),
+)
+MAX_WORDS = 1_500
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def words_before(path: Path, mark: str) -> int:
+    """Return how many words of a file are read before a mark in it."""
+    before, found, _ = COMMENT.sub("", path.read_text(encoding="utf-8")).partition(mark)
+    assert found, f"{path} leads nowhere: {mark}"
+    return len(before.split())
+
+
+def test_the_first_task_is_met_within_1500_words(student: Path) -> None:
+    for edition in (CHECKOUT, student):
+        read = {name: words_before(edition / name, mark) for name, mark in WAY}
+        assert sum(read.values()) <= MAX_WORDS, read
+
+
+def test_every_task_has_hints_and_every_hint_a_text() -> None:
+    tasks = {f"{phase.number}.{task.number}" for phase in load_whole_plan() for task in phase.tasks}
+    hints = all_hints()
+    assert tasks - set(hints) == set()
+    assert all(hint.text and "<!--" not in hint.text for steps in hints.values() for hint in steps)
+
+
+def test_no_file_that_is_read_on_the_way_has_a_hint_in_it(student: Path) -> None:
+    """Neither as it is nor in a `details`: a search for a sentence of a recipe finds nothing in any text."""
+    sentences = {line for steps in all_hints().values() for hint in steps for line in hint.text.splitlines()}
+    long = {line for line in sentences if len(line.split()) > 8}
+    for path in (*student.rglob("*.md"), *student.rglob("*.py"), *student.rglob("*.rot13")):
+        text = path.read_text(encoding="utf-8")
+        assert "<summary>Hint" not in text, path
+        assert not {line for line in long if line in text}, path
+
+
+def test_a_hint_holds_no_line_of_the_solution() -> None:
+    secret = secret_lines(CHECKOUT)
+    for path in CHECKOUT.glob(f"labs/phase*/{FILE}"):
+        assert not secret & set(long_lines(readable(path))), path
+
+
+def test_hints_come_one_at_a_time(learner: Path) -> None:
+    first, second, third = (run(learner, "cli", "hint", "1.1").stdout for _ in range(3))
+    assert "hint 1 of 2: the odd one out" in first
+    assert "the recipe" not in first
+    assert "1 more: mini-vllm hint 1.1" in first
+    assert "hint 2 of 2: the recipe" in second
+    assert "the odd one out" not in second
+    assert "the odd one out" in third
+    assert "That was the last one" in third
+    assert "hint 1 of 4" in run(learner, "cli", "hint", "1.2").stdout
+    again = run(learner, "cli", "hint", "1.2", "--again").stdout
+    assert "hint 1 of 4" in again
+    assert "hint 2 of 4" not in again
+
+
+@pytest.mark.parametrize("task", ["1.9", "clamp", ""])
+def test_a_task_without_hints_is_named(student: Path, task: str) -> None:
+    done = run(student, "cli", "hint", task)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"hint {task}: there are hints for the tasks 1.1, 1.2," in done.stderr
