@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from cli.report import per_request, texts, totals
+from cli.report import per_request, phase_by_phase, texts, totals
 from course.starter_status import written_lineup
 from course.terminal.console import friendly, is_live, make_console, whose_code
 from course.terminal.learner_lineup import is_chosen, lineup_to_run, say_what_you_have
@@ -68,10 +68,14 @@ EVENT_FACTOR = 8
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """The conversations of the demo with their titles, the settings, and remarks on settings that were changed."""
+    """The conversations of the demo with their titles, the settings, and remarks on settings that were changed.
+
+    `pool` has the settings of an engine with all phases.
+    """
 
     titles: list[str]
     conversations: list[list[Message]]
+    pool: EngineConfig
     config: EngineConfig
     max_tokens: int
     remarks: list[str]
@@ -87,10 +91,12 @@ def plan_demo(lineup: Lineup, *, dense: bool = False) -> DemoPlan:
         )
     if remark := remark_on_phase_6(lineup, dense=dense):
         remarks.append(remark)
-    config, more = make_possible(config, lineup)
+    pool = config
+    config, more = make_possible(pool, lineup)
     return DemoPlan(
         titles=[f"{kind}: {question}" if kind else question for kind, question in QUESTIONS],
         conversations=[conversation(kind, question) for kind, question in QUESTIONS],
+        pool=pool,
         config=replace(config, check_invariants=True),
         max_tokens=MAX_TOKENS,
         remarks=[*more, *remarks],
@@ -210,6 +216,9 @@ def demo(
     console.print(per_request(state, outputs))
     console.print()
     console.print(totals(state, outputs, watcher.seconds))
+    if team.kv_cache != "absent":
+        console.print()
+        console.print(phase_by_phase(team, outputs, plan.pool, plan.max_tokens))
 
 
 def run(llm: "LLM", plan: DemoPlan, console: Console, delay: float) -> tuple[Watcher, list[RequestOutput]]:

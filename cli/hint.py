@@ -1,12 +1,25 @@
-"""`mini-vllm hint`: the next step of a task's hint, one at a time."""
+"""`mini-vllm hint`: the next step of a task's hint, one at a time, from a question to the recipe.
 
+The hints lie in `hints.rot13` beside a handout, each letter turned by 13 places, so that nobody who reads a handout or
+searches its folder meets a recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
+"""
+
+import codecs
+import json
+import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markdown import Markdown
 
-from course.task_hints import all_hints, note_seen, num_seen
 from course.terminal.console import friendly, make_console
+from mini_vllm.assembly.lineup import CHECKOUT
+
+FILES = "labs/phase*/hints.rot13"
+SEEN = CHECKOUT / ".hints_seen.json"
+TASK = re.compile(r"^# (\d\.\d)\n", re.MULTILINE)
+STEP = re.compile(r"^## ?(.*)\n", re.MULTILINE)
 
 
 @friendly
@@ -18,23 +31,42 @@ def hint(
 
     The first is a question, the last is as good as a recipe: try the task before you ask for one more.
     """
-    hints = all_hints()
+    hints, console = all_hints(), make_console()
     if task not in hints:
         raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
-    steps, seen, console = hints[task], min(num_seen(task), len(hints[task])), make_console()
-    shown = range(seen) if again or seen == len(steps) else range(seen, seen + 1)
-    for index in shown:
-        title = f": {steps[index].title}" if steps[index].title else ""
-        console.print(f"Task {task}, hint {index + 1} of {len(steps)}{title}", style="bold", markup=False)
-        console.print(Markdown(steps[index].text))
+    steps, known = hints[task], seen()
+    num_seen = min(known.get(task, 0), len(steps))
+    shown = range(num_seen) if again or num_seen == len(steps) else range(num_seen, num_seen + 1)
+    for number, (title, text) in enumerate(steps[shown.start : shown.stop], start=shown.start + 1):
+        heading = f"Task {task}, hint {number} of {len(steps)}" + (f": {title}" if title else "")
+        console.print(heading, style="bold", markup=False)
+        console.print(Markdown(text))
         console.print()
-    now = max(seen, shown.stop)
-    note_seen(task, now)
-    left = len(steps) - now
-    console.print(
-        f"{left} more: mini-vllm hint {task}"
-        if left
-        else "That was the last one. `mini-vllm grade` shows what is wrong.",
-        style="dim",
-        markup=False,
-    )
+    SEEN.write_text(json.dumps(known | {task: shown.stop}), encoding="utf-8")
+    left = len(steps) - shown.stop
+    console.print(f"{left} more: mini-vllm hint {task}" if left else "That was the last one.", style="dim")
+
+
+def all_hints() -> dict[str, list[tuple[str, str]]]:
+    """Return the steps of every task, such as "1.2": title, which may be empty, and text as Markdown."""
+    found = {}
+    for path in sorted(CHECKOUT.glob(FILES)):
+        _, *parts = TASK.split(readable(path))
+        for task, text in zip(parts[::2], parts[1::2], strict=True):
+            _, *steps = map(str.strip, STEP.split(text))
+            found[task] = list(zip(steps[::2], steps[1::2], strict=True))
+    return found
+
+
+def readable(path: Path) -> str:
+    """Return a file of hints as plain text: `# 1.2` before a task, `## title` before a step."""
+    return codecs.decode(path.read_text(encoding="utf-8"), "rot13")
+
+
+def seen() -> dict[str, int]:
+    """Return how many steps of each task have been shown in this checkout."""
+    try:
+        found: dict[str, int] = json.loads(SEEN.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found

@@ -1,6 +1,7 @@
 """The report at the end of a run: the texts and their metrics."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean
 
 from rich.console import Group, RenderableType
@@ -8,10 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cli.stages import name
 from course.terminal.charts import facts_table
 from course.terminal.console import chip_style
 from course.terminal.step_view import FAINT, STRONG
 from course.traces.run_state import RunState
+from course.workloads.ablation import END, ablation_lineups, run_lineup
+from course.workloads.simulated_time import StepCost
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.config import EngineConfig
 from mini_vllm.outputs import RequestOutput
 
 
@@ -48,6 +55,34 @@ def per_request(state: RunState, outputs: Sequence[RequestOutput]) -> Table:
             str(output.outputs[0].finish_reason),
         )
     return table
+
+
+def phase_by_phase(
+    lineup: Lineup, outputs: Sequence[RequestOutput], pool: EngineConfig, max_tokens: int
+) -> RenderableType:
+    """Return what each of phases 1 to 5 changes for these requests in one pool, in simulated time."""
+    requests = [
+        TimedRequest(
+            0.0,
+            one.request_id,
+            [END + 1 + token % 900 for token in one.prompt_token_ids],  # the fake model has fewer tokens
+            max_tokens,
+            output_len=one.metrics.num_output_tokens,
+        )
+        for one in outputs
+    ]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=FAINT)
+    for heading in ("phases", "at once", "never end", "tokens computed", "seconds"):
+        table.add_column(heading, justify="left" if heading == "phases" else "right")
+    # Before phase 5 the budget has to hold a whole prompt, and all stages get the same.
+    config = replace(pool, max_num_batched_tokens=pool.max_model_len or 0, check_invariants=False)
+    for stage in ablation_lineups(replace(lineup, speculation="absent", async_scheduling="absent")):
+        found = run_lineup(stage, requests, config)
+        ends = ("-", "-") if found.num_stalled else (f"{found.num_computed_tokens:,}", f"{found.seconds:.2f}")
+        table.add_row(name(stage), str(found.most_running), str(found.num_stalled or "-"), *ends)
+    memory, cost = f"{(pool.num_gpu_blocks or 1) - 1} blocks of {pool.block_size}", StepCost()
+    clock = f"a step takes {cost.per_step * 1e3:g} ms and a token {cost.per_token * 1e6:g} us"
+    return Group(Text(f"These requests in {memory}, phase by phase, if {clock}:", FAINT), table)
 
 
 def totals(state: RunState, outputs: Sequence[RequestOutput], seconds: float) -> Table:

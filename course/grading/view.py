@@ -47,8 +47,8 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
         return f"Phase {number}: fix {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
     for task in grade.tasks:
         if task.status != "passed":
-            command = f"{impl_prefix()}pytest {grade.plan.folder} -m task{number}_{task.plan.number}"
-            return f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})", command
+            where = f"Phase {number}, task {task.plan.number} ({handout(grade.plan)})"
+            return where, task_command(grade.plan, task.plan)
     if grade.oracle.status == "failed":
         command = f"mini-vllm oracle --phase {number}"
         if grade.plan.is_elective:

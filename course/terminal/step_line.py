@@ -9,12 +9,13 @@ from mini_vllm.core.step_record import ScheduledRecord
 
 def legend(info: RunInfo) -> str:
     """Return the lines that explain `step_line`: the letters, and the shares."""
+    free = f"free {info.unit}s (of {info.num_blocks})"
     letters = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
     return "\n".join(
         [
             "Requests:",
             *letters,
-            f"Each step: tokens (budget {info.token_budget}), free blocks (of {info.num_blocks}), tokens per request.",
+            f"Each step: tokens (budget {info.token_budget}), {free}, tokens per request.",
             "A:1 decodes, A:32p computes 32 tokens of its prompt, +96hit found 96 tokens in the prefix cache.",
         ]
     )

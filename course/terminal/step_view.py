@@ -131,12 +131,12 @@ def block_map(state: RunState, width: int) -> list[Text]:
     per_row = cdiv(len(cells), cdiv(len(cells), fitting))
     rows = []
     for first in range(0, len(cells), per_row):
-        row = Text("blocks " if first == 0 else "       ", STRONG)
+        row = Text(f"{state.info.unit}s ".ljust(len("blocks ")) if first == 0 else "       ", STRONG)
         for cell in cells[first : first + per_row]:
             row.append_text(cell).append(" ")
         rows.append(row)
     legend = "       A held   A+ taken now   A3 shared by 3   ▌a free, content kept   · free"
-    return [*rows, Text(legend + (f"   ({per_cell} blocks per cell)" if per_cell > 1 else ""), FAINT)]
+    return [*rows, Text(legend + (f"   ({per_cell} {state.info.unit}s per cell)" if per_cell > 1 else ""), FAINT)]
 
 
 def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:

@@ -122,9 +122,19 @@ def test_what_the_fake_model_shows_depends_on_the_phases() -> None:
     assert min(state.num_preemptions, state.num_hits, len(state.chunked)) >= 1
     _, state = run_demo("solution:1")
     picture = drawn(state)
-    assert "blocks per cell" in picture, "a pool of single slots has many of them in a cell"
+    assert "slots per cell" in picture, "a pool of single slots has many of them in a cell"
+    assert "blocks" not in picture, "there are none before phase 2"
     assert max(map(len, picture.splitlines())) <= 80
     assert state.num_hits == 0
+
+
+def test_the_demo_ends_with_what_each_phase_changes_in_the_same_pool(mini_vllm: Commands) -> None:
+    """Phase 3 lets all requests end, phase 4 computes fewer tokens."""
+    shown = mini_vllm("demo", "--lineup", "solution:1-4", "--fake-model").output
+    rows = {line.split()[0]: line.split()[1:] for line in shown.partition("phase by phase")[2].splitlines()[2:] if line}
+    assert (rows["1-2"][1:], rows["1-3"][1]) == (["8", "-", "-"], "-")
+    assert int(rows["1-4"][2].replace(",", "")) < int(rows["1-3"][2].replace(",", ""))
+    assert "phase by phase" not in mini_vllm("demo", "--lineup", "solution:1", "--fake-model").output
 
 
 def test_the_clock_does_not_count_pauses() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from classroom.student_edition.edition import long_lines, secret_lines
+from cli.hint import FILES, all_hints, readable
 from course.grading.plan import load_whole_plan
-from course.task_hints import FILE, all_hints, readable
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.course.conftest import run
 
@@ -38,13 +38,13 @@ def test_every_task_has_hints_and_every_hint_a_text() -> None:
     tasks = {f"{phase.number}.{task.number}" for phase in load_whole_plan() for task in phase.tasks}
     hints = all_hints()
     assert tasks - set(hints) == set()
-    assert all(hint.text and "<!--" not in hint.text for steps in hints.values() for hint in steps)
+    assert all(text and "<!--" not in text for steps in hints.values() for _, text in steps)
 
 
 def test_no_file_that_is_read_on_the_way_has_a_hint_in_it(student: Path) -> None:
     """Neither as it is nor in a `details`: a search for a sentence of a recipe finds nothing in any text."""
-    sentences = {line for steps in all_hints().values() for hint in steps for line in hint.text.splitlines()}
-    long = {line for line in sentences if len(line.split()) > 8}
+    lines = {line for steps in all_hints().values() for _, text in steps for line in text.splitlines()}
+    long = {line for line in lines if len(line.split()) > 8}
     for path in (*student.rglob("*.md"), *student.rglob("*.py"), *student.rglob("*.rot13")):
         text = path.read_text(encoding="utf-8")
         assert "<summary>Hint" not in text, path
@@ -53,7 +53,7 @@ def test_no_file_that_is_read_on_the_way_has_a_hint_in_it(student: Path) -> None
 
 def test_a_hint_holds_no_line_of_the_solution() -> None:
     secret = secret_lines(CHECKOUT)
-    for path in CHECKOUT.glob(f"labs/phase*/{FILE}"):
+    for path in CHECKOUT.glob(FILES):
         assert not secret & set(long_lines(readable(path))), path
 
 
