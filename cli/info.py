@@ -55,6 +55,7 @@ def all_checks() -> list[Finding]:
         *(check_package(name, pinned, required=True) for name in REQUIRED),
         *(check_package(name, pinned, required=False) for name in FOR_NOTEBOOKS),
         *check_torch(),
+        *check_load(),
         check_triton(),
         check_model(EMBEDDED_MODEL),
         check_solutions(),
@@ -109,6 +110,14 @@ def check_torch() -> Iterator[Finding]:
         yield Finding("threads", "warn", found, f"set OMP_NUM_THREADS={usable}: more threads than CPUs are very slow")
     else:
         yield Finding("threads", "OK", found)
+
+
+def check_load() -> Iterator[Finding]:
+    """Other programs that compute make every time unreliable, and many threads slower than few."""
+    load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    if load > usable:
+        fix = "set OMP_NUM_THREADS=1 while other programs compute, and measure nothing until they have ended"
+        yield Finding("load", "warn", f"{load:.1f} programs want {usable} CPUs", fix)
 
 
 def check_triton() -> Finding:

@@ -21,7 +21,7 @@ def install() -> None:
     Raises `subprocess.CalledProcessError` if pip fails.
     """
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    missing = lacking(project["dependencies"])
+    missing = lacking([*project["dependencies"], *project["optional-dependencies"]["serve"]])  # notebook 12 serves
     print(f"Installing the course{' and ' if missing else ''}{', '.join(missing)} ...", flush=True)
     with TemporaryDirectory() as folder:
         pins = Path(folder, "constraints.txt")

@@ -58,7 +58,7 @@ def bench_speculative(
 
         return measure_speculative(team, BATCH_SIZES[:2] if quick else BATCH_SIZES, 1 if quick else rounds, report)
 
-    measure(team, threads, cases, show_speculative, WHY_DRAFTS, as_json=as_json)
+    measure(team, threads, cases, show_speculative, WHY_DRAFTS, how_long(quick, 8, rounds), as_json=as_json)
 
 
 @friendly
@@ -85,7 +85,14 @@ def bench_async(
             return measure_overlap(team, BATCH_SIZES[:2], [EMBEDDED], 1, report)
         return measure_overlap(team, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
 
-    measure(team, threads, cases, show_overlap, WHY_OVERLAP, as_json=as_json)
+    measure(team, threads, cases, show_overlap, WHY_OVERLAP, how_long(quick, 8, rounds), as_json=as_json)
+
+
+def how_long(quick: bool, num_cases: int, rounds: int) -> str:
+    """Return what is known of the time before a benchmark starts: it depends on the machine."""
+    if quick:
+        return "A trial run: less than a minute on two quiet cores."
+    return f"{num_cases} cases, {rounds} rounds of each. They grow with the batch, so the first ones are the shortest."
 
 
 C = TypeVar("C", "OverlapCase", "SpeculativeCase")
@@ -97,6 +104,7 @@ def measure(
     measured: Callable[[ProgressReport], Iterable[C]],
     show: Callable[[Console, C], None],
     why: str,
+    how_long: str,
     *,
     as_json: bool,
 ) -> None:
@@ -104,17 +112,18 @@ def measure(
     import torch
 
     torch.set_num_threads(threads_to_use(threads))
+    console, cases = make_console(stderr=as_json), []
+    console.print(whose_code(lineup), markup=False)
+    console.print(f"{how_long} Each result is shown when it is there.", style=FAINT, markup=False)
     with reported("Loading torch and the model") as report:
-        cases = list(measured(report))
+        for case in measured(report):
+            cases.append(case)
+            show(console, case)
+            if not case.same_tokens:
+                console.print("The tokens differ, which is a bug.", style="bold red")
     if as_json:
         typer.echo(json.dumps({"lineup": str(lineup), "cases": [case.record() for case in cases]}))
         return
-    console = make_console()
-    console.print(whose_code(lineup), markup=False)
-    for case in cases:
-        show(console, case)
-        if not case.same_tokens:
-            console.print("The tokens differ, which is a bug.", style="bold red")
     console.print(f"\n{why}", style=FAINT, markup=False)
 
 

@@ -29,7 +29,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
             return step
     if len(grade.course) < len(PHASE_NAMES):
         return "all that was graded is done. The other phases:", "mini-vllm grade"
-    return f"all six phases are done. Now use your engine: {NOTEBOOKS}", "make lab"
+    return f"all six phases are done. Now use your engine: {NOTEBOOKS}; 'The end' in labs/README.md", "make lab"
 
 
 def beside_next_step(grade: Grade) -> str:

@@ -142,10 +142,10 @@ def explain_death(status: int | None, trace: str, seconds: float) -> tuple[Liter
     """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed."""
     where = _place_in_trace(trace)
     if status is None:
-        return "timeout", f"No answer within {seconds:g} seconds. Your code was still busy.{where}"
+        return "timeout", f"No answer in time, on a machine that may be busy with other work: try it again.{where}"
     if trace.startswith("Timeout"):
-        waited = f"{waiting_seconds(seconds):g} seconds"
-        return "timeout", f"No answer within {waited}. Your code was still running, or waiting for something.{where}"
+        used = f"No answer within {waiting_seconds(seconds):g} seconds, of which less than {seconds:g} were computed"
+        return "timeout", f"{used}: the code waits for something, or the machine is busy with other work.{where}"
     if ended_for_cpu_time(status):
         return (
             "timeout",

@@ -123,7 +123,7 @@ def test_what_the_fake_model_shows_depends_on_the_phases() -> None:
     _, state = run_demo("solution:1")
     picture = drawn(state)
     assert "slots per cell" in picture, "a pool of single slots has many of them in a cell"
-    assert "blocks" not in picture, "there are none before phase 2"
+    assert not re.search("^ *blocks", picture, re.MULTILINE), "there are none before phase 2"
     assert max(map(len, picture.splitlines())) <= 80
     assert state.num_hits == 0
 
