@@ -1,6 +1,7 @@
 """The first line of code is met early by all who read from the start; a hint is met by nobody who has not asked."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from classroom.student_edition.edition import long_lines, secret_lines
 from cli.hint import FILES, all_hints, readable
 from course.grading.plan import load_whole_plan
+from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.course.conftest import run
+from tests.course.surface import solution_path
 
 WAY = (
     ("README.md", "](labs/README.md)"),
@@ -77,3 +80,13 @@ def test_a_task_without_hints_is_named(student: Path, task: str) -> None:
     done = run(student, "cli", "hint", task)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"hint {task}: there are hints for the tasks 1.1, 1.2," in done.stderr
+
+
+def test_a_task_that_is_done_names_the_next_one(learner: Path) -> None:
+    shutil.copy(solution_path(1), starter_path(1, learner))
+    command = ("pytest", "-q", "-p", "no:cacheprovider", "labs/phase1_scheduler_step", "-m")
+    assert "next: task 1.2 (labs/phase1_scheduler_step/README.md)" in run(learner, *command, "task1_1").stdout
+    assert "which runs phase 1 in whole engines too" in run(learner, *command, "task1_4").stdout
+    assert "is done" not in run(learner, *command, "task1_1", "-k", "largest").stdout, (
+        "a part of a task is not the task"
+    )
