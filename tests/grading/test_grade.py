@@ -1,6 +1,7 @@
 """The grade of whole courses: untouched, solved, broken in the stack, without solutions, not loaded."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -231,7 +232,7 @@ def test_a_half_written_phase(checkout: Checkout) -> None:
     assert graded["next"]["what"].startswith("Phase 1, task 4")
 
 
-BROKEN = {
+BROKEN: dict[str, Callable[[str], str | None]] = {
     "syntax error": lambda text: "def broken(:\n" + text,
     "import error": lambda text: "import nowhere_at_all\n" + text,
     "endless loop": lambda text: "while True: pass\n" + text,
