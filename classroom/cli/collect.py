@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from classroom.export.downloads import collect as collect_download
+from classroom.judge.report import write_whole
 from course.terminal.console import friendly, make_console
 
 
@@ -19,20 +20,23 @@ def collect(
     """For teachers: give each learner of a bulk download a folder.
 
     Also writes the roster with their ids.
+
+    Exit code 0: all files are sorted. 1: some were left out. 2: bad usage, or not such a download.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or an empty folder")
-    handed_in = folder / "handed_in"
+    handed_in, roster = folder / "handed_in", folder / "roster.csv"
     try:
         handed_in.mkdir(parents=True)
         collected = collect_download(download, handed_in)
-    except (OSError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
+        write_whole(roster, collected.roster())
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         shutil.rmtree(handed_in, ignore_errors=True)
         raise ValueError(f"{download} cannot be collected: {error}") from None
-    roster = folder / "roster.csv"
-    roster.write_text(collected.roster(), encoding="utf-8")
     console = make_console()
     console.print(f"{len(collected.ids)} learners, from {collected.platform}. Their ids: {roster}", markup=False)
     for name in collected.skipped:
         console.print(f"left out: {name}", markup=False, soft_wrap=True)
     console.print(f"Next: mini-vllm judge {handed_in}/*", markup=False, soft_wrap=True)
+    if collected.skipped:
+        raise typer.Exit(1)

@@ -1,47 +1,82 @@
 """The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
 
 Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada Lovelace_123_assignsubmission_file/...`,
-or with the file's name after it where folders were switched off.
+or with the file's name after it where folders were switched off. Display names and file names are the learners' own
+choice, so a name that can be read in two ways is nobody's, and no name ends the sorting of the others.
 """
 
 import csv
 import io
 import re
 import stat
+import unicodedata
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from classroom.export.gradebooks import FIRST_COLUMN
-from classroom.judge.archives import METHODS, SubmissionError, require_inside, require_short_directory
+from classroom.judge.archives import IGNORED, METHODS, SubmissionError, require_inside, require_short_directory
 from classroom.judge.report import file_name
+from classroom.judge.submission import ENDINGS
 from classroom.worker.text import one_line
 
-CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>[^/]+)", re.IGNORECASE)
-MOODLE = re.compile(r"(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/?(?P<file>.+)")
-FORMS = {"Moodle": MOODLE, "Canvas": CANVAS}
+# What a platform writes between a display name and a file name. The look-ahead finds places that overlap, too.
+FORMS = {
+    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]+)_[0-9]+_(?P<file>.+))", re.IGNORECASE | re.DOTALL),
+    "Moodle": re.compile(r"(?=_(?P<id>[0-9]+)_assignsubmission_(?:file|onlinetext)_(?P<file>.+))", re.DOTALL),
+}
+MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]+)_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
 ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
+NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # what Windows keeps for devices
 MAX_BYTES_EACH = 20 * 2**20
 MAX_BYTES = 2 * 2**30
+MAX_DEPTH = 12
 
 
-@dataclass(frozen=True)
+class Reading(NamedTuple):
+    """One way to read a path: the learner's display name and id, and the file."""
+
+    name: str
+    id: str
+    file: PurePosixPath
+
+
+@dataclass
 class Collected:
     """What was sorted: the platform, each learner's id by the name of the submission, and the files left out."""
 
     platform: str
-    ids: dict[str, str]
-    skipped: list[str]
+    ids: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _files: set[str] = field(default_factory=set)
+    _folders: set[str] = field(default_factory=set)
 
     def name_of(self, learner: str, number: str) -> str:
-        """Return the name of a learner's submission; with the id if two learners have the same name."""
-        name = file_name(learner)
-        if self.ids.setdefault(name, number) == number:
-            return name
-        self.ids[f"{name}_{number}"] = number
-        return f"{name}_{number}"
+        """Return the name of a learner's submission; with the id if another's could be taken for it."""
+        if (learner, number) not in self._names:
+            name, taken = file_name(learner).strip().rstrip(". ") or "_", set(map(folded, self.ids))
+            name = f"_{name}" if NO_FOLDERS.fullmatch(name) else name
+            while folded(name) in taken | IGNORED or ENDINGS.search(name):
+                name = f"{name}_{number}"
+            self._names[learner, number], self.ids[name] = name, number
+        return self._names[learner, number]
+
+    def place(self, reading: Reading) -> str:
+        """Return where a file goes, below the folder of all. Raises `SubmissionError` if something is there."""
+        if any(number == reading.id and name != reading.name for name, number in self._names):
+            raise SubmissionError(f"the id {reading.id} belongs to another name")
+        parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
+        paths = [folded("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
+        if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
+            raise SubmissionError("another file or folder has its name, or its path is too long")
+        self._files.add(paths[-1])
+        self._folders.update(paths[:-1])
+        return "/".join(parts)
 
     def roster(self) -> str:
         """Return the roster of `mini-vllm judge --roster`."""
@@ -60,45 +95,87 @@ def collect(download: Path, folder: Path) -> Collected:
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
-        platform, form = platform_of([path for path, _ in entries], download)
-        collected, num_bytes = Collected(platform, {}, []), 0
-        for path, entry in entries:
-            found = form.fullmatch(str(path))
-            content = archive.open(entry).read(MAX_BYTES_EACH + 1) if found else b""
-            num_bytes += len(content)
+        collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
+        for entry in entries:
             if num_bytes > MAX_BYTES:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
-            if found is None or len(content) > MAX_BYTES_EACH:
-                collected.skipped.append(one_line(str(path)))
-            else:
-                name = collected.name_of(found["name"], found["id"])
-                put(folder / name, PurePosixPath(found["file"]), content)
+            try:
+                reading = only_reading(entry.filename, collected.platform)
+                content = content_of(archive, entry)
+                num_bytes += len(content)
+                target = folder / collected.place(reading)
+            except SubmissionError as error:
+                collected.skipped.append(f"{one_line(entry.filename)} ({error})")
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     for learner in list(folder.iterdir()):
         unwrap(learner)
     return collected
 
 
-def platform_of(paths: Sequence[PurePosixPath], download: Path) -> tuple[str, re.Pattern[str]]:
-    """Return the platform that named the files, and the pattern of its names. Raises `SubmissionError`."""
-    for platform, form in FORMS.items():
-        if any(form.fullmatch(str(path)) for path in paths):
-            return platform, form
-    raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
+def platform_of(names: Sequence[str], download: Path) -> str:
+    """Return the platform that named most of the files. Raises `SubmissionError` if none did, or two did."""
+    counts = {platform: sum(bool(readings(name, platform)) for name in names) for platform in FORMS}
+    most, *others = sorted(counts, key=lambda platform: -counts[platform])
+    if not counts[most]:
+        raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
+    if any(counts[other] == counts[most] for other in others):
+        raise SubmissionError(f"the file names in {one_line(download.name)} may be those of Canvas, or of Moodle")
+    return most
 
 
-def files_in(archive: zipfile.ZipFile) -> Iterator[tuple[PurePosixPath, zipfile.ZipInfo]]:
-    """Yield the ordinary files of a zip. Raises `SubmissionError` for paths that lead out of it."""
+def readings(name: str, platform: str) -> list[Reading]:
+    """Return all ways to read a path as one that a platform wrote."""
+    head, *rest = name.replace("\\", "/").split("/")
+    if rest and platform == "Canvas":
+        return []
+    places = [place for place in FORMS[platform].finditer(head) if place.start()]
+    found = [Reading(head[: place.start()], place["id"], PurePosixPath(place["file"], *rest)) for place in places]
+    if rest and (folder := MOODLE_FOLDER.fullmatch(head)):
+        found.append(Reading(folder["name"], folder["id"], PurePosixPath(*rest)))
+    return found
+
+
+def only_reading(name: str, platform: str) -> Reading:
+    """Return the one way to read a path. Raises `SubmissionError` if there is none, or if two learners come out."""
+    require_inside(name)
+    found = readings(name, platform)
+    if not found:
+        raise SubmissionError(f"not a name of {platform}")
+    if len({reading.id for reading in found}) > 1:
+        raise SubmissionError("its name can be read in two ways: put it into its learner's folder by hand")
+    return found[0]
+
+
+def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
+    """Yield the ordinary files of a zip."""
     for entry in archive.infolist():
-        path = require_inside(entry.filename)
         is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
-        if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in path.parts:
-            yield path, entry
+        if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in entry.filename:
+            yield entry
 
 
-def put(folder: Path, path: PurePosixPath, content: bytes) -> None:
-    target = folder.joinpath(*[file_name(part) for part in path.parts])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
+    try:
+        content = archive.open(entry).read(MAX_BYTES_EACH + 1)
+    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
+    if len(content) > MAX_BYTES_EACH:
+        raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
+    return content
+
+
+def folded(name: str) -> str:
+    """Return what is equal for names that some file system, or a reader, takes for one another."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def part_name(part: str) -> str:
+    """Return a name as a file's, which keeps the ending that the judge looks at."""
+    ending = ENDINGS.search(part)
+    return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
 
 
 def unwrap(learner: Path) -> None:

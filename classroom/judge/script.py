@@ -97,6 +97,7 @@ class Script:
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         """Return the script as a question to the learner's file."""
+        assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
 
     def number_of(self, request: Request) -> int:

@@ -1,6 +1,7 @@
 """Bulk downloads become one submission per learner, and nothing is written elsewhere."""
 
 import io
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -65,18 +66,105 @@ def test_moodle_with_two_learners_of_one_name(tmp_path: Path) -> None:
 def test_the_command_writes_a_roster_that_the_judge_reads(tmp_path: Path) -> None:
     download = make_zip(tmp_path / "x.zip", CANVAS | {"readme.txt": b"x"})
     told = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
-    assert told.exit_code == 0, told.output
-    assert "left out: readme.txt" in told.output
+    assert told.exit_code == 1, "a file was left out"
+    assert "left out: readme.txt (not a name of Canvas)" in told.output
     assert read_roster(tmp_path / "out" / "roster.csv").ids == {"lovelaceada": "11", "babbagecharles": "12"}
     again = CliRunner().invoke(app, ["collect", str(download), str(tmp_path / "out")])
     assert (again.exit_code, "a new or an empty folder" in again.output) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["../x_1_2_phase1.py", "/x_1_2_phase1.py"])
-def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+IN_FOLDERS, FLAT = "{}_{}_assignsubmission_file/{}", "{}_{}_assignsubmission_file_{}"
+FORMS = {"Canvas": "{}_{}_900_{}", "Moodle": IN_FOLDERS, "Moodle, flat": FLAT}
+ENDS_NOTHING = [
+    *("../x_1_2_phase1.py", "/x_1_2_phase1.py", "C:x_1_2_phase1.py", "a/b_31_2/x.py", "x\\y_1_2_phase1.py"),
+    *("lovelaceada_11_900_23_901_phase1.py", "lovelaceada_11_900_LATE_23_901_phase1.py", "_11_900_phase1.py"),
+    "lovelaceada_11_900_23_assignsubmission_file_phase1.py",
+    "lovelaceada_11_assignsubmission_file_23_assignsubmission_file/phase1.py",
+    "eve_23_assignsubmission_file_lovelaceada_11_assignsubmission_file/phase1.py",
+    *("lovelaceada_11/phase1.py", "lovelaceada_\uff11\uff11_901_phase1.py", "readme.txt"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("name", ENDS_NOTHING)
+def test_no_name_ends_the_sorting_or_enters_another_folder(tmp_path: Path, form: str, name: str) -> None:
+    right = {
+        form.format(learner, number, "phase1.py"): b"right" for learner, number in (("lovelaceada", 11), ("bob", 12))
+    }
+    for first, entries in enumerate(({name: b"wrong"} | right, right | {name: b"wrong"})):
+        out = tmp_path / str(first)
+        out.mkdir()
+        found = collect(make_zip(tmp_path / "x.zip", entries), out)
+        assert {learner: starters(out)[learner] for learner in found.ids if found.ids[learner] in ("11", "12")} == {
+            "lovelaceada": {1: b"right"},
+            "bob": {1: b"right"},
+        }
+        assert {path.name for path in tmp_path.iterdir()} <= {"0", "1", "x.zip"}
+
+
+NAMES = [
+    *(
+        "Bob",
+        "bob",
+        "Bob.zip",
+        "Bob.tar.gz",
+        "bob.PY",
+        "Bob.",
+        "Bob ",
+        " Bob",
+        "\uff22\uff4f\uff42",
+        "Bob-13",
+        "Bob_LATE",
+    ),
+    *("..", ".", "CON", "nul.txt", "tests", "__pycache__", "~", "-rf", "*"),
+    *("e\u0301", "\xe9", "a" * 300, "\u202eada", "山"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_each_learner_gets_a_folder_of_their_own_whatever_they_are_called(tmp_path: Path, form: str) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(SubmissionError, match="leads out of it"):
-        collect(make_zip(tmp_path / "x.zip", CANVAS | {name: b"x"}), tmp_path / "out")
+    work = {number: packed(phase2=bytes([number])) for number in range(13, 13 + len(NAMES), 2)}
+    entries = {
+        form.format(name, number, "work.zip" if number in work else "phase2.py"): work.get(number, bytes([number]))
+        for number, name in enumerate(NAMES, 13)
+    }
+    found = collect(make_zip(tmp_path / "x.zip", entries), tmp_path / "out")
+    assert found.skipped == []
+    assert {int(found.ids[name]): content for name, content in starters(tmp_path / "out").items()} == {
+        number: {2: bytes([number])} for number in range(13, 13 + len(NAMES))
+    }
+    assert len({unicodedata.normalize("NFKC", name).casefold() for name in found.ids}) == len(NAMES)
+
+
+def test_the_first_file_of_a_place_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    names = ["a", "A", "a/phase1.py", "b/phase2.py", "b", "B/", "/".join("c" * 99), "phase4 (2).py", "phase5.py"]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in [*names, "phase5.py"]:
+            archive.writestr(IN_FOLDERS.format("ada", 1, name), b"" if name.endswith("/") else name)
+    found = collect(tmp_path / "x.zip", tmp_path / "out")
+    assert len(found.skipped) == 5, found.skipped
+    assert starters(tmp_path / "out") == {"ada": {2: b"b/phase2.py", 4: b"phase4 (2).py", 5: b"phase5.py"}}
+
+
+def test_an_id_belongs_to_one_name(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    found = collect(make_zip(tmp_path / "x.zip", CANVAS | {"eve_11_907_phase3.py": b"x"}), tmp_path / "out")
+    assert found.skipped == ["eve_11_907_phase3.py (the id 11 belongs to another name)"]
+    assert sorted(found.ids.values()) == ["11", "12"]
+
+
+def test_most_names_decide_which_platform_it_was(tmp_path: Path) -> None:
+    for entries, out in ((CANVAS, MOODLE), (MOODLE, CANVAS)):
+        more = {**entries, **{name.replace("_phase1", "x_phase1"): b"" for name in entries}, **dict([*out.items()][:2])}
+        folder = tmp_path / str(entries is MOODLE)
+        folder.mkdir()
+        assert collect(make_zip(tmp_path / "x.zip", more), folder).platform == (
+            "Moodle" if entries is MOODLE else "Canvas"
+        )
+    with pytest.raises(SubmissionError, match="may be those of Canvas, or of Moodle"):
+        collect(make_zip(tmp_path / "x.zip", dict([*CANVAS.items()][:2] + [*MOODLE.items()][:2])), tmp_path)
 
 
 def test_what_is_no_download_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Questions to the electives: phases 7 and 8."""
 
+from collections import deque
 from random import Random
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question
@@ -104,7 +105,7 @@ def placeholder_orders(rng: Random) -> JudgeQuestion:
     """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
     script = Script(8, only=("take_placeholders", "fill_placeholders"))
     for most in (0, 1, 3):
-        random_races(script.functions.PlaceholderScheduling(most), most, rng)
+        deque(random_races(script.functions.PlaceholderScheduling(most), most, rng), maxlen=0)
     return script.question()
 
 
