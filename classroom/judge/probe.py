@@ -38,11 +38,20 @@ attempt("import the solutions", lambda: __import__("solutions.phase1_scheduler_s
 attempt("import the judge", lambda: __import__("classroom.judge.judge"))
 attempt("start another process", lambda: os.fork() or os._exit(0))
 attempt("use memory without a limit", lambda: mmap.mmap(-1, 1 << 20))
-attempt("open a socket to the machine", lambda: socket.socket(socket.AF_VSOCK))
+attempt("share the memory of a device", lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 1 << 20))
+attempt("write past its own protection", lambda: open("/proc/self/mem", "r+b"))
+attempt("write to /tmp", lambda: open("/tmp/x", "w"))
+attempt("open a socket", lambda: socket.socket(socket.AF_UNIX))
+attempt("read the machine's files", lambda: os.listdir("/usr/share"))
 libc = ctypes.CDLL(None, use_errno=True)
 def denied(name, *arguments):
     if libc.syscall(CALLS[name], *arguments) < 0:
         raise OSError(ctypes.get_errno())
+def queue(create, *arguments):
+    if create(*arguments) < 0:
+        raise OSError(ctypes.get_errno())
+attempt("fill a queue of the kernel", lambda: queue(libc.msgget, 0, 0o1600))
+attempt("fill semaphores of the kernel", lambda: queue(libc.semget, 0, 1, 0o1600))
 for name, arguments in (("keyctl", (0, -3, 0)), ("unshare", (0x10000000,)), ("userfaultfd", (0,))):
     if name in CALLS:
         attempt(f"call {name}", lambda: denied(name, *arguments))

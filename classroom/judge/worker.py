@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
+from classroom.judge.memory_watch import MemoryWatch
 from classroom.worker.answers import AnswerError, Json, checked
 from classroom.worker.text import printable
 from course.sandbox.channel import ChannelError, Message
@@ -66,6 +67,7 @@ class JailedWorker:
         with jail.open_filter() as inherited:
             command = jail.command(submission.path / "labs", arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
+        self._watch = MemoryWatch(self.process.pid, self.process.kill)
         self.set_deadline(START_SECONDS)
 
     def __enter__(self) -> "JailedWorker":
@@ -100,6 +102,7 @@ class JailedWorker:
 
     def close(self) -> None:
         """End the worker and every process that it started."""
+        self._watch.stop()
         self.process.close()
 
 

@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from classroom.judge import memory_watch
 from classroom.judge.grader import interrupted_after
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
@@ -19,15 +21,16 @@ from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import first_user
 from tests.grading.checkout import ROOT, solution
+from tests.judge.greedy import GREEDY, TOO_MUCH
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
 
 SECRET = "a-secret-seed-that-no-worker-reads"
 WITHOUT_JAIL = [attack for attack in HOSTILE if not attack.is_for_jail and attack.message != LATE]
 
 
-def grade(attack: Hostile, jail: Jail, port: int = 9) -> SubmissionGrade:
-    names = {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
-    settings = JudgeSettings(SECRET, situations=1, seconds=0.5 if attack.message == LATE else 1, phases=(1,))
+def grade(attack: Hostile, jail: Jail, port: int = 9, **names: str) -> SubmissionGrade:
+    names |= {"PORT": str(port), "JUDGE": str(os.getpid()), "CHECKOUT": str(ROOT), "SECRET": SECRET}
+    settings = JudgeSettings(SECRET, situations=1, seconds=0.5 if attack.message == LATE else 8, phases=(1,))
     judge = Judge(settings, jail)
     judge.groups = judge.groups[:2]  # clamp, and one that does not call it
     return judge.grade(Submission(attack.name, {1: attack.text(**names).encode()}))
@@ -56,6 +59,36 @@ def test_an_attack_in_a_jail(attack: Hostile, jail: Jail, monkeypatch: pytest.Mo
             server.accept()
     assert workers_left() == []
     assert [str(path) for folder in (ROOT, Path("/tmp"), Path("/")) for path in folder.glob(MARK)] == []
+
+
+@pytest.mark.parametrize("attack", GREEDY, ids=lambda attack: attack.name)
+def test_memory_and_the_machine_s_files_stay_out_of_reach(
+    attack: Hostile, jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = MostHeld()
+    monkeypatch.setattr(memory_watch, "held_bytes", most)
+    with tempfile.NamedTemporaryFile(dir=Path(sys.base_prefix), prefix=MARK) as planted:
+        os.chmod(planted.name, 0o644)
+        check(attack, grade(attack, jail, PLANTED=planted.name, HOME=str(Path.home())))
+    assert 0 < most.num_bytes < memory_watch.MAX_HELD_BYTES
+
+
+class MostHeld:
+    """Counts what a process holds, and keeps the largest count."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+        self._count = memory_watch.held_bytes
+
+    def __call__(self, pid: int) -> int:
+        self.num_bytes = max(self.num_bytes, found := self._count(pid))
+        return found
+
+
+@pytest.mark.parametrize("attack", TOO_MUCH, ids=lambda attack: attack.name)
+def test_a_worker_that_holds_too_much_is_ended(attack: Hostile, jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "MAX_HELD_BYTES", 2**27)
+    check(attack, grade(attack, jail))
 
 
 @pytest.mark.parametrize("attack", WITHOUT_JAIL, ids=lambda attack: attack.name)

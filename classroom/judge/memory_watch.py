@@ -1,0 +1,51 @@
+"""The last limit on a worker's memory: what its processes really hold, page tables included."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MAX_HELD_BYTES = 2 * 2**30
+PAUSE = 0.05
+COUNTED = ("VmRSS:", "VmPTE:")
+
+
+class MemoryWatch:
+    """Calls `end` once when a process and all that it started hold more than `MAX_HELD_BYTES`.
+
+    The limits inside a worker count what is mapped, not the tables for it, nor the pages of files.
+    """
+
+    def __init__(self, pid: int, end: Callable[[], None]) -> None:
+        self._pid = pid
+        self._end = end
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(PAUSE):
+            if sum(map(held_bytes, family(self._pid))) > MAX_HELD_BYTES:
+                self._end()
+                return
+
+
+def family(pid: int) -> Iterator[int]:
+    """Yield a process and all that it started, as far as they still run."""
+    yield pid
+    for child in read(f"/proc/{pid}/task/{pid}/children").split():
+        yield from family(int(child))
+
+
+def held_bytes(pid: int) -> int:
+    """Return what a process holds in memory; 0 if it has ended."""
+    lines = [line.split() for line in read(f"/proc/{pid}/status").splitlines()]
+    return sum(1024 * int(line[1]) for line in lines if line and line[0] in COUNTED)
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,77 @@
+"""The filter of system calls: one process with threads, no sockets, and no memory that its limits do not count.
+
+It is libseccomp's; bubblewrap installs it just before Python starts. A denied call fails with EPERM.
+"""
+
+import errno
+import mmap
+import os
+import tempfile
+
+NO_MORE_PROCESSES = ("fork", "vfork")
+NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
+KEYS = ("keyctl", "add_key", "request_key")
+OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
+# Memory of the kernel, or pages, that no limit of a process counts.
+SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
+SOCKETS = ("socket", "socketpair")
+PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
+KEPT_BY_THE_KERNEL = ("inotify_init", "inotify_init1", "landlock_create_ruleset", "timer_create", "flock")
+FILE_LOCKS_AND_PIPE_SIZE = (5, 6, 7, 36, 37, 38, 1031)  # commands of `fcntl`
+GROWS_DOWN = 0x100  # a second stack, which is no data
+KERNEL = (
+    *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
+    *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
+    *("init_module", "finit_module", "delete_module", "fanotify_init", "lookup_dcookie", "vhangup", "swapon"),
+)
+DENIED = (
+    *NO_MORE_PROCESSES,
+    *NEW_NAMESPACES,
+    *KEYS,
+    *OTHER_PROCESSES,
+    *SHARED_MEMORY,
+    *KERNEL,
+    *SOCKETS,
+    *PINNED_PAGES,
+)
+DENIED += KEPT_BY_THE_KERNEL
+CLONE_THREAD = 0x10000
+
+
+class NoFilterError(ValueError):
+    """libseccomp, or its binding, is missing."""
+
+
+def filter_program() -> bytes:
+    """Return the filter as a BPF program. Raises `NoFilterError` if there is no libseccomp."""
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError) as error:
+        raise NoFilterError(
+            f"system calls cannot be filtered: {error}; it needs libseccomp2 and pyseccomp, "
+            "which tools/install_jail.sh and the extra 'judge' install"
+        ) from None
+    deny, rules = pyseccomp.ERRNO(errno.EPERM), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    for name in DENIED:
+        number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+        if number >= 0:  # else this libseccomp, or this processor, has no such call
+            rules.add_rule(deny, number)
+    masked = pyseccomp.MASKED_EQ
+    rules.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
+    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then takes `clone`, whose flags can be read
+    for kind in (mmap.MAP_SHARED, GROWS_DOWN):
+        rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
+    for command in FILE_LOCKS_AND_PIPE_SIZE:
+        rules.add_rule(deny, "fcntl", pyseccomp.Arg(1, pyseccomp.EQ, command))
+    with tempfile.TemporaryFile() as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def as_open_file(program: bytes) -> int:
+    """Return a descriptor, for a child process, from which the program can be read once."""
+    number = os.memfd_create("seccomp", 0)
+    os.write(number, program)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
