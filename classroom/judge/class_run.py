@@ -87,7 +87,7 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None
 
 
-GRACE_SECONDS = 120.0  # beyond the budget of a submission, which the grader itself keeps to
+GRACE_SECONDS = 300.0  # beyond the budget of a submission: to read it, draw situations and write the feedback
 NUM_TRIES = 2
 
 

@@ -10,7 +10,15 @@ from classroom.judge.jail import Jail
 from classroom.judge.play import outcome_of_error, play
 from classroom.judge.question import JudgeQuestion
 from classroom.judge.recorded_runs import Draw, together
-from classroom.judge.results import GroupResult, Outcome, SubmissionGrade, group_result, is_written, phase_result
+from classroom.judge.results import (
+    GroupResult,
+    Outcome,
+    SubmissionGrade,
+    group_result,
+    is_played,
+    is_written,
+    phase_result,
+)
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir
@@ -40,17 +48,24 @@ class Judge:
 
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
+        self.on_progress("drawing situations", 0)
+        for group in self.groups:  # before the clock starts: the judge's own time is nobody's fault
+            for number in range(self.settings.situations if group.phase in submission.starters else 0):
+                self.situation(group, number)
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error)
         with SubmissionDir(submission.starters, self.jail) as submission_dir:
             for number in self.settings.phases:
                 self.grade_phase(number, submission, submission_dir, grade)
-            written = [phase["phase"] for phase in grade.phases if is_written(phase)]
+            written = [phase["phase"] for phase in grade.phases if is_written(phase) and is_played(phase)]
             if up_to := last_in_a_row(written):
                 self.on_progress("together", len(self.groups) * self.settings.situations)
                 grade.together_up_to = up_to
-                grade.together = [self.play_together(n, up_to, submission_dir) for n in range(len(TOGETHER))]
+                for number in range(len(TOGETHER)):
+                    is_late = any(outcome.status == "late" for outcome in grade.together)
+                    played = Outcome("not played", TIME_IS_UP) if is_late else None
+                    grade.together.append(played or self.play_together(number, up_to, submission_dir))
         grade.seconds = monotonic() - start
         return grade
 
@@ -94,13 +109,13 @@ class Judge:
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
 
         def play_in(seconds: float) -> Outcome:
-            with JailedWorker(submission_dir, self.jail) as worker:
+            with JailedWorker(submission_dir, self.jail, self._deadline) as worker:
                 for phase in range(1, up_to + 1):
-                    if error := load(worker, phase, with_torch=False):
-                        return Outcome("stopped", error)
+                    if failed := load(worker, phase, with_torch=False):
+                        return failed
                 return play(asked, worker, seconds)
 
-        return with_second_chance(play_in, self.settings.seconds)
+        return with_second_chance(play_in, self.settings.seconds, self._deadline)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
         """Return a situation of a group: the same for every submission."""
@@ -128,15 +143,18 @@ class PhaseSession:
 
     def play(self, situation: JudgeQuestion) -> Outcome:
         """Play one situation; note in `error` if the file cannot be loaded."""
-        return with_second_chance(lambda seconds: self._play_in(situation, seconds), self.judge.settings.seconds)
+        usual = self.judge.settings.seconds
+        return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
 
     def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
         with_torch = self.phase in PHASES_WITH_TENSORS
         if self._worker is None:
-            self._worker = JailedWorker(self.submission_dir, self.judge.jail)
-            if error := load(self._worker, self.phase, with_torch=with_torch):
-                self.error = f"The file cannot be loaded. {error}"
+            self._worker = JailedWorker(self.submission_dir, self.judge.jail, self.deadline)
+            if failed := load(self._worker, self.phase, with_torch=with_torch):
                 self.close()
+                if failed.status == "late" and seconds <= self.judge.settings.seconds:
+                    return failed  # it gets its second chance
+                self.error = f"The file cannot be loaded. {failed.message}"
                 return Outcome("not played", self.error)
         outcome = play(situation, self._worker, seconds)
         if outcome.status != "right" or not with_torch:
@@ -149,22 +167,27 @@ class PhaseSession:
             self._worker = None
 
 
-def with_second_chance(play_in: Callable[[float], Outcome], seconds: float) -> Outcome:
-    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late."""
+def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
+    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late.
+
+    What is late because the deadline of all came first was not played.
+    """
     outcome = play_in(seconds)
-    return play_in(MORE_TIME * seconds) if outcome.status == "late" else outcome
+    if outcome.status == "late" and monotonic() < deadline:
+        outcome = play_in(MORE_TIME * seconds)
+    return Outcome("not played", TIME_IS_UP) if outcome.status == "late" and monotonic() >= deadline else outcome
 
 
-def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> str:
-    """Import the file of a phase in the worker; return why it cannot be loaded, "" if it can."""
+def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> Outcome | None:
+    """Import the file of a phase in the worker; return how that failed, None if it did not."""
     worker.set_deadline(LOAD_SECONDS)
     try:
         worker.load(phase, with_torch=with_torch)
     except ChannelError as error:
-        return outcome_of_error(error, LOAD_SECONDS, worker, None).message
+        return outcome_of_error(error, LOAD_SECONDS, worker, None)
     except StarterRaisedError as error:
-        return str(error) or "It raises an exception."
-    return ""
+        return Outcome("stopped", str(error) or "It raises an exception.")
+    return None
 
 
 def last_in_a_row(written: list[int]) -> int:

@@ -144,6 +144,11 @@ def rounded(points: float) -> float:
     return round(points + 1e-9, 2)
 
 
+def is_played(phase: PhaseResult) -> bool:
+    """Return whether any situation of a phase was played."""
+    return any(status != "not played" for group in phase["groups"] for status in group["situations"])
+
+
 def is_written(phase: PhaseResult) -> bool:
     """Return whether any of a phase was more than the untouched starter."""
     statuses = {status for group in phase["groups"] for status in group["situations"]}

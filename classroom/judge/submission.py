@@ -57,9 +57,11 @@ def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
 
 
 def read_submission(path: Path, name: str) -> Submission:
-    """Read a starter, a folder with starters, or an archive of one. Never raises for what is in it."""
+    """Read a starter, a folder with starters, or an archive of one. Never raises for what is in it, but for time."""
     try:
         return Submission(name, one_per_phase(files_of(path)))
+    except TimeoutError:
+        raise  # it says nothing about the file
     except SubmissionError as error:
         return Submission(name, error=printable(str(error)))
     except Exception as error:  # the readers of archives raise whatever they like for broken ones
@@ -101,6 +103,8 @@ def read_file(path: Path, shown: str) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise
         raise SubmissionError(f"{shown} is a link or cannot be opened ({error.strerror}): hand in the file") from None
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(file.fileno())

@@ -57,16 +57,19 @@ class StarterRaisedError(Exception):
 
 
 class JailedWorker:
-    """A worker that can load the starters of a submission and answer questions to them, each before the deadline.
+    """A worker that can load the starters of a submission and answer questions to them, each before its deadline.
+
+    No deadline is later than `until`, on `time.monotonic`.
 
     In a jail, the end of its first process ends every process that it started.
     """
 
-    def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
+    def __init__(self, submission: SubmissionDir, jail: Jail, until: float = float("inf")) -> None:
         arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
         with jail.open_filter() as inherited:
             command = jail.command(submission.path / "labs", arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
+        self._until = until
         self._watch = MemoryWatch(self.process.pid, self.process.kill)
         self.set_deadline(START_SECONDS)
 
@@ -98,7 +101,7 @@ class JailedWorker:
 
     def set_deadline(self, seconds: float) -> None:
         """Require every answer within `seconds` from now."""
-        self.process.deadline = time.monotonic() + seconds
+        self.process.deadline = min(time.monotonic() + seconds, self._until)
 
     def close(self) -> None:
         """End the worker and every process that it started."""

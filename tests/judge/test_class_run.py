@@ -143,6 +143,26 @@ def test_feedback_has_a_time_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(grading.feedback_in_time(grade, jailed=False)) == grading.MAX_FEEDBACK
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_submission_that_is_slow_to_read_gets_a_second_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    (one,), late = handed_in(tmp_path, ada=solution(1)), list[str]()
+
+    def look(content: bytes) -> str:
+        if len(late) < times:
+            late.append("")
+            time.sleep(9)
+        return ""
+
+    monkeypatch.setattr(grading, "READ_SECONDS", (0.2, 0.3))
+    monkeypatch.setattr(grading, "refused_import", look)
+    found = grading.read_in_time(one.path, one.name)
+    assert (list(found.starters), found.error) == (
+        ([1], "") if times == 1 else ([], "it took longer than 0.3 seconds to read")
+    )
+
+
 def test_the_judges_own_failure_says_what_it_was(tmp_path: Path) -> None:
     grader = GradingProcess(replace(SETTINGS, situations="five"))  # type: ignore[arg-type]
     try:

@@ -1,16 +1,19 @@
 """Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
 
 import functools
+import time
 from dataclasses import replace
 
 import pytest
 
+from classroom.judge import judge as judging
 from classroom.judge.groups import TEST_GROUPS
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
 from classroom.judge.results import SubmissionGrade, is_written
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
+from classroom.judge.worker import JailedWorker
 from course.grading.plan import load_plan
 from tests.course.surface import starter_path
 from tests.grading.checkout import solution
@@ -109,3 +112,35 @@ def test_a_budget_ends_a_submission_with_the_points_it_has() -> None:
     judge = Judge(JudgeSettings("tests", minutes=0, phases=(1,)), Jail())
     grade = judge.grade(Submission("ada", {1: solution(1).encode()}))
     assert {status for group in grade.phases[0]["groups"] for status in group["situations"]} == {"not played"}
+
+
+SLOW_TO_LOAD = "import time\ntime.sleep(99)\n"
+
+
+def test_no_phase_takes_the_time_or_the_points_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "PHASE_SECONDS", 20.0)
+    start = time.monotonic()
+    judge = Judge(JudgeSettings("tests", situations=1, seconds=9, phases=(1, 2)), Jail())
+    graded = judge.grade(solved(1, 2, phase2=SLOW_TO_LOAD))
+    assert points(graded) == [40, 0]
+    assert {status for group in graded.phases[1]["groups"] for status in group["situations"]} == {"not played"}
+    assert time.monotonic() - start < 99
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_file_that_loads_slowly_once_gets_a_second_chance(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    """The first worker of the phase, or of the engine, is too late."""
+    load_in = judging.LOAD_SECONDS
+
+    class Slow(JailedWorker):
+        def set_deadline(self, seconds: float) -> None:
+            is_late = seconds == load_in and not late and (bool(alone_is_done) or not together)
+            late.extend([True] * is_late)
+            super().set_deadline(0.0 if is_late else seconds)
+
+    late, alone_is_done = list[bool](), list[bool]()
+    monkeypatch.setattr(judging, "JailedWorker", Slow)
+    settings = JudgeSettings("tests", situations=1, seconds=20, phases=(1,))
+    judge = Judge(settings, Jail(), lambda what, done: alone_is_done.extend([True] * (what == "together")))
+    graded = judge.grade(solved(1))
+    assert (points(graded), graded.result()["together"]["status"], late) == ([40], "pass", [True])
