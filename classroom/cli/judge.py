@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,9 +88,9 @@ class ResultFiles:
     moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
 
-    def require_writable(self) -> None:
-        """Raise `ValueError` if one of them cannot be written, before the class is graded."""
-        require_writable([self.json_file, self.csv_file, self.canvas, self.moodle], self.feedback)
+    def require_writable(self, resume: Path | None) -> None:
+        """Raise `ValueError` if one of them, or the record, cannot be written, before the class is graded."""
+        require_writable([self.json_file, self.csv_file, self.canvas, self.moodle, resume], self.feedback)
 
 
 @friendly
@@ -101,6 +101,7 @@ def judge(
         typer.Argument(metavar="SUBMISSION...", help="Starters, folders or archives of them.", show_default=False),
     ],
     *,
+    context: typer.Context,
     options: JudgeOptions,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
@@ -122,14 +123,15 @@ def judge(
     if os.name != "posix":
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
     settings = options.settings()
-    files.require_writable()
+    files.require_writable(resume)
     gradebooks = Gradebooks.wanted(files.roster, files.canvas, files.moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
     if resume is not None and resume.exists():
-        settings = recorded_settings(resume)
-        if options.seed not in (None, settings.seed):
-            raise ValueError(f"{resume} is a run with another seed: leave out --seed, or name another file")
+        given = {
+            name for name in OPTIONS if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
+        }
+        settings = continued(resume, settings, given)
         shown.print(f"Continuing {resume} with its seed and settings.", markup=False, soft_wrap=True)
     record = Record(settings, resume)
     if not settings.jailed:
@@ -140,11 +142,15 @@ def judge(
         num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
         graders = [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
         class_run = ClassRun(settings, record, graders)
-        results = run(class_run, handed_in, progress, files.feedback, seed_note(settings) if files.reveal else "")
+        note = seed_note(settings) if files.reveal else ""
+        results, unwritten = run(class_run, handed_in, progress, files.feedback, note)
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
-    write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
     show(make_console(), report)
+    unwritten += write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
+    if unwritten:
+        again = "" if resume else f" For the same again: --seed {settings.seed}"
+        raise ValueError("; ".join(sorted(set(unwritten))) + again)
     if gradebooks is not None:
         for left_out in gradebooks.write(report):
             shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
@@ -154,16 +160,42 @@ def judge(
 
 def run(
     class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
-) -> dict[str, RecordedResult]:
-    """Grade all; write the feedback of each as it is done, with `note`. Return the results by name."""
+) -> tuple[dict[str, RecordedResult], list[str]]:
+    """Grade all; write the feedback of each as it is done, with `note`.
+
+    Return the results by name, and why some feedback could not be written, which ends nothing.
+    """
     results: dict[str, RecordedResult] = {}
+    unwritten = list[str]()
     for name, result in class_run.results(handed_in):
         results[name] = result
         progress.finished(name, result["seconds"])
         if folder is not None:
             head, _, rest = result["feedback"].partition("\n")
-            write_feedback(folder, name, f"{head}\n{note}{rest}")
-    return results
+            try:
+                write_feedback(folder, name, f"{head}\n{note}{rest}")
+            except ValueError as error:
+                unwritten.append(str(error))
+    return results, unwritten
+
+
+# Options that the points depend on, and the settings that they are.
+OPTIONS = {
+    **{name: name for name in ("seed", "situations", "seconds", "minutes")},
+    **{"phase": "phases", "no_jail": "jailed"},
+}
+
+
+def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
+    """Return the settings of a record. Raises `ValueError` if the options given ask for others, or for another jail."""
+    settings = recorded_settings(path)
+    for option, name in OPTIONS.items():
+        if option in {*given, "no_jail"} and getattr(asked, name) != getattr(settings, name):
+            shown = f"--{option.replace('_', '-')}"
+            what = "without" if shown == "--no-jail" and settings.jailed else "with another"
+            what = "with" if shown == "--no-jail" and not settings.jailed else what
+            raise ValueError(f"{path} is a run {what} {shown}: give the same options, or name another file")
+    return settings
 
 
 def seed_note(settings: JudgeSettings) -> str:

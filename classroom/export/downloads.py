@@ -18,7 +18,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from classroom.export.gradebooks import FIRST_COLUMN
-from classroom.judge.archives import IGNORED, METHODS, SubmissionError, require_inside, require_short_directory
+from classroom.judge.archives import (
+    IGNORED,
+    METHODS,
+    SubmissionError,
+    entries_of,
+    require_inside,
+    require_short_directory,
+)
 from classroom.judge.report import file_name
 from classroom.judge.submission import ENDINGS
 from classroom.worker.text import one_line
@@ -92,6 +99,8 @@ def collect(download: Path, folder: Path) -> Collected:
 
     Raises `SubmissionError` if it is not such a download, or too large.
     """
+    if not download.is_file():
+        raise SubmissionError("it is not an ordinary file")
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
@@ -150,7 +159,7 @@ def only_reading(name: str, platform: str) -> Reading:
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
     """Yield the ordinary files of a zip."""
-    for entry in archive.infolist():
+    for entry in entries_of(archive):
         is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
         if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in entry.filename:
             yield entry

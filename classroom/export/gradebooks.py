@@ -29,6 +29,8 @@ class Roster:
 
 def read_roster(path: Path) -> Roster:
     """Read a roster. Raises `ValueError` if it is none, a name or an id occurs twice, or an id looks like a formula."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--roster {path} is not an ordinary file")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:

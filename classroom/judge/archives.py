@@ -100,7 +100,7 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
     """Yield the starters in a zip. Raises `SubmissionError`, and what `zipfile` raises for a broken one."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
+        for entry in entries_of(archive):
             inner = require_inside(entry.filename)
             phase = phase_of(inner)
             if entry.is_dir() or phase is None:
@@ -120,9 +120,11 @@ def require_short_directory(path: Path) -> None:
     """Raise `SubmissionError` if a zip lists too many files: `zipfile` would keep the whole list."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - NUM_END_BYTES - MAX_COMMENT_BYTES))
+        file.seek(max(0, size - NUM_LOCATOR_BYTES - NUM_END_BYTES - MAX_COMMENT_BYTES))
         tail = file.read()
     at = tail.rfind(END_OF_DIRECTORY)
+    if at < 0 and size and is_zip_begun(path):
+        raise SubmissionError("the zip is cut short: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
@@ -132,6 +134,18 @@ def require_short_directory(path: Path) -> None:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
+
+
+def is_zip_begun(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Return the entries of a zip. Raises `SubmissionError` if there are more of them than the zip admits to."""
+    if len(archive.infolist()) > MAX_ENTRIES:
+        raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
+    return archive.infolist()
 
 
 def files_of_tar(path: Path) -> Iterator[Starter]:
@@ -166,7 +180,7 @@ class Unpacked(io.RawIOBase):
         while num_bytes and not self._unzip.eof:
             packed = self._unzip.unconsumed_tail or self._packed.read(2**16)
             if not packed:
-                break
+                raise SubmissionError("the archive is cut short: hand it in again")
             chunks.append(self._unzip.decompress(packed, num_bytes))
             num_bytes -= len(chunks[-1])
             self._left -= len(chunks[-1])

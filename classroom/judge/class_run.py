@@ -4,6 +4,7 @@ The record of a run has a line per submission, written once it is graded, so tha
 """
 
 import base64
+import errno
 import json
 import os
 import sys
@@ -56,10 +57,21 @@ class Record:
         """Keep a result; it is on the disk when this returns."""
         self.results[name] = result
         if self._path is not None:
-            with self._path.open("ab") as file:
-                file.write(json.dumps({"name": name, "result": result}).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with self._path.open("ab", buffering=0) as file:
+                num_bytes, line = (
+                    file.seek(0, os.SEEK_END),
+                    json.dumps({"name": name, "result": result}).encode() + b"\n",
+                )
+                try:
+                    if file.write(line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except OSError as error:
+                    file.truncate(num_bytes)  # else the next line would be lost with this one
+                    raise RecordError(
+                        f"{self._path} cannot take another result: {error.strerror}. Those in it are kept: make room "
+                        "and give the same command again"
+                    ) from None
 
     def _read(self, path: Path) -> None:
         lines = path.read_bytes().split(b"\n")
@@ -77,6 +89,8 @@ class Record:
 
 def recorded_settings(path: Path) -> JudgeSettings:
     """Return the settings of a record. Raises `RecordError` if the file is not a record."""
+    if not path.is_file():
+        raise RecordError(f"{path} is a folder, a device or a pipe: name an ordinary file")
     try:
         with path.open("rb") as file:
             head = json.loads(file.readline())

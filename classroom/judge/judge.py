@@ -157,7 +157,7 @@ class PhaseSession:
                 self.error = f"The file cannot be loaded. {failed.message}"
                 return Outcome("not played", self.error)
         outcome = play(situation, self._worker, seconds)
-        if outcome.status != "right" or not with_torch:
+        if outcome.status not in ("right", "not written") or not with_torch:
             self.close()
         return outcome
 

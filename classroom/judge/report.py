@@ -8,6 +8,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich import box
@@ -97,9 +98,14 @@ def safe_cell(text: str) -> str:
 
 def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
     """Raise `ValueError` if something cannot be written: before hours of work, not after."""
-    for file in filter(None, files):
+    named = list(filter(None, files))
+    if len({file.resolve() for file in named}) < len(named):
+        raise ValueError("two results cannot be written to one file: name several")
+    for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
+        if file.exists() and not file.is_file():
+            raise ValueError(f"{file} is a device or a pipe: name an ordinary file")
         if not os.access(file.resolve().parent, os.W_OK):
             raise ValueError(f"{file}: the folder {file.parent} does not exist, or nothing can be written into it")
     if folder is not None:
@@ -111,12 +117,17 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
             raise ValueError(f"{folder}: nothing can be written into this folder")
 
 
-def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> None:
-    """Write the requested tables, each atomically."""
-    if json_file is not None:
-        write_whole(json_file, json.dumps(report.as_json(), indent=1) + "\n")
-    if csv_file is not None:
-        write_whole(csv_file, as_csv(report))
+def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> list[str]:
+    """Write the requested tables, each atomically; return why some could not be written."""
+    texts = {json_file: json.dumps(report.as_json(), indent=1) + "\n", csv_file: as_csv(report)}
+    failures = list[str]()
+    for path, text in texts.items():
+        try:
+            if path is not None:
+                write_whole(path, text)
+        except ValueError as error:
+            failures.append(str(error))
+    return failures
 
 
 def write_feedback(folder: Path, name: str, text: str) -> None:
@@ -131,7 +142,12 @@ def file_name(name: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: under a temporary name first, then renamed."""
+    """Write a file atomically: under a temporary name first, then renamed. Raises `ValueError` if it cannot."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(partial, path)
+    try:
+        partial.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise ValueError(f"{path} cannot be written: {error.strerror}. What was there before is unchanged") from None

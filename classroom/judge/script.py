@@ -33,6 +33,9 @@ STAND_INS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
+SHARED = ("FlatBatch",)  # the layers of a step are given the same one
+
+
 def first_come_first_served(requests: Iterable[Request]) -> FCFSRequestQueue:
     queue = FCFSRequestQueue()
     for request in requests:
@@ -60,6 +63,7 @@ class Script:
         self._shown: list[str] = []
         self._results: list[Any] = []
         self._requests: list[Request] = []
+        self._shared: list[object] = []
         self._is_in_call = False
 
     def recorded_class(self, name: str) -> type["RecordedObject"]:
@@ -107,6 +111,12 @@ class Script:
             number = len(self._requests)
             self._requests.append(request)
         return number
+
+    def shared(self, thing: object) -> int:
+        """Return the number of an object that several calls are given."""
+        if all(thing is not other for other in self._shared):
+            self._shared.append(thing)
+        return next(number for number, other in enumerate(self._shared) if other is thing)
 
     def result_with(self, thing: object) -> int | None:
         """Return the number of the call that returned this very object."""
@@ -159,6 +169,8 @@ class ArgumentWriter(pickle.Pickler):
             return "block", thing.block_id
         if isinstance(thing, RecordedObject):
             return "result", thing.index
+        if type(thing).__name__ in SHARED:
+            return "shared", self._script.shared(thing), pickle.dumps(thing)
         if (stand_in := STAND_INS.get(type(thing).__name__)) is not None:
             return "stand-in", stand_in(thing)
         if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):

@@ -52,19 +52,10 @@ class Describer:
         return self._other(value, depth)
 
     def _request(self, request: Request) -> Json:
-        return {
-            "request": request.request_id,
-            "number": self._number_of(request),
-            "status": request.status.name,
-            "computed": self(request.num_computed_tokens),
-            "cached": self(request.num_cached_tokens),
-            "preemptions": self(request.num_preemptions),
-            "tokens": self(request.all_token_ids),
-            "drafts": self(request.spec_token_ids),
-            "placeholders": self(request.num_output_placeholders),
-            "stop_reason": self(request.stop_reason),
-            "hashes": self(request.block_hashes),
-        }
+        described = {field.name: self(getattr(request, field.name)) for field in fields(request)}
+        described |= {"arrival_time": repr(request.arrival_time)}  # exactly
+        described |= {"status": request.status.name, "sampling_params": repr(request.sampling_params)}
+        return {"request": request.request_id, "number": self._number_of(request), **described}
 
     def _other(self, value: Any, depth: int) -> Json:
         if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):

@@ -1,5 +1,6 @@
 """What the judge may ask a worker to do with a learner's files, by name. It does the same with the reference."""
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from classroom.worker.answers import Json
 from classroom.worker.scenario import play_together
 from classroom.worker.script import replay
+from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
 
@@ -16,7 +18,7 @@ def rejection_sample(
     """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
 
     Tokens may share the interval from 0 to 1 in any order, so a single draw decides nothing. Only the row that
-    the last token is drawn in gets the draws of the grid.
+    the last token is drawn in gets the draws of the grid. A draw of 0 may give any token that the grid gives.
     """
     import torch
 
@@ -26,12 +28,16 @@ def rejection_sample(
         tensors = [torch.tensor(rows, dtype=torch.float64).reshape(shape) for rows in (draft_probs, target_probs)]
         before = [tensor.clone() for tensor in tensors]
         counts: Counter[tuple[int, ...]] = Counter()
-        for cell in range(grid):
-            choice = (cell + 0.5) / grid
+        for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0):
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
-            counts[tuple(int(token) for token in files[7].rejection_sample(drafts, *tensors, draws))] += 1
+            tokens = list(files[7].rejection_sample(drafts, *tensors, draws))
+            if any(isinstance(token, torch.Tensor) for token in tokens):
+                raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
+            first = tuple(map(operator.index, tokens))
+            counts[first] += choice > 0
         is_unchanged = all(bool(torch.equal(one, other)) for one, other in zip(tensors, before, strict=True))
-        answers.append([sorted([list(tokens), count] for tokens, count in counts.items()), drafts, is_unchanged])
+        found = sorted([list(tokens), count] for tokens, count in counts.items())
+        answers.append([found, drafts, is_unchanged, counts[first] > 0])
     return answers
 
 

@@ -3,9 +3,11 @@
 Plain data goes in and plain data comes out. The judge plays the same script on the reference.
 """
 
+import importlib
 import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
@@ -16,6 +18,7 @@ MODULE = -1
 Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
 # They may use their arguments as scratch paper.
 UNOBSERVED = ("paged_attention", "sample")
+ON_ONE_DEVICE = ("paged_attention", "sample", "write_kv")
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
     "FreeKVCacheBlockQueue": lambda queue, _: [queue.num_free_blocks, queue.block_ids()],
     "PagedKVCacheManager": lambda kv, requests: {
@@ -25,12 +28,22 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
         "ref_counts": sorted(kv.ref_counts().items()),
         "usage": round(float(kv.usage), 6),
     },
-    "PriorityRequestQueue": lambda queue, _: [len(queue), [request.request_id for request in queue]],
+    "PriorityRequestQueue": lambda queue, _: [
+        len(queue),
+        next(iter(queue), None),
+        [request.request_id for request in queue],
+    ],
     "HashPrefixCache": lambda cache, _: {
         "cached": sorted(cache.cached_blocks().items()),
         "hit_rate": round(float(cache.hit_rate()), 6),
     },
 }
+
+
+def elsewhere() -> AbstractContextManager[Any]:
+    """Make tensors of nobody's device where none is named: an answer lies where its arguments lie."""
+    device: AbstractContextManager[Any] = importlib.import_module("torch").device("meta")
+    return device
 
 
 class ScriptReplay:
@@ -41,6 +54,7 @@ class ScriptReplay:
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.blocks: dict[int, KVCacheBlock] = {}
+        self.shared: dict[int, Any] = {}
         self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.describe = Describer(self.number_of)
 
@@ -50,7 +64,8 @@ class ScriptReplay:
         thing = self.file if target == MODULE else self.results[target]
         is_class = target == MODULE and name[0].isupper()
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request)]
-        found = getattr(thing, name)(*positional, **named)
+        with elsewhere() if name in ON_ONE_DEVICE else nullcontext():
+            found = getattr(thing, name)(*positional, **named)
         self.results.append(found)
         if is_class:
             self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
@@ -87,6 +102,10 @@ class ArgumentReader(pickle.Unpickler):
                 return self._replay.blocks.setdefault(content[0], KVCacheBlock(content[0]))
             case "result":
                 return self._replay.results[content[0]]
+            case "shared" if content[0] in self._replay.shared:
+                return self._replay.shared[content[0]]
+            case "shared":
+                return self._replay.shared.setdefault(content[0], pickle.loads(content[1]))
             case "stand-in":
                 return content[0]
         return getattr(self._replay.file, content[0])

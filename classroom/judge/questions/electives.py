@@ -32,9 +32,9 @@ def lookups(rng: Random) -> JudgeQuestion:
 def schedules(rng: Random) -> JudgeQuestion:
     """Requests whose drafts were scheduled whole, in part, or not at all."""
     script = Script(7)
+    objects = [script.functions.SpeculativeScheduling(number, rng.random() < 0.3) for number in range(1, 7)]
     for _ in range(MAX_CASES):
-        speculation = script.functions.SpeculativeScheduling(rng.randrange(1, 7), rng.random() < 0.3)
-        speculation.schedule_drafts(random_drafted(rng))
+        rng.choice(objects).schedule_drafts(random_drafted(rng))
     return script.question()
 
 
@@ -56,10 +56,11 @@ def rollbacks(rng: Random) -> JudgeQuestion:
 def slots(rng: Random) -> JudgeQuestion:
     """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
     script = Script(7)
+    objects = [script.functions.SpeculativeScheduling(rng.randrange(1, 7), number % 2 > 0) for number in range(6)]
     for _ in range(MAX_CASES):
         hits, request = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5))), random_drafted(rng)
         request.status = rng.choice(LIVING)
-        speculation = script.functions.SpeculativeScheduling(rng.randrange(1, 7), rng.random() < 0.6)
+        speculation = rng.choice(objects)
         speculation.num_lookahead_tokens(request)
         speculation.usable_hit_blocks(hits)
     return script.question()
@@ -98,6 +99,11 @@ def rejections(rng: Random) -> JudgeQuestion:
                 break
         grid = CELLS_PER_PART * round(PARTS * sum(weights))
         cases.append((case.drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
+    token_id, even = rng.randrange(1, 4), [0.25] * 4
+    less = [
+        0.125 if token == token_id else 0.25 for token in range(4)
+    ]  # rounding left nothing that the target has more
+    cases.append(([token_id], [even], [less, even], [0.75, 0.5], 0, CELLS_PER_PART * round(PARTS * sum(less))))
     return question(7, "rejection_sample", cases, shown=list(map(str, cases)))
 
 

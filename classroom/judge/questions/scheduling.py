@@ -20,10 +20,12 @@ NUM_CALLS_FOR_ROOM = 16
 
 
 def clamp_cases(rng: Random) -> JudgeQuestion:
-    """Random tokens, budget and threshold, small and equal ones among them."""
+    """Random tokens, budget and threshold: small, equal, negative and very large ones among them."""
     script, number = Script(1), rng.randrange(1, 30)
-    for _ in range(20):
-        script.functions.clamp(rng.randrange(0, 40), rng.randrange(0, 40), rng.choice((0, rng.randrange(1, 40))))
+    for largest in (8, 40, 40, 5000, 10**6, 2**60):
+        for _ in range(8):
+            number_left, budget, threshold = (rng.randrange(-largest // 4, largest) for _ in range(3))
+            script.functions.clamp(number_left, budget, rng.choice((0, abs(threshold))))
     for case in ((number, number, number), (number, number - 1, number), (number, 0, 0)):
         script.functions.clamp(*case)
     return script.question()
@@ -46,18 +48,26 @@ def update_cases(rng: Random) -> JudgeQuestion:
 
 
 def some_requests(rng: Random, num_requests: int) -> list[Request]:
-    """Requests with few priorities and few arrival times, so that there are ties."""
-    names = rng.sample([f"r{number}" for number in range(30)], num_requests)
-    return [Request(name, [1], priority=rng.randrange(-1, 3), arrival_time=float(rng.randrange(4))) for name in names]
+    """Requests with few priorities and few arrival times, so that there are ties, far apart and very close ones."""
+    names = rng.sample([f"{kind}{number}" for number in range(30) for kind in ("", "r", "\u5c71")], num_requests)
+    return [ranked(rng, Request(name, [1])) for name in names]
+
+
+def ranked(rng: Random, request: Request) -> Request:
+    """Give a request another rank."""
+    request.priority = rng.choice((rng.randrange(-1, 3), rng.randrange(-1, 3), 10**8, -(10**8), 101, 102))
+    request.arrival_time = rng.randrange(4) + rng.choice((0.0, 0.0, 1e-4, 0.25, 5.0, 1.7e9, 1.7e9 + 1e-4))
+    return request
 
 
 def priority_queue_operations(rng: Random) -> JudgeQuestion:
     """Requests that are added, prepended, peeked, popped and removed."""
-    script, outside = Script(3), some_requests(rng, 10)
-    queue = script.functions.PriorityRequestQueue()
-    for _ in range(MAX_CASES):
+    script, outside = Script(3), some_requests(rng, 30)
+    queues = [script.functions.PriorityRequestQueue() for _ in range(2)]
+    for _ in range(2 * MAX_CASES):
+        queue = rng.choice((queues[0], *queues))
         inside = list(queue)
-        match rng.choice(("add", "add", "prepend", "peek", "pop", "remove")):
+        match rng.choice(("add", "add", "prepend", "peek", "pop", "remove", "rank")):
             case "add" | "prepend" as name if outside:
                 request = outside.pop(rng.randrange(len(outside)))
                 (queue.add_request if name == "add" else queue.prepend_request)(request)
@@ -68,6 +78,12 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
                 queue.peek_request()
             case "pop" if inside:
                 outside.append(queue.pop_request())
+            case "rank" if inside:  # it waits on with another rank, which the next call shows to the worker
+                script.functions.choose_victim([ranked(rng, rng.choice(inside))], "fcfs")
+                queue.peek_request()
+    for queue in queues:
+        while queue:
+            queue.pop_request()
     return script.question()
 
 
@@ -97,6 +113,7 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
     """
     script = Script(3)
     queue, preemption = script.file.PriorityRequestQueue, script.functions.RecomputePreemption
+    preemption("priority" if policy == "fcfs" else "fcfs")
     phase3: Any = SimpleNamespace(PriorityRequestQueue=queue, RecomputePreemption=preemption)
     while sum(name == "make_room" for _, name, _ in script.calls) < NUM_CALLS_FOR_ROOM:
         deque(three_steps(phase3, policy, **random_room(rng)), maxlen=0)

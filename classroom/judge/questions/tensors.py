@@ -130,23 +130,26 @@ def attentions(rng: Random) -> JudgeQuestion:
     flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
     query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator)
     shape = (NUM_BLOCKS, block_size, num_kv_heads, head_dim)
-    caches = [torch.randn(shape, generator=generator) for _ in range(2)]
-    script = Script(6)
-    script.functions.paged_attention(query, *caches, flat, rng.choice((head_dim**-0.5, 0.3, 1.0)))
+    script, scale = Script(6), rng.choice((head_dim**-0.5, 0.3, 1.0))
+    for _ in range(2):  # layers
+        caches = [torch.randn(shape, generator=generator) for _ in range(2)]
+        script.functions.paged_attention(query, *caches, flat, scale)
     return script.question()
 
 
 def samples(rng: Random) -> JudgeQuestion:
     """Rows of logits with settings and draws for which rounding decides nothing."""
-    vocab_size, drawn = rng.randrange(5, 30), []
-    for _ in range(120):  # few of them are decided by a cut that a mistake gets wrong
-        row = random_row(rng, vocab_size)
-        while naive_sample(*row) is None:
-            row = random_row(rng, vocab_size)
-        drawn.append(row)
-    logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
     script = Script(6)
-    script.functions.sample(torch.tensor(logits), settings, draws)
+    # Few of the rows are decided by a cut that a mistake gets wrong.
+    for vocab_size, num_rows in ((rng.randrange(5, 30), 120), (3000, 12)):
+        drawn = []
+        for _ in range(num_rows):
+            row = random_row(rng, vocab_size)
+            while naive_sample(*row) is None:
+                row = random_row(rng, vocab_size)
+            drawn.append(row)
+        logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
+        script.functions.sample(torch.tensor(logits), settings, draws)
     return script.question()
 
 
