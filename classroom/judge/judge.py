@@ -1,7 +1,7 @@
 """The judge: grades every submission on the same situations, drawn from one secret seed."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from random import Random
 from time import monotonic
 
@@ -49,9 +49,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        for group in self.groups:  # before the clock starts: the judge's own time is nobody's fault
-            for number in range(self.settings.situations if group.phase in submission.starters else 0):
-                self.situation(group, number)
+        self.draw(submission.starters)  # before the clock starts: the judge's own time is nobody's fault
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error)
@@ -117,6 +115,12 @@ class Judge:
 
         return with_second_chance(play_in, self.settings.seconds, self._deadline)
 
+    def draw(self, phases: Container[int]) -> None:
+        """Draw the situations of some phases, unless they are drawn already."""
+        for group in (group for group in self.groups if group.phase in phases):
+            for number in range(self.settings.situations):
+                self.situation(group, number)
+
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
         """Return a situation of a group: the same for every submission."""
         return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
@@ -128,7 +132,9 @@ class Judge:
 
 
 class PhaseSession:
-    """One phase of one submission: its workers, a fresh one for each situation (torch is too slow for that).
+    """One phase of one submission: its workers, a fresh one for each situation.
+
+    Torch is too slow for that: there it is a fresh one after a failure. What is not written leaves nothing behind.
 
     `error`: why the file cannot be loaded.
     """
@@ -157,7 +163,7 @@ class PhaseSession:
                 self.error = f"The file cannot be loaded. {failed.message}"
                 return Outcome("not played", self.error)
         outcome = play(situation, self._worker, seconds)
-        if outcome.status not in ("right", "not written") or not with_torch:
+        if outcome.status != "not written" and (outcome.status != "right" or not with_torch):
             self.close()
         return outcome
 

@@ -24,7 +24,7 @@ KERNEL = (
     *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
     *("init_module", "finit_module", "delete_module", "fanotify_init", "lookup_dcookie", "vhangup", "swapon"),
 )
-DENIED = (
+DENIED: tuple[str, ...] = (
     *NO_MORE_PROCESSES,
     *NEW_NAMESPACES,
     *KEYS,

@@ -1,0 +1,51 @@
+"""`python -m tests.judge.cost`: the CPU seconds of the judge for one submission, and the hours of a class.
+
+Once per grading process it also draws all situations.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from classroom.judge.jail import compile_course, find_jail
+from classroom.judge.judge import Judge
+from classroom.judge.settings import JudgeSettings
+from classroom.judge.submission import Submission
+from tests.course.surface import starter_path
+from tests.judge.files import solved
+
+PHASES = range(1, 7)
+UNWRITTEN = "".join(
+    f"\ndef {name}(*given): raise NotImplementedError('Phase 6, task 6')"
+    for name in ("write_kv", "paged_attention", "sample")
+)
+CLASS_SIZE, NUM_CORES = 500, 2
+
+
+def main() -> None:
+    """Print a line per kind of submission."""
+    right = solved(*PHASES)
+    untouched = Submission("untouched", {phase: starter_path(phase).read_bytes() for phase in PHASES})
+    half = untouched.starters | {phase: right.starters[phase] for phase in (1, 2, 3, 6)}
+    half[6] += UNWRITTEN.encode()
+    compile_course()
+    judge = Judge(JudgeSettings("cost", seconds=60, minutes=60, jailed=True), find_jail())
+    print(f"all situations, drawn once: {cpu_of(lambda: judge.draw(PHASES)):.1f} CPU seconds", flush=True)
+    for submission in (untouched, replace(right, name="right"), Submission("half done", half)):
+        seconds = cpu_of(lambda submission=submission: judge.grade(submission))  # type: ignore[misc]
+        hours = seconds * CLASS_SIZE / NUM_CORES / 3600
+        print(
+            f"{submission.name}: {seconds:.1f} CPU seconds; {CLASS_SIZE} on {NUM_CORES} cores: {hours:.2f} h",
+            flush=True,
+        )
+
+
+def cpu_of(work: Callable[[], object]) -> float:
+    """Return the CPU seconds of this process and its children while it works."""
+    before = os.times()
+    work()
+    return sum(os.times()[:4]) - sum(before[:4])
+
+
+if __name__ == "__main__":
+    main()
