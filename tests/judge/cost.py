@@ -54,7 +54,7 @@ class Counted(JailedWorker):
     def close(self) -> None:
         if self.process.is_running:
             stats = [read(f"/proc/{pid}/stat").rpartition(")")[2].split() for pid in family(self.process.pid)]
-            self.seconds += [(int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") for stat in stats if stat]
+            Counted.seconds.extend((int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") for stat in stats if stat)
         super().close()
 
 
