@@ -1,6 +1,6 @@
 // "Show me a preemption": lets a crowd in until a request loses its blocks, then goes slowly through those steps.
 
-const CROWD = 50, PATIENCE = 30000, LOOK = 200, BEFORE = 2, BEHIND = 3, SLOW = 1800;
+const CROWD = 50, PATIENCE = 30000, LOOK = 200, BEFORE = 2, AFTER = 3, SLOW = 1800;
 
 const wait = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 let isShowing = false;
@@ -35,7 +35,7 @@ async function happens(engine, controls) {
 async function play(engine, controls) {
   const { preempted } = engine;
   if (!controls.isPaused) await controls.toggle();
-  for (let step = preempted - BEFORE; step <= Math.min(preempted + BEHIND, engine.newest); step += 1) {
+  for (let step = preempted - BEFORE; step <= Math.min(preempted + AFTER, engine.newest); step += 1) {
     engine.go(step);
     await wait(SLOW);
   }

@@ -2,11 +2,12 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from serving.live.recent_steps import progress_of
 from tests.serving.page.conftest import SMALL, send, send_and_wait
-from tests.serving.running import PATIENCE, ServerUnderTest, wait_until
+from tests.serving.running import PATIENCE, ServerUnderTest, serving, wait_until
 
 
 def pause(page: Any) -> None:
@@ -350,16 +351,16 @@ def test_the_first_seconds_never_say_that_nothing_happens_beside_a_chat(open_pag
     page.close()
 
 
-def test_a_preemption_is_shown_on_demand_and_few_requests_are_listed(page: Any, server: ServerUnderTest) -> None:
-    page.locator("#show-me").click()
-    until(
-        page,
-        "document.getElementById('sentence').textContent.includes('preempt') && !!document.querySelector('.paused')",
-    )
-    page.wait_for_selector("#show-me:enabled")
-    preempted = server.call(progress_of)["preempted"]
-    assert step_of(page) == preempted >= 0
-    assert page.locator("#follow option").count() <= 42
+def test_a_preemption_is_shown_on_demand_and_few_requests_are_listed(open_page: Any) -> None:
+    with serving(replace(SMALL, max_num_seqs=16, num_gpu_blocks=33)) as server:
+        page = open_page(server)
+        page.locator("#show-me").click()
+        page.wait_for_selector("body.paused")
+        page.wait_for_selector("#show-me:enabled")
+        until(page, "document.getElementById('sentence').textContent.includes('preempt')")
+        assert 0 <= step_of(page) <= server.call(progress_of)["preempted"]
+        assert page.locator("#follow option").count() <= 42
+        page.close()
 
 
 def test_the_death_of_the_engine_stands_above_the_page(open_page: Any, fresh_server: Any) -> None:
