@@ -34,8 +34,8 @@ def clamp_cases(rng: Random) -> JudgeQuestion:
 def update_cases(rng: Random) -> JudgeQuestion:
     """Steps with one or several new tokens for each request, in an order different from the running list's."""
     script = Script(1)
-    for _ in range(8):
-        update = random_update(rng)
+    for number in range(12):
+        update = random_update(rng, many=1 + number % 3)
         script.functions.update_from_output(
             update.scheduler_output,
             update.sampled,
@@ -67,7 +67,7 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
     for _ in range(2 * MAX_CASES):
         queue = rng.choice((queues[0], *queues))
         inside = list(queue)
-        match rng.choice(("add", "add", "prepend", "peek", "pop", "remove", "rank")):
+        match rng.choice(("add", "add", "prepend", "peek", "pop", "remove")):
             case "add" | "prepend" as name if outside:
                 request = outside.pop(rng.randrange(len(outside)))
                 (queue.add_request if name == "add" else queue.prepend_request)(request)
@@ -78,10 +78,9 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
                 queue.peek_request()
             case "pop" if inside:
                 outside.append(queue.pop_request())
-            case "rank" if inside:  # it waits on with another rank, which the next call shows to the worker
-                script.functions.choose_victim([ranked(rng, rng.choice(inside))], "fcfs")
-                queue.peek_request()
     for queue in queues:
+        for request in list(queue)[::2]:  # they wait on with other ranks, which the next call shows to the worker
+            script.functions.choose_victim([ranked(rng, request)], "fcfs")
         while queue:
             queue.pop_request()
     return script.question()
